@@ -1,6 +1,7 @@
-//! A server that is nothing but the protocol's library: what `cargo xtask bench` compares ours with.
+//! A server that consists only of the protocol's library. `cargo xtask bench` compares ikigai's
+//! server with it.
 //!
-//! Its one tool answers with its arguments, or with their number if they are large.
+//! Its only tool returns its arguments, or their number if they are large.
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -44,11 +45,11 @@ impl ServerHandler for Echo {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // One thread is the fastest here, as in our own server.
+    // One thread is the fastest here, as in ikigai's own server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Pipes: those that tokio makes of standard input and output hand each read to a thread,
-        // which takes five times as long.
+        // Pipes, because tokio's own standard input and output pass each read to a thread, which
+        // takes five times as long.
         let input = Receiver::from_owned_fd(rustix::io::dup(std::io::stdin())?)?;
         let output = Sender::from_owned_fd(rustix::io::dup(std::io::stdout())?)?;
         let server = serve_server(Echo, AsyncRwTransport::new_server(input, output)).await?;

@@ -1,5 +1,5 @@
-//! A server under more calls than it takes, and with a client that does not read. Everything runs
-//! on one thread and in memory, so that a server that does nothing more is known to wait.
+//! A server under more calls than it accepts, and with a client that does not read. Everything runs
+//! on one thread and in memory. So if the server does nothing more, it is waiting.
 
 #[path = "support/gate.rs"]
 mod gate;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use gate::{Gate, server};
 
-/// The calls of a connection that run at once, and those that wait.
+/// The most calls of a connection that run at once, and the most that wait.
 const RUNNING: usize = 64;
 const WAITING: usize = 1024;
 
@@ -45,7 +45,7 @@ fn call(id: usize) -> String {
     format!("{}\n", json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
 }
 
-/// Waits until nothing happens any more.
+/// Waits until no more calls begin.
 async fn quiet(gate: &Gate) {
     let mut last = usize::MAX;
     while last != gate.begun() {
@@ -76,7 +76,7 @@ async fn calls_beyond_those_that_wait_are_told_that_the_server_is_busy() {
         busy.push(answer["id"].as_u64().expect("an id"));
     }
     assert_eq!(gate.begun(), RUNNING);
-    // A cancellation is heard, and makes room for another call.
+    // The server handles a cancellation, which makes room for another call.
     let cancel = json!({
         "jsonrpc": "2.0",
         "method": "notifications/cancelled",
@@ -114,7 +114,7 @@ async fn a_client_that_does_not_read_is_not_read_from_and_loses_nothing() {
     });
     quiet(&gate).await;
     assert!(!asking.is_finished());
-    // Those that were taken before the backlog was full, and one pipe of messages.
+    // The calls that were accepted before the backlog was full, and one pipe full of messages.
     let most = BACKLOG / ANSWER + RUNNING + WAITING;
     assert!(gate.begun() <= most, "{} calls began, of {most}", gate.begun());
     let mut seen = vec![false; CALLS];
@@ -148,7 +148,7 @@ async fn a_client_that_is_gone_ends_its_calls() {
     quiet(&gate).await;
     assert_eq!(gate.begun(), 1);
     drop(output);
-    // The end of the output is noticed with the next answer.
+    // The server notices the end of the output at the next answer.
     input.write_all(b"garbage\ngarbage\n").await.expect("it reads");
     ended.await.expect("ended");
     drop(input);

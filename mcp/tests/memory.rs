@@ -1,4 +1,5 @@
-//! The memory that the answers of a hostile server take: one test, since it is that of the process.
+//! The memory that the answers of a hostile server take. A single test, because it measures the
+//! memory of its process.
 
 use std::fs;
 
@@ -8,10 +9,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio_util::sync::CancellationToken;
 
-/// The bytes of an answer: a little less than the longest line.
+/// The size of an answer in bytes: slightly less than the longest line.
 const ANSWER: usize = (16 << 20) - 4096;
 
-/// Returns the most memory that this process has had, in bytes.
+/// Returns the peak memory of this process in bytes.
 fn peak() -> usize {
     let status = fs::read_to_string("/proc/self/status").expect("procfs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
@@ -73,7 +74,7 @@ async fn an_answer_of_small_values_takes_at_most_three_times_its_size() {
         let (result, ()) = tokio::join!(calling, answering);
         assert!(result.expect("a result").len() > ANSWER - (1 << 20));
     }
-    // A list of tools is bounded by its tools. The first is too large, and so is the rest.
+    // The bounds on tools limit the list. The first tool is too large, and so are the rest.
     for part in [r#"{"name":"a"},"#, "0,", "[[[[]]]],"] {
         let listing = connection.tools();
         let answering = async {

@@ -24,12 +24,12 @@ fn settings() -> HttpSettings {
     HttpSettings::new(Access::Token(Token::new(TOKEN).expect("a token")))
 }
 
-/// Sends a request on a connection of its own.
+/// Sends a request on a new connection.
 async fn send(served: &Served, headers: &str, body: &str) -> (u16, String, Value) {
     served.send_text(&request(TOKEN, headers, body)).await
 }
 
-/// Returns the bounds of a server, with very little time for what comes slowly.
+/// Returns the bounds of a server with very short time limits for headers and bodies.
 fn bounds(little: Duration) -> HttpBounds {
     HttpBounds { headers_within: little, body_within: little, ..HttpBounds::default() }
 }
@@ -82,7 +82,7 @@ async fn nobody_is_answered_without_the_token_from_another_host_or_origin() {
         assert_eq!(status, expected, "{to}: {head}");
         assert_eq!(head.contains("www-authenticate: Bearer"), expected == 401, "{head}");
     }
-    // The order of the checks: a foreign page does not learn whether its token is right.
+    // The order of the checks matters: a foreign page must not learn if its token is right.
     let both = good.replace("host: localhost", "host: evil.example").replace(TOKEN, "wrong");
     let mut stream = served.connect().await;
     stream.write_all(both.as_bytes()).await.expect("sent");
@@ -128,7 +128,7 @@ async fn a_page_of_an_origin_that_is_allowed_may_ask_and_read() {
     let settings = settings().allow_origin("https://app.example").expect("an origin");
     let served = Served::start(&gate, settings).await;
     let allowed = "access-control-allow-origin: https://app.example";
-    // The question of the browser comes without the token.
+    // A browser sends its preflight request without the token.
     let preflight = |origin: &str| {
         format!(
             "OPTIONS /mcp HTTP/1.1\r\nhost: localhost\r\norigin: {origin}\r\nconnection: close\r\n\
@@ -146,7 +146,7 @@ async fn a_page_of_an_origin_that_is_allowed_may_ask_and_read() {
     let (status, head, _) = served.send_text(&preflight("https://evil.example")).await;
     assert_eq!(status, 403, "{head}");
     assert!(!head.contains("access-control"), "{head}");
-    // So does an answer, and a refusal.
+    // An answer also has these headers, and so does a refusal.
     let headers = format!("{CALL}origin: https://app.example\r\n");
     let (status, head, _) = send(&served, &headers, &call("{}")).await;
     assert_eq!(status, 200, "{head}");
@@ -156,7 +156,7 @@ async fn a_page_of_an_origin_that_is_allowed_may_ask_and_read() {
     assert_eq!(status, 401, "{head}");
     assert!(head.contains(allowed), "{head}");
     assert!(head.contains("access-control-expose-headers:"), "{head}");
-    // One without an origin is no page's.
+    // A request without an origin does not come from a web page.
     let (_, head, _) = served.send_text(&request(TOKEN, "", "")).await;
     assert!(!head.contains("access-control"), "{head}");
     served.end().await;
@@ -176,7 +176,8 @@ async fn a_body_that_is_no_message_is_answered_in_json() {
         let (found, _, answer) = send(&served, CALL, body).await;
         assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{body}: {answer}");
     }
-    // A long one is refused without being read: by its length, or where that is not known.
+    // A long body is refused without being read: by its length, or after the limit if that is
+    // unknown.
     let long = request(TOKEN, CALL, "");
     let with = |length: &str| long.replace("content-length: 0", length);
     for (head, sent) in [
@@ -246,7 +247,7 @@ async fn whoever_has_no_token_keeps_no_client_out() {
     for _ in 0..9 {
         for _ in 0..4 {
             let mut stream = served.connect().await;
-            // As far as somebody without a token comes.
+            // The furthest that a client without a token gets.
             stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: local").await.expect("sent");
             idle.push(stream);
         }
@@ -265,7 +266,7 @@ async fn a_connection_without_a_token_ends_soon_and_one_with_it_stays() {
     let mut client = served.connect().await;
     client.write_all(asked.as_bytes()).await.expect("sent");
     gate.wait_until(|seen| seen.begun == 1).await;
-    // One that was refused is one without a token, although it keeps the connection.
+    // A client with a wrong token counts as one without, although it keeps its connection.
     for text in ["", &*asked.replace(TOKEN, "fedcba9876543210fedcba9876543210")] {
         let mut stream = served.connect().await;
         stream.write_all(text.as_bytes()).await.expect("sent");
@@ -273,7 +274,7 @@ async fn a_connection_without_a_token_ends_soon_and_one_with_it_stays() {
         stream.read_to_end(&mut told).await.expect("closed by the server");
         assert_eq!(told.starts_with(b"HTTP/1.1 401 "), !text.is_empty(), "{told:?}");
     }
-    // A request on the connection that was there first is answered still.
+    // The server still answers a request on the first connection.
     client.write_all(asked.replace("POST", "PUT").as_bytes()).await.expect("sent");
     let mut lines = BufReader::new(client).lines();
     loop {
@@ -308,7 +309,7 @@ async fn a_session_has_a_share_of_the_connections_and_so_has_a_principal() {
     let (status, _, body) = send(&served, &session, &called(3)).await;
     assert_eq!(status, 503, "{body}");
     assert!(body["error"]["message"].as_str().is_some_and(|it| it.contains("session")), "{body}");
-    // Another client of the principal has room for one more.
+    // Another client of the principal has room for one more call.
     let mut other = served.connect().await;
     other.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
     gate.wait_until(|seen| seen.begun == 3).await;
@@ -324,7 +325,7 @@ async fn a_session_has_a_share_of_the_connections_and_so_has_a_principal() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
-    // More than the buffers of the system take.
+    // More than the system's buffers hold.
     let gate = Gate::new(2, "x".repeat(32 << 20));
     let read_within = Duration::from_millis(50);
     let few = HttpBounds { connections: 1, read_within, ..HttpBounds::default() };
@@ -333,8 +334,8 @@ async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
     let asked = request(TOKEN, CALL, &call("{}"));
     silent.write_all(asked.as_bytes()).await.expect("sent");
     gate.wait_until(|seen| seen.begun == 1).await;
-    // There is room for another client when this one has lost its place; until then others are
-    // told that there is none, or only that their connection is closed.
+    // Another client has room once this one has lost its place. Until then, other clients get a
+    // refusal, or only see their connection close.
     loop {
         let mut stream = served.connect().await;
         let mut status = [0; 12];
@@ -345,7 +346,7 @@ async fn a_client_that_does_not_read_its_answer_loses_its_connection() {
         }
     }
     let mut rest = Vec::new();
-    // It may learn of it by an error.
+    // The client may get an error instead.
     let _ = silent.read_to_end(&mut rest).await;
     assert!(rest.len() < 32 << 20, "{} bytes", rest.len());
     served.end().await;
@@ -387,13 +388,13 @@ async fn a_call_of_a_session_is_cancelled_by_a_notification() {
         streams.push(stream);
     }
     gate.wait_until(|seen| seen.begun == 2).await;
-    // Another session of the same principal has other ids.
+    // Another session of the same principal has its own ids.
     let other = served.begin(TOKEN).await.expect("room");
     assert_eq!(send(&served, &other, &ready.to_string()).await.0, 202);
     assert_eq!(send(&served, &other, &cancelled(7)).await.0, 202);
     assert_eq!(send(&served, &session, &cancelled(7)).await.0, 202);
     gate.wait_until(|seen| seen.cancelled == 1).await;
-    // The other call goes on, and is answered.
+    // The other call continues, and is answered.
     gate.permits.add_permits(1);
     let answered = streams.pop().expect("the second");
     let mut text = String::new();
@@ -412,7 +413,7 @@ async fn an_id_in_flight_is_refused_in_its_session_until_it_is_answered() {
     let served = Served::start(&gate, settings()).await;
     let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
     let params = json!({ "name": "tool", "arguments": {} });
-    // Of as many bytes as an id may have, in its longest form.
+    // The longest possible id, in its longest encoding.
     let id = "\u{1}".repeat(256);
     let called = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
     let called = called.to_string();
@@ -434,10 +435,10 @@ async fn an_id_in_flight_is_refused_in_its_session_until_it_is_answered() {
     assert_eq!((status, &body["error"]["code"]), (400, &json!(-32600)), "{body}");
     assert_eq!(body.get("id").unwrap_or(&Value::Null), &Value::Null, "{body}");
     assert!(body["error"]["message"].as_str().is_some_and(|it| it.contains("in flight")), "{body}");
-    // A client that is gone has its call go on, and its id with it.
+    // After a client has gone, its call continues, and its id stays in use.
     drop(first);
     assert_eq!(send(&served, &sessions[0], &called).await.0, 400);
-    // Another session has other ids.
+    // Another session has its own ids.
     let other = ask(&sessions[1]).await;
     gate.wait_until(|seen| seen.begun == 2).await;
     gate.permits.add_permits(2);
@@ -447,7 +448,7 @@ async fn an_id_in_flight_is_refused_in_its_session_until_it_is_answered() {
         text
     };
     assert!(answered(other).await.contains("done"));
-    // It is free again once the call is over.
+    // The id is free again after the call.
     gate.permits.add_permits(1);
     while send(&served, &sessions[0], &called).await.0 == 400 {
         tokio::task::yield_now().await;
@@ -468,7 +469,7 @@ async fn listeners_beyond_the_bound_are_refused_until_one_ends() {
     let meta = body["params"]["_meta"].take();
     body["params"] = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
     let text = request(TOKEN, headers, &body.to_string());
-    // Returns a stream when it is told of a change.
+    // Returns a stream after the client was notified of a change.
     let listen = async || {
         let mut stream = served.connect().await;
         stream.write_all(text.as_bytes()).await.expect("sent");
@@ -549,7 +550,7 @@ async fn a_server_with_a_certificate_speaks_tls_alone() {
     let mut stream = connector.connect(name, served.connect().await).await.expect("TLS");
     stream.write_all(request(TOKEN, CALL, &call("{}")).as_bytes()).await.expect("sent");
     let mut text = String::new();
-    // The server closes the connection as HTTP does, perhaps without a word of TLS.
+    // The server closes the connection as in HTTP, perhaps without a TLS close message.
     let _ = stream.read_to_string(&mut text).await;
     assert!(text.starts_with("HTTP/1.1 200 ") && text.contains("done"), "{text}");
     let mut plain = served.connect().await;

@@ -1,4 +1,4 @@
-//! Access tokens over HTTP: those that are taken, and every way to forge one.
+//! Access tokens over HTTP: valid ones, and every way to forge one.
 
 #[path = "support/gate.rs"]
 mod gate;
@@ -25,10 +25,10 @@ use tokio::net::TcpListener;
 use gate::Gate;
 use web::{CALL, Served, call, request};
 
-/// The address that clients know the server by.
+/// The address by which clients know the server.
 const RESOURCE: &str = "https://tools.example/mcp";
 
-/// A key of 2048 bits that signs nothing but the tokens of this test: ring makes none of RSA.
+/// An RSA key of 2048 bits that signs only this test's tokens. ring cannot generate RSA keys.
 const RSA: &str = include_str!("support/rs256.pkcs8.base64");
 
 /// An issuer of tokens.
@@ -76,7 +76,7 @@ impl Issuer {
                         count.fetch_add(1, Ordering::Relaxed);
                         ("200 OK", keys.to_string())
                     }
-                    // Only the second of the two places has it.
+                    // Only the second of the two addresses has it.
                     Some("/.well-known/openid-configuration") => ("200 OK", metadata.to_string()),
                     _ => ("404 Not Found", String::new()),
                 };
@@ -322,7 +322,7 @@ async fn two_clients_that_know_each_others_sessions_get_nothing_of_each_other() 
         let text = request(token, session, &listed);
         assert_eq!(served.send_text(&text).await.0, 404);
         assert_eq!(served.send_text(&text.replace("POST", "GET")).await.0, 404);
-        // As one that was never there, and the session goes on.
+        // The answer is the same as for a session that never existed, and the session continues.
         assert_eq!(served.send_text(&text.replace("POST", "DELETE")).await.0, 202);
     }
     for (token, session) in &sessions {
@@ -357,7 +357,7 @@ async fn a_principal_without_a_session_finds_a_full_house_and_one_with_a_session
     served.end().await;
 }
 
-/// Asks for the tools in the newest revision.
+/// Requests the tools in the newest revision.
 async fn send_list(served: &Served, token: &str) -> u16 {
     let headers = CALL.replace("tools/call", "tools/list").replace("mcp-name: tool\r\n", "");
     let body = call("{}").replace("tools/call", "tools/list");
@@ -373,7 +373,7 @@ async fn a_session_that_nobody_uses_ends_and_makes_room() {
     let served = Served::start(&gate, issuer.settings().bounds(one)).await;
     let (alice, bob) = (issuer.token("alice", "tools"), issuer.token("bob", "tools"));
     let of_alice = served.begin(&alice).await.expect("room");
-    // Bob has no session whose place he could take.
+    // Bob has no session that he could replace.
     while let Err(status) = served.begin(&bob).await {
         assert_eq!(status, 503);
     }

@@ -1,6 +1,7 @@
-//! The conformance suite of the protocol judges the server and the client of the library.
+//! Runs the protocol's conformance suite against the library's server and client.
 //!
-//! A failure must be in the baseline of its revision, with a reason, and what is in it must fail.
+//! A failure must be in the baseline of its revision, with a reason. Everything in the baseline
+//! must fail.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use ikigai_tests::mcp::suite::{REVISIONS, Suite};
 
-/// A server with the fixtures of the suite. It ends when this is dropped, by the end of its stdin.
+/// A server with the fixtures of the suite. Dropping it closes its stdin, which ends it.
 struct Server {
     child: Child,
     url: String,
@@ -35,7 +36,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A test that failed has no use for its last words.
+        // After a failure, the test does not wait for the server's output.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -13,21 +13,22 @@ pub(crate) enum Behaviour {
     Image,
     /// Answers that it failed.
     Error,
-    /// Answers with an error of the protocol.
+    /// Answers with a protocol error.
     Refuse,
-    /// Answers with a result that the protocol does not know.
+    /// Answers with a result that violates the protocol.
     Malformed,
-    /// Runs until it is cancelled, and tells its progress meanwhile if it is asked to.
+    /// Runs until it is cancelled. In the meantime, reports its progress if the client asked for
+    /// it.
     Slow,
-    /// As `Slow`, but answers after it was cancelled, as no server may.
+    /// Like `Slow`, but still answers after it was cancelled, which the protocol forbids.
     Late,
     /// Exits with code 3 and a text on stderr.
     Exit,
     /// Kills itself.
     Crash,
-    /// Never answers, and reads nothing any more.
+    /// Never answers, and stops reading.
     Hang,
-    /// Leaves a child behind in a process group of its own.
+    /// Leaves behind a child in its own process group.
     Fork,
     /// Reads the file `path`.
     Read,
@@ -35,25 +36,25 @@ pub(crate) enum Behaviour {
     Write,
     /// Connects to `address`.
     Connect,
-    /// Asks the proxy of its environment for a tunnel to `address`.
+    /// Asks its environment's proxy for a tunnel to `address`.
     Tunnel,
     /// Answers with its environment.
     Env,
     /// Answers twice.
     Twice,
-    /// Answers a request that never was, and then its own.
+    /// Answers a request that was never sent, and then its own.
     UnknownId,
     /// Floods stderr, and answers.
     FloodStderr,
-    /// Floods stdout with one line, in place of an answer.
+    /// Floods stdout with one line instead of an answer.
     FloodStdout,
     /// Answers with a line of 17 MiB.
     BigLine,
-    /// Tells its progress `count` times, and answers.
+    /// Reports its progress `count` times, and answers.
     Progress,
-    /// Asks the person at the client.
+    /// Asks the client's user.
     Elicit,
-    /// Asks the model of the client.
+    /// Asks the client's model.
     Sampling,
 }
 
@@ -92,7 +93,7 @@ impl Behaviour {
         known.map(|(_, it)| *it).ok_or_else(|| format!("there is no behaviour `{name}`"))
     }
 
-    /// Returns the schema of the arguments, for a tool that is defined without one.
+    /// Returns the schema of the arguments, for a tool whose definition does not contain it.
     pub(crate) fn schema(self) -> Value {
         let key = match self {
             Self::Read | Self::Write => "path",

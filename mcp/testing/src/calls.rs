@@ -1,4 +1,4 @@
-//! The calls of tools, by their behaviour.
+//! The calls of tools, by behaviour.
 
 use std::env;
 use std::fs;
@@ -19,10 +19,10 @@ use crate::floods;
 use crate::message::{self, Era, Message, text};
 use crate::peer::{Out, Peer, eprint};
 
-/// The time between two reports of a call that runs until it is cancelled.
+/// The time between two progress reports of a call that runs until it is cancelled.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
 
-/// The longest attempt to connect.
+/// The time limit for connecting.
 const CONNECTING: Duration = Duration::from_secs(5);
 
 /// The length of the text of [`Behaviour::BigLine`], in bytes.
@@ -60,13 +60,13 @@ impl Call {
         self.send(&message::result(self.era, &self.id, result));
     }
 
-    /// Returns an argument; a missing one is null.
+    /// Returns an argument, or null if it is missing.
     fn argument(&self, key: &str) -> Value {
         let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
         arguments[key].clone()
     }
 
-    /// Tells the progress of the call, if the client asked for that.
+    /// Reports the progress of the call, if the client asked for it.
     fn report(&self, progress: u64) {
         let token = &self.params["_meta"]["progressToken"];
         if !token.is_null() {
@@ -83,7 +83,7 @@ impl Call {
     }
 }
 
-/// Does what the tool is defined to do.
+/// Performs the tool's behaviour.
 pub(crate) fn call(peer: &Arc<Peer>, call: Call) {
     let definition = peer.definition();
     let tool = definition.tools.iter().find(|tool| call.params["name"] == tool.name());
@@ -191,8 +191,8 @@ fn slow(peer: &Arc<Peer>, call: Call, does: Behaviour) {
     });
 }
 
-/// Asks the client, and answers with its answer, as JSON. Also asks a client that did not offer to
-/// be asked, as no server may.
+/// Asks the client, and answers with the client's answer, as JSON. Also asks a client that lacks
+/// this capability, which the protocol forbids.
 fn ask(peer: &Arc<Peer>, call: Call, method: &str, params: Value) {
     if call.era == Era::Modern {
         let answers = &call.params["inputResponses"];

@@ -1,4 +1,4 @@
-//! The rules of the specification for messages of a client.
+//! The specification's rules for messages of a client.
 
 use std::collections::HashSet;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::message::{CAPABILITIES_KEY, Era, Message, VERSION_KEY};
 
-/// The part of a conversation that later messages are judged by.
+/// The earlier messages of a conversation, as far as the rules for later messages depend on them.
 #[derive(Default)]
 pub(crate) struct Seen {
     ids: HashSet<String>,
-    /// `initialize` was asked for.
+    /// `initialize` was requested.
     opened: bool,
-    /// `notifications/initialized` came.
+    /// `notifications/initialized` arrived.
     initialized: bool,
 }
 
 impl Seen {
-    /// Returns the faults of a message.
+    /// Returns the violations in a message.
     pub(crate) fn check(&mut self, message: &Message) -> Vec<String> {
         let mut faults = Vec::new();
         if message.whole["jsonrpc"] != "2.0" {

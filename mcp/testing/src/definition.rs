@@ -1,10 +1,10 @@
-//! The definition of a peer: the JSON file that a test writes, and changes between starts or while
-//! the peer runs.
+//! The definition of a peer: a JSON file that a test writes. The test may change it between starts,
+//! or while the peer runs.
 //!
 //! | key | value |
 //! |-|-|
 //! | `speaks` | `"legacy"`, `"modern"` or `"both"`, the default |
-//! | `discover` | the answer of one that speaks `legacy` to `server/discover`: the code of an error (−32601 by default), `"silence"` or `"exit"` |
+//! | `discover` | the answer of a `legacy` peer to `server/discover`: see [`Refusal`] |
 //! | `banner` | a text for stdout before anything else |
 //! | `die` | a text for stderr: the peer exits with it at the first request |
 //! | `hang` | `true`: nothing is read |
@@ -47,7 +47,8 @@ pub(crate) struct Definition {
     pub(crate) text: Vec<u8>,
 }
 
-/// The refusal of `server/discover` by a server that does not know it.
+/// The answer of a server that does not know `server/discover`: the code of an error (−32601 by
+/// default), `"silence"` or `"exit"`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Refusal {
     Error(i64),
@@ -89,8 +90,8 @@ impl Definition {
         Ok(Self { text, ..definition })
     }
 
-    /// Returns the definition that is written as `value`. A key that is not known is an error: a
-    /// test that mistypes one would test nothing.
+    /// Parses a definition. An unknown key is an error, because a test that mistypes a key would
+    /// test nothing.
     fn from_value(value: Value) -> Result<Self, String> {
         let Value::Object(mut keys) = value else {
             return Err("a definition is an object".to_owned());
@@ -145,7 +146,7 @@ impl Definition {
     }
 }
 
-/// Refuses a key that nobody took.
+/// Refuses a key that was not used.
 pub(crate) fn nothing_left(keys: &Map<String, Value>) -> Result<(), String> {
     keys.keys().next().map_or(Ok(()), |unknown| Err(format!("there is no key `{unknown}`")))
 }

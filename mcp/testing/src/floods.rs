@@ -1,18 +1,18 @@
-//! Floods of the two outputs. They end with the reader, and in any case after [`BOUND`], so that a
-//! client that keeps everything fails without taking the machine with it.
+//! Floods of the two outputs. They end with the reader, and at the latest after [`BOUND`] bytes, so
+//! that a client that stores everything fails before the machine does.
 
 use std::io::{self, Write as _};
 use std::thread;
 
 use crate::definition::Stream;
 
-/// The most that one flood is, in bytes.
+/// The size of one flood in bytes.
 const BOUND: usize = 256 << 20;
 
-/// The size of one write.
+/// The size of one write in bytes.
 const PIECE: usize = 64 << 10;
 
-/// Floods an output. A flood of stdout never returns: it holds the output for ever.
+/// Floods an output. A flood of stdout never returns, so the output stays locked.
 pub(crate) fn start(stream: Stream) {
     match stream {
         Stream::Stdout => {

@@ -1,7 +1,7 @@
-//! A peer over HTTP: Streamable HTTP at `/mcp` on a port that the system picks, and, where the
-//! definition says so, a server of authorization beside it.
+//! A peer over HTTP: Streamable HTTP at `/mcp` on a port that the system picks. If the definition
+//! says so, it also has an authorization server.
 //!
-//! The URL is printed on stdout. The peer ends with its stdin.
+//! The URL is printed on stdout. The peer ends when its stdin does.
 
 mod exchange;
 mod oauth;
@@ -22,7 +22,7 @@ use crate::stdio;
 use oauth::Oauth;
 use request::{Request, Response};
 
-/// A server and what its connections share.
+/// A server and the state that its connections share.
 struct Server {
     peer: Arc<Peer>,
     http: Http,
@@ -30,7 +30,7 @@ struct Server {
     origin: String,
     port: u16,
     oauth: Mutex<Oauth>,
-    /// The sessions by their number, each `true` while it is open.
+    /// The sessions by number. Each is `true` while it is open.
     sessions: Mutex<Vec<bool>>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) fn serve(definition: Definition, file: PathBuf) -> Result<(), String>
     });
     thread::spawn(move || {
         for connection in listener.incoming() {
-            // A client may have gone before it was heard.
+            // A client may have gone before its connection was accepted.
             let Ok(connection) = connection else { continue };
             let server = server.clone();
-            // So may one in the midst of an exchange, which ends with its connection.
+            // A client may also go during an exchange, which ends with its connection.
             thread::spawn(move || drop(server.connection(connection)));
         }
     });
@@ -85,15 +85,15 @@ impl Server {
         Ok(())
     }
 
-    /// Answers a request to the endpoint of the protocol. Returns `false` if the connection ends
-    /// with it.
+    /// Answers a request to the protocol's endpoint. Returns `false` if the connection ends with
+    /// it.
     fn mcp(&self, request: &Request, connection: &mut TcpStream) -> io::Result<bool> {
         if request.path() == "/mcp"
             && let Some(redirect) = self.http.redirect
         {
             let host = match redirect {
                 Redirect::Same => "127.0.0.1",
-                // Another origin, though it leads to the same server.
+                // Another origin, although it leads to the same server.
                 Redirect::Cross => "localhost",
             };
             let place = format!("http://{host}:{}/moved", self.port);
@@ -158,7 +158,7 @@ impl Server {
         Err(Response::empty(401).header("www-authenticate", &challenge))
     }
 
-    /// Refuses a call that needs a scope which no token has.
+    /// Refuses a call that needs a scope which all tokens lack.
     fn sufficient(&self, request: &Request) -> Result<(), Response> {
         let lacks = self.http.oauth.as_ref().and_then(|options| options.lacks.as_deref());
         match lacks {
@@ -170,7 +170,7 @@ impl Server {
         }
     }
 
-    /// Checks that a request names the session that it belongs to.
+    /// Checks that a request names its session.
     fn in_session(&self, request: &Request) -> Result<(), Response> {
         let opens = request.json()["method"] == "initialize";
         let is_modern = request.header("mcp-protocol-version") == Some(crate::message::MODERN);
@@ -193,7 +193,7 @@ impl Server {
         format!("session-{}", sessions.len() - 1)
     }
 
-    /// Answers a request to anything but the endpoint of the protocol.
+    /// Answers a request to any other path than the protocol's endpoint.
     fn other(&self, request: &Request) -> Response {
         match &self.http.oauth {
             Some(options) => lock(&self.oauth).answer(request, options),

@@ -1,11 +1,11 @@
-//! The journal of a peer: a file with a line for each message and event, so that a test can wait
-//! for them, and read afterwards what the client did wrong.
+//! The journal of a peer: a file with a line for each message and event. A test can wait for them,
+//! and read afterwards which errors the client made.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// A journal, which may lead to nowhere.
+/// A journal. Without a file it discards its lines.
 pub(crate) struct Journal {
     file: Option<PathBuf>,
 }
@@ -15,7 +15,7 @@ impl Journal {
         Self { file }
     }
 
-    /// Adds a line. A journal that cannot be written ends the peer: the test would wait for ever.
+    /// Adds a line. If that fails, the peer exits, because the test would otherwise wait for ever.
     pub(crate) fn note(&self, line: &str) {
         let Some(file) = &self.file else { return };
         let opened = OpenOptions::new().append(true).create(true).open(file);

@@ -1,9 +1,9 @@
-//! `mcp-peer [--http] DEFINITION`: a server of the Model Context Protocol that misbehaves as the file
-//! DEFINITION says, for tests of clients.
+//! `mcp-peer [--http] DEFINITION`: a server of the Model Context Protocol for tests of clients. It
+//! misbehaves as the file DEFINITION says.
 //!
-//! Depends on nothing of ikigai and on no library of the protocol: it is written from the
-//! specification alone, so that a misreading in the client is noticed. Requests that the
-//! specification forbids are lines `violation: …` of its journal.
+//! It depends neither on ikigai nor on a protocol library. It is written only from the
+//! specification, so that misreadings in the client are noticed. A request that the specification
+//! forbids becomes a line `violation: …` in its journal.
 
 mod behaviour;
 mod calls;
@@ -30,7 +30,7 @@ use crate::definition::Definition;
 /// The argument of the child that the behaviour `fork` leaves behind.
 const CHILD: &str = "--child";
 
-/// The life of a child that nobody ends: longer than any test waits for its end.
+/// The lifetime of a child that nothing kills. It is longer than any test waits for its end.
 const LIFE_OF_A_CHILD: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 
 /// Ends the program with a message on stderr.
 fn fail(message: &str) -> ! {
-    // Without stderr, the exit code has to say it.
+    // If stderr is closed, the exit code must report the failure.
     let _ = writeln!(io::stderr(), "mcp-peer: {message}");
     std::process::exit(2)
 }

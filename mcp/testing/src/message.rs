@@ -1,11 +1,11 @@
-//! Messages of JSON-RPC: those of the client, read from a line, and those of the peer.
+//! JSON-RPC messages: the client's, read from a line, and the peer's own.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// The revision in which each request names its own.
+/// The revision in which each request names its own revision.
 pub(crate) const MODERN: &str = "2026-07-28";
 
 /// The revisions that open with a handshake, the newest first.
@@ -20,7 +20,7 @@ pub(crate) const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabil
 /// The key of the subscription in the metadata of a notification.
 pub(crate) const SUBSCRIPTION_KEY: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// The generation of the protocol that a request is in.
+/// The generation of the protocol that a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Era {
     Legacy,
@@ -30,14 +30,14 @@ pub(crate) enum Era {
 /// A message of the client.
 #[derive(Debug)]
 pub(crate) struct Message {
-    /// The message without `params.arguments`, whose numbers may be beyond any type.
+    /// The message without `params.arguments`, whose numbers may exceed any type.
     pub(crate) whole: Value,
     /// The text of `params.arguments`, as the client wrote it.
     pub(crate) arguments: Option<String>,
 }
 
 impl Message {
-    /// Reads a line, which has to be an object.
+    /// Reads a line, which must be an object.
     pub(crate) fn read(line: &str) -> Result<Self, String> {
         let mut message = members(line)?;
         let mut arguments = None;
@@ -70,7 +70,7 @@ impl Message {
         &self.params()["_meta"]
     }
 
-    /// Returns the generation that the message says it is in.
+    /// Returns the generation that the message claims to belong to.
     pub(crate) fn era(&self) -> Era {
         let names_one =
             self.method() == Some("server/discover") || !self.meta()[VERSION_KEY].is_null();
@@ -90,7 +90,7 @@ fn values(members: BTreeMap<String, &RawValue>) -> Result<Value, String> {
     values.collect::<Result<Map<_, _>, String>>().map(Value::Object)
 }
 
-/// Returns an answer with a result, which is completed as its generation wants it.
+/// Returns an answer with a result, with the members that its generation requires.
 pub(crate) fn result(era: Era, id: &Value, mut body: Value) -> Value {
     if era == Era::Modern {
         if body.get("resultType").is_none() {
@@ -101,7 +101,7 @@ pub(crate) fn result(era: Era, id: &Value, mut body: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": body })
 }
 
-/// Returns the result of a call that is one text.
+/// Returns a call's result that consists of one text.
 pub(crate) fn text(text: &str) -> Value {
     json!({ "content": [{ "type": "text", "text": text }] })
 }

@@ -1,4 +1,4 @@
-//! A peer: its state, and what becomes of a message. It does not know how messages come and go.
+//! A peer: its state, and how it handles a message. It does not know the transport.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ use crate::message::{self, Era, LEGACY, MODERN, Message, SUBSCRIPTION_KEY};
 use crate::pending::Pending;
 use crate::tools;
 
-/// The way to the client that asked.
+/// Sends messages to the client that asked.
 pub(crate) trait Outlet: Send + Sync {
     /// Sends a message, which is one line.
     fn send(&self, line: &str);
@@ -32,9 +32,9 @@ pub(crate) struct Peer {
     listeners: Mutex<Vec<Listener>>,
 }
 
-/// A client that is told of changes.
+/// A client that wants notifications of changes.
 struct Listener {
-    /// The request that asked for it, in the revision in which one has to.
+    /// The id of the request for them, in the revision that requires a request.
     subscription: Option<Value>,
     out: Out,
 }
@@ -53,12 +53,12 @@ impl Peer {
         })
     }
 
-    /// Returns the definition as it is now.
+    /// Returns the current definition.
     pub(crate) fn definition(&self) -> Arc<Definition> {
         lock(&self.definition).clone()
     }
 
-    /// Takes a message.
+    /// Handles a message.
     pub(crate) fn handle(self: &Arc<Self>, line: &str, out: &Out) {
         let message = match Message::read(line) {
             Ok(message) => message,
@@ -129,7 +129,7 @@ impl Peer {
         out.send(&answer.to_string());
     }
 
-    /// Answers a request of the newer generation as a server that does not know it.
+    /// Answers a request of the newer generation like a server that does not know it.
     fn refuse(&self, refusal: Refusal, id: &Value, out: &Out) {
         match refusal {
             Refusal::Error(code) => {
@@ -152,7 +152,7 @@ impl Peer {
         }
     }
 
-    /// Adds a client that is told of changes without having asked for it in a message.
+    /// Adds a client that gets notifications of changes without having asked for them in a message.
     pub(crate) fn add_listener(&self, out: Out) {
         lock(&self.listeners).push(Listener { subscription: None, out });
     }
@@ -170,10 +170,10 @@ impl Peer {
         lock(&self.listeners).push(Listener { subscription: Some(id.clone()), out: out.clone() });
     }
 
-    /// Reads the definition again, and announces that its tools changed if it is another.
+    /// Reads the definition again. If it has changed, announces that its tools changed.
     pub(crate) fn look(&self) {
-        // A file that is missing or does not parse is one that is being written: it is read again
-        // at the next look.
+        // If the file is missing or does not parse, it is being written. It is read again at the
+        // next check.
         let Ok(definition) = Definition::read(&self.file) else { return };
         if definition.text == self.definition().text {
             return;
@@ -198,7 +198,7 @@ impl Peer {
     }
 }
 
-/// Returns the lock; a thread that panicked has already failed the test.
+/// Locks a mutex. A thread that panicked has already failed the test.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -206,7 +206,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Writes a line to stderr.
 pub(crate) fn eprint(text: &str) {
     use std::io::Write as _;
-    // A client may have closed it, which is its right.
+    // A client may close stderr.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

@@ -1,4 +1,5 @@
-//! Calls that wait: for their end by the client, or for its answer to a question.
+//! Waiting calls and questions: a call waits for its cancellation, a question for the client's
+//! answer.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,24 +9,24 @@ use serde_json::Value;
 
 use crate::peer::lock;
 
-/// The calls and the questions that a peer waits on.
+/// The calls and questions that wait for the client.
 #[derive(Default)]
 pub(crate) struct Pending {
-    /// By the id of the request.
+    /// The calls, by the request's id.
     calls: Mutex<HashMap<String, Sender<()>>>,
-    /// By the id of the question.
+    /// The questions, by the question's id.
     questions: Mutex<HashMap<String, Sender<Value>>>,
 }
 
 impl Pending {
-    /// Returns a receiver of the end of a call.
+    /// Returns a receiver that reports the cancellation of a call.
     pub(crate) fn until_cancelled(&self, id: &Value) -> Receiver<()> {
         let (sender, receiver) = channel();
         lock(&self.calls).insert(id.to_string(), sender);
         receiver
     }
 
-    /// Ends a call; one that has ended, or never was, is left alone.
+    /// Cancels a call. Ignores a call that has ended or never existed.
     pub(crate) fn cancel(&self, id: &Value) {
         if let Some(call) = lock(&self.calls).remove(&id.to_string()) {
             // The thread of a call lives until this message.
@@ -40,7 +41,7 @@ impl Pending {
         receiver
     }
 
-    /// Takes an answer. Returns `false` if nothing was asked.
+    /// Takes an answer. Returns `false` if it answers no question.
     pub(crate) fn answered(&self, question: &Value, answer: &Value) -> bool {
         let asked = lock(&self.questions).remove(&question.to_string());
         asked.is_some_and(|asked| asked.send(answer.clone()).is_ok())

@@ -1,4 +1,4 @@
-//! A peer on stdin and stdout, one message a line.
+//! A peer on stdin and stdout, with one message per line.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::definition::Definition;
 use crate::floods;
 use crate::peer::{Out, Outlet, Peer};
 
-/// The time between two looks at the definition.
+/// The time between two checks of the definition.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 struct Stdout;
@@ -52,7 +52,7 @@ pub(crate) fn serve(definition: Definition, file: PathBuf) -> Result<(), String>
     Ok(())
 }
 
-/// Follows the changes of the definition.
+/// Watches the definition for changes.
 pub(crate) fn watch(peer: &Arc<Peer>) {
     let peer = peer.clone();
     thread::spawn(move || {

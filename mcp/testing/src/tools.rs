@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::definition::Definition;
 use crate::message::Era;
 
-/// Returns the page of a request; a cursor is the number of its first tool.
+/// Returns the page for a request. A cursor is the number of its first tool.
 pub(crate) fn page(definition: &Definition, params: &Value, era: Era) -> Result<Value, String> {
     let cursor = &params["cursor"];
     let first = match cursor {
@@ -21,7 +21,7 @@ pub(crate) fn page(definition: &Definition, params: &Value, era: Era) -> Result<
         all.iter().skip(first).take(definition.page).map(|tool| &tool.listed).collect();
     let mut page = json!({ "tools": listed });
     if definition.endless {
-        // The same cursor for ever, which is how a client is kept busy.
+        // Always the same cursor, which could keep a client busy for ever.
         page["nextCursor"] = "0".into();
     } else if next < all.len() {
         page["nextCursor"] = next.to_string().into();

@@ -1,4 +1,4 @@
-//! The peer over HTTP: sessions, tokens, redirections, streams, and the server of authorization.
+//! The peer over HTTP: sessions, tokens, redirects, streams, and the authorization server.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -39,7 +39,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Returns the messages of a stream of events.
+    /// Returns the messages of an event stream.
     fn messages(&self) -> Vec<Value> {
         let data = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         data.map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -87,7 +87,7 @@ impl Peer {
         read(self.send(method, target, headers, body))
     }
 
-    /// Posts a message to the endpoint of the protocol.
+    /// Posts a message to the protocol's endpoint.
     fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
         self.ask("POST", "/mcp", headers, &message.to_string())
     }
@@ -105,7 +105,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends with its stdin.
+        // The peer ends when its stdin does.
         drop(self.child.stdin.take());
         let status = self.child.wait().expect("ends");
         assert!(status.success() || thread::panicking());
@@ -137,7 +137,7 @@ fn head(reader: &mut impl std::io::BufRead) -> String {
     head.replace('\r', "")
 }
 
-/// Reads a chunk of a body; an empty one ends it.
+/// Reads a chunk of a body. An empty chunk ends the body.
 fn chunk(reader: &mut impl std::io::BufRead) -> Option<String> {
     let mut length = String::new();
     reader.read_line(&mut length).expect("a length");
@@ -156,7 +156,7 @@ fn initialize() -> Value {
     } })
 }
 
-/// Returns a call in the newer generation, and the headers that belong to it.
+/// Returns a call in the newer generation, and its headers.
 fn modern_call(id: u64, tool: &'static str) -> (Value, [(&'static str, &'static str); 3]) {
     let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {
         "name": tool,
@@ -185,7 +185,7 @@ fn answers_are_json_or_a_stream() {
     let answer = peer.post(&[headers[0], ("mcp-method", "prompts/list")], &unknown);
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (404, &json!(-32601)));
     assert_eq!(peer.ask("GET", "/mcp", &[], "").status, 405);
-    // The headers are a part of the message.
+    // The headers are part of the message.
     let answer = peer.post(&headers[..2], &call);
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32020)));
     assert!(peer.journal().contains("violation: the header `mcp-name`"), "{}", peer.journal());
@@ -276,10 +276,10 @@ fn a_token_is_asked_for_and_a_request_is_redirected() {
     }
 }
 
-/// The redirection of the client of these tests, as it is and encoded.
+/// The redirect URI of the client in these tests, plain and encoded.
 const REDIRECT: [&str; 2] = ["http://127.0.0.1:1/back", "http%3A%2F%2F127.0.0.1%3A1%2Fback"];
 
-/// Registers a client and asks for a code. Returns the id, and the answer.
+/// Registers a client and requests a code. Returns the client's id and the answer.
 fn authorize(peer: &Peer, verifier: &str) -> (String, Answer) {
     let registered =
         peer.ask("POST", "/register", &[], &json!({ "redirect_uris": [REDIRECT[0]] }).to_string());
@@ -324,7 +324,7 @@ fn a_client_that_logs_in_gets_tokens_that_rotate_and_expire() {
     };
     assert_eq!(exchange("other", "verifier").0.json()["error"], "invalid_grant");
     let (granted, form) = exchange("verifier", "verifier");
-    // A code is taken once.
+    // A code is accepted once.
     assert_eq!(peer.ask("POST", "/token", &[], &form).json()["error"], "invalid_grant");
     let tokens = granted.json();
     let with = |token: &Value| {

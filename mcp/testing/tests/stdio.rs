@@ -1,4 +1,4 @@
-//! The peer on stdin and stdout: it does what its definition says.
+//! The peer on stdin and stdout: it behaves as its definition says.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -101,7 +101,7 @@ impl Peer {
         }
     }
 
-    /// Closes stdin, and returns the end of the peer and its stderr.
+    /// Closes stdin. Returns the peer's exit status and its stderr.
     fn end(mut self) -> (ExitStatus, String) {
         drop(self.stdin.take());
         let mut stderr = String::new();
@@ -113,13 +113,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // One that has ended already cannot be killed.
+        // A peer that has ended cannot be killed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Writes a definition in place of another, at once.
+/// Replaces the definition atomically.
 fn define(dir: &TempDir, mut definition: Value) {
     let path = |name: &str| dir.path().join(name);
     definition["journal"] = json!(path("journal"));
@@ -284,7 +284,7 @@ fn a_slow_call_ends_when_it_is_cancelled() {
     peer.wait_for("cancelled slow");
     peer.ask_call(2, "late", json!({}));
     peer.send(cancel(2));
-    // Reports that were on their way come first.
+    // Reports that were already on their way arrive first.
     let late = loop {
         let message = peer.next();
         if message.get("method").is_none() {
@@ -318,7 +318,7 @@ fn a_peer_ends_hangs_and_floods_on_request() {
     let (status, stderr) = peer.end();
     assert_eq!((status.code(), stderr.as_str()), (Some(1), "no key\n"));
 
-    // More than a pipe holds comes without a line's end, or on stderr.
+    // More bytes than a pipe can buffer arrive without a line break, or on stderr.
     let mut flood = vec![0; 1 << 20];
     let mut peer = Peer::start(json!({ "flood": "stdout" }));
     peer.stdout.read_exact(&mut flood).expect("a flood");
@@ -332,7 +332,7 @@ fn a_peer_ends_hangs_and_floods_on_request() {
     peer.ask_call(1, "hang", json!({}));
     drop(peer.stdin.take());
     peer.wait_for("tools/call hang");
-    // It does not notice that its client has gone.
+    // The peer does not notice that its client has gone.
     assert!(!peer.journal().contains(&"end".to_owned()));
     assert_eq!(peer.child.try_wait().expect("its state"), None);
 }

@@ -1,4 +1,4 @@
-//! Calls: their bytes, their ends, and what a server says meanwhile.
+//! Calls: their bytes, how they end, and the server's messages in the meantime.
 
 use std::future::pending;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ fn call(
     })
 }
 
-/// A caller whose forms and progress are looked at, and whose forms are answered by the test.
+/// A caller whose forms and progress the test sees. The test also answers the forms.
 struct Caller {
     forms: UnboundedSender<(Form, oneshot::Sender<Filled>)>,
     progress: UnboundedSender<Progress>,
@@ -153,7 +153,7 @@ async fn a_server_is_told_of_calls_that_nobody_waits_for() {
         assert_eq!(calling.await.expect("no panic"), Err(CallError::Cancelled));
         let told = peer.asked("notifications/cancelled").await;
         assert_eq!(told["params"]["requestId"], asked["id"], "{told}");
-        // Its late answer is that of no other call.
+        // The late answer must not become the answer to another call.
         let calling = call(&connection, "{}", &CancellationToken::new());
         let next = peer.asked("tools/call").await;
         peer.answer(&asked, json!({ "content": ["late"] })).await;
@@ -216,7 +216,7 @@ async fn progress_arrives_at_its_call() {
     assert_eq!(receiver.recv().await, None);
 }
 
-/// A question of a server, with an id that some request of the client may have as well.
+/// A question of a server. The client may have a request with the same id.
 fn question(id: &Value) -> Value {
     let params = json!({ "message": "Which colour?", "requestedSchema": schema() });
     json!({ "jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params })
@@ -241,7 +241,7 @@ async fn a_form_of_a_server_reaches_the_only_call_and_its_answer_the_server() {
         (Filled::Declined, json!({ "action": "decline" })),
         (Filled::Cancelled, json!({ "action": "cancel" })),
     ] {
-        // The ids of the two sides have nothing to do with each other.
+        // The ids of the two sides are independent.
         peer.say(&question(&asked["id"])).await;
         let (form, answer) = forms.recv().await.expect("a form");
         assert_eq!(form.message, "Which colour?");
@@ -258,7 +258,7 @@ async fn a_form_of_a_server_reaches_the_only_call_and_its_answer_the_server() {
 async fn a_form_that_is_not_of_one_call_alone_is_declined() {
     let (mut peer, connection) = connected(Era::Legacy).await;
     let declined = json!({ "action": "decline" });
-    // No call at all.
+    // Without any call.
     peer.say(&question(&json!("none"))).await;
     assert_eq!(peer.next().await.expect("an answer")["result"], declined);
     let (first, mut forms, _progress) = Caller::new();
@@ -270,7 +270,7 @@ async fn a_form_that_is_not_of_one_call_alone_is_declined() {
     peer.say(&question(&json!("further"))).await;
     let reply = peer.next().await.expect("an answer");
     assert_eq!((&reply["id"], &reply["result"]), (&json!("further"), &declined), "{reply}");
-    // What leads elsewhere, and what is no form.
+    // A form that opens a web page, and invalid forms.
     answer.send(colour()).expect("waited for");
     assert_eq!(peer.next().await.expect("an answer")["id"], "open");
     for params in [
@@ -284,7 +284,7 @@ async fn a_form_that_is_not_of_one_call_alone_is_declined() {
         let reply = peer.next().await.expect("an answer");
         assert_eq!((&reply["id"], &reply["result"]), (&json!("other"), &declined), "{reply}");
     }
-    // Two calls: it could be the form of either.
+    // With two calls, the form could belong to either.
     let (second, mut other_forms, _progress) = Caller::new();
     let second = second.call(&connection);
     let also_asked = peer.asked("tools/call").await;
@@ -357,7 +357,7 @@ async fn a_server_cannot_ask_for_ever_or_for_what_was_not_offered() {
         (asking(Value::Object(many)), "too much at once"),
         (asking(json!({ "a": form, "b": "x".repeat(70_000) })), "too much at once"),
         (asking(json!({ "a": 7 })), "malformed"),
-        // A form that is none is declined, and so is the next.
+        // An invalid form is declined, and so is the next.
         (asking(json!({ "a": form })), "asked 8 times"),
     ] {
         let (mut peer, connection) = connected(Era::Modern).await;
@@ -373,7 +373,7 @@ async fn a_server_cannot_ask_for_ever_or_for_what_was_not_offered() {
         let error = error.to_string();
         assert!(error.contains(reason), "{error}");
     }
-    // The older revisions have no such result.
+    // The older revisions do not have this result.
     let (mut peer, connection) = connected(Era::Legacy).await;
     let calling = call(&connection, "{}", &CancellationToken::new());
     let asked = peer.asked("tools/call").await;
@@ -389,7 +389,7 @@ async fn a_change_of_the_tools_is_told() {
     let mut changed = connection.changed();
     peer.say(&told).await;
     changed.changed().await.expect("connected");
-    // The newer era asks for it.
+    // In the newer era, the client subscribes to changes.
     let (mut peer, connecting) = Peer::new(None);
     let asked = peer.asked("server/discover").await;
     let mut introduction = crate::peer::discovered(&["2026-07-28"]);
@@ -406,7 +406,7 @@ async fn a_change_of_the_tools_is_told() {
     peer.say(&told).await;
     changed.changed().await.expect("connected");
     assert_eq!(*changed.borrow_and_update(), 1);
-    // A subscription that ends may have missed something, and is begun anew.
+    // After a subscription ended, changes may have been missed. The client subscribes again.
     let result = json!({ "resultType": "complete", "_meta": meta });
     peer.answer(&asked, result).await;
     changed.changed().await.expect("connected");

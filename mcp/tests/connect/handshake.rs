@@ -1,4 +1,4 @@
-//! The ways in which a server opens a connection, and fails to.
+//! The ways in which a server opens a connection, or fails to.
 
 use ikigai_mcp::{ConnectError, Era};
 use serde_json::json;
@@ -39,7 +39,7 @@ async fn a_server_that_does_not_know_the_newer_era_is_asked_for_the_older_one() 
         let connection = connecting.await.expect("no panic").expect("connected");
         assert_eq!(connection.era(), Era::Legacy, "{code}");
     }
-    // One that says that it has what it refuses is asked once more.
+    // A server that refuses the revision, but claims to support it, is asked once more.
     let (mut peer, connecting) = Peer::new(None);
     for _ in 0..2 {
         let asked = peer.asked("server/discover").await;
@@ -49,7 +49,7 @@ async fn a_server_that_does_not_know_the_newer_era_is_asked_for_the_older_one() 
     }
     peer.initialize().await;
     assert_eq!(connecting.await.expect("no panic").expect("connected").era(), Era::Legacy);
-    // Some do not say what they refuse, some answer everything, and some know both words.
+    // Some servers do not say what they refuse, some answer everything, and some know both methods.
     for answer in [
         json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32700, "message": "?" } }),
         json!({ "jsonrpc": "2.0", "error": { "code": -32600, "message": "?" } }),
@@ -94,7 +94,7 @@ async fn a_server_that_was_older_and_knows_only_the_newest_revision_now_is_asked
     refuse(&mut peer).await;
     peer.introduce().await;
     assert_eq!(connecting.await.expect("no panic").expect("connected").era(), Era::Modern);
-    // One that does not keep its word is not asked a third time.
+    // A server that breaks this promise is not asked a third time.
     let (mut peer, connecting) = Peer::new(Some(Era::Legacy));
     refuse(&mut peer).await;
     let asked = peer.asked("server/discover").await;
@@ -158,7 +158,7 @@ async fn the_streams_are_closed_with_the_connection_and_with_its_failure() {
     let (mut peer, connection) = Peer::connected(Era::Modern).await;
     drop(connection);
     assert_eq!(peer.next().await, None);
-    // Nobody waits for the handshake any more.
+    // The client gives up the handshake.
     let (mut peer, connecting) = Peer::new(None);
     peer.asked("server/discover").await;
     connecting.abort();

@@ -1,4 +1,4 @@
-//! Servers that attack by what they send. That of the memory is in a program of its own.
+//! Servers that attack through their messages. The attack on memory is in a separate test program.
 
 use ikigai_mcp::{Era, Unattended};
 use serde_json::json;

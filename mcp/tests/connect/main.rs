@@ -1,5 +1,5 @@
-//! A client and servers written by hand: those that keep to the protocol, those that do not, and
-//! those that attack. Everything runs in memory.
+//! A client and handwritten servers: servers that follow the protocol, servers that break it, and
+//! servers that attack. Everything runs in memory.
 
 mod calls;
 mod handshake;

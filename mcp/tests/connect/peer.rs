@@ -1,4 +1,4 @@
-//! A server that says what its test tells it to.
+//! A server that sends the messages that its test chooses.
 
 use ikigai_mcp::{Client, ConnectError, Connection, Era, connect_streams};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Returns a server, and the client that is connecting to it.
+    /// Returns a server and a client that is connecting to it.
     pub(crate) fn new(era: Option<Era>) -> (Self, Connecting) {
         let (client_output, input) = duplex(64 << 10);
         let (output, client_input) = duplex(64 << 10);
@@ -49,18 +49,18 @@ impl Peer {
         self.asked("notifications/initialized").await;
     }
 
-    /// Returns the next message of the client, and nothing at its end.
+    /// Returns the client's next message, or `None` at the end of its stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         let line = self.input.next_line().await.expect("readable")?;
         Some(serde_json::from_str(&line).expect("JSON"))
     }
 
-    /// Returns the next line of the client.
+    /// Returns the client's next line.
     pub(crate) async fn line(&mut self) -> String {
         self.input.next_line().await.expect("readable").expect("a line")
     }
 
-    /// Returns the next message of the client, which is of this method.
+    /// Returns the client's next message, which must have this method.
     pub(crate) async fn asked(&mut self, method: &str) -> Value {
         let message = self.next().await.expect("a message");
         assert_eq!(message["method"], method, "{message}");
@@ -75,7 +75,7 @@ impl Peer {
         self.output.write_all(text.as_bytes()).await.expect("the client reads");
     }
 
-    /// Writes as long as the client reads. Returns false if it no longer does.
+    /// Writes a text. Returns false if the client no longer reads.
     pub(crate) async fn flood(&mut self, text: &str) -> bool {
         self.output.write_all(text.as_bytes()).await.is_ok()
     }
@@ -90,7 +90,7 @@ impl Peer {
     }
 }
 
-/// The capabilities of the client: forms, and nothing else.
+/// The capabilities of the client: only forms.
 pub(crate) fn capabilities() -> Value {
     json!({ "elicitation": { "form": {} } })
 }

@@ -1,4 +1,4 @@
-//! The client half of OAuth against an issuer that is honest, and against those that are not.
+//! The client half of OAuth, against an honest issuer and against dishonest ones.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ fn metadata(request: &Received) -> Value {
     })
 }
 
-/// Answers as a server and its issuer do, which are at one origin.
+/// Answers like a server and its issuer at one origin.
 fn honest(request: &Received) -> Response {
     let origin = origin(request);
     match request.path.as_str() {
@@ -69,7 +69,7 @@ fn honest(request: &Received) -> Response {
 }
 
 fn tokens(request: &Received) -> Value {
-    // `c:1` and `s3cret`, encoded as in a form before they are joined.
+    // `c:1` and `s3cret`, form-encoded before they are joined.
     assert_eq!(request.header("authorization"), Some("Basic YyUzQTE6czNjcmV0"));
     let renews = field(request, "grant_type") == "refresh_token";
     json!({
@@ -86,7 +86,7 @@ fn field(request: &Received, name: &str) -> String {
     found.unwrap_or_else(|| panic!("no {name}: {}", request.body))
 }
 
-/// Gets as far as the login that waits for its answer.
+/// Begins a login, until it waits for its answer.
 async fn begin(server: &Server) -> Result<(Authorization, Callback), OAuthError> {
     let http = http();
     let protection = http.protection(&mcp(server)).await?;
@@ -97,7 +97,7 @@ async fn begin(server: &Server) -> Result<(Authorization, Callback), OAuthError>
     Ok((Authorization::new(issuer, &protection, client, redirect, None)?, callback))
 }
 
-/// Brings an answer back as a browser does, and returns the status of the page that it shows.
+/// Delivers an answer like a browser, and returns the status of the page that the browser shows.
 async fn bring(redirect: &str, query: &str) -> String {
     let url = Url::parse(redirect).expect("a URL");
     let address = (url.host_str().expect("a host"), url.port().expect("a port"));

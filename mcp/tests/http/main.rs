@@ -1,4 +1,4 @@
-//! A client and servers over HTTP, written by hand on a port of this machine.
+//! A client and handwritten HTTP servers on ports of this machine.
 
 mod login;
 mod server;
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use server::{Received, Response, serve};
 
-/// Allows what the test says.
+/// Allows only this address.
 struct Only(Option<IpAddr>);
 
 impl Resolve for Only {
@@ -30,7 +30,7 @@ impl Resolve for Only {
     }
 }
 
-/// Has one token, and others after it. Counts how often it was asked for another.
+/// Supplies a token, and new ones after it. Counts how often a new one was requested.
 struct Tokens {
     refreshed: AtomicUsize,
     most: usize,
@@ -203,7 +203,7 @@ async fn a_token_that_is_refused_is_refreshed_once() {
     let connection = connect(with.clone(), None).await.expect("connected");
     assert!(call(&connection).await.is_ok());
     assert_eq!(tokens.refreshed.load(Ordering::Relaxed), 1);
-    // The next token is not the one that it wants.
+    // The server does not accept the next token either.
     tokens.refreshed.store(7, Ordering::Relaxed);
     let challenge = "Bearer resource_metadata=\"x\"".to_owned();
     assert_eq!(call(&connection).await, Err(CallError::Unauthorized(challenge.clone())));
@@ -237,7 +237,7 @@ async fn three_redirects_are_followed_that_keep_the_request() {
         (308, 3, None),
         (307, 4, Some("redirects more than 3 times")),
         (308, 4, Some("redirects more than 3 times")),
-        // A client may make another request of these.
+        // A client may change the method for these redirects.
         (301, 1, Some("HTTP 301")),
         (302, 1, Some("HTTP 302")),
         (303, 1, Some("HTTP 303")),

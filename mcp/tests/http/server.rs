@@ -1,4 +1,4 @@
-//! A server of HTTP/1.1 with one request a connection, which answers as its test tells it to.
+//! An HTTP/1.1 server with one request per connection. Its test chooses the answers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// A request as it was received. Names of headers are in lower case.
+/// A received request. Header names are in lower case.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) method: String,
@@ -50,7 +50,7 @@ impl Response {
         Self { body, ..Self::status(200).with("Content-Type", "text/event-stream") }
     }
 
-    /// Returns a response that has no end.
+    /// Returns a response that is endless for the client.
     pub(crate) fn endless() -> Self {
         let response = Self::status(200).with("Content-Type", "application/json");
         Self { is_endless: true, ..response }
@@ -75,7 +75,7 @@ impl Response {
             head.push_str(&format!("Content-Length: {}\r\n", self.body.len()));
         }
         stream.write_all(format!("{head}\r\n{}", self.body).as_bytes()).await?;
-        // More than any client may take, and not really without an end.
+        // More than any client may accept, but actually finite.
         for _ in 0..if self.is_endless { 64 } else { 0 } {
             stream.write_all(&[b' '; 1 << 20]).await?;
         }
@@ -83,7 +83,7 @@ impl Response {
     }
 }
 
-/// A server. It ends when it is dropped.
+/// A server. Dropping it ends it.
 pub(crate) struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Received>>>,
@@ -118,7 +118,7 @@ pub(crate) async fn serve(
             connections.spawn(async move {
                 let Some(request) = read(&mut stream).await else { return };
                 received.lock().expect("no panic").push(request.clone());
-                // A client that is gone has read enough.
+                // A client that has gone has read enough.
                 let _ = answer(&request).write(&mut stream).await;
             });
         }

@@ -1,4 +1,4 @@
-//! An offer of one tool that answers when it is let.
+//! An offer with one tool that answers when the test permits it.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use ikigai_mcp::{
 };
 use tokio::sync::{Semaphore, broadcast, watch};
 
-/// A tool that answers when there is a permit for it.
+/// A tool that answers when it gets a permit.
 pub(crate) struct Gate {
     pub(crate) permits: Semaphore,
-    /// The way to those who listen for changes.
+    /// Sends changes to the listeners.
     pub(crate) changes: broadcast::Sender<Change>,
     seen: watch::Sender<Seen>,
     answer: String,
@@ -90,7 +90,7 @@ impl Offer for Gate {
     fn unwatch(&self, _: &str) {}
 }
 
-/// Returns the words with which a server of the tests introduces itself.
+/// Returns the names with which a test server introduces itself.
 pub(crate) fn server() -> Server {
     Server {
         name: "test".to_owned(),

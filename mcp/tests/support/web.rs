@@ -1,4 +1,4 @@
-//! A server over HTTP, and requests to it as texts.
+//! A server over HTTP, and requests to it as text.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,15 +39,15 @@ impl Served {
         TcpStream::connect(self.address).await.expect("a connection")
     }
 
-    /// Sends a text on a connection of its own, and returns the answer as [`answer`] does.
+    /// Sends a text on a new connection, and returns the answer as [`answer`] does.
     pub(crate) async fn send_text(&self, text: &str) -> (u16, String, Value) {
         let mut stream = self.connect().await;
         stream.write_all(text.as_bytes()).await.expect("sent");
         answer(stream).await
     }
 
-    /// Begins a session in an older revision. Returns the headers of its requests, or the status of the
-    /// refusal.
+    /// Begins a session in an older revision. Returns the headers for its requests, or the status
+    /// of the refusal.
     pub(crate) async fn begin(&self, token: &str) -> Result<String, u16> {
         let params = json!({
             "protocolVersion": LEGACY, "capabilities": {},
@@ -79,7 +79,7 @@ pub(crate) fn request(token: &str, headers: &str, body: &str) -> String {
     )
 }
 
-/// Returns the status of an answer, its headers and its body, which is JSON or nothing.
+/// Returns the status of an answer, its headers and its body. The body is JSON or empty.
 pub(crate) async fn answer(mut stream: TcpStream) -> (u16, String, Value) {
     let mut text = Vec::new();
     stream.read_to_end(&mut text).await.expect("an answer");

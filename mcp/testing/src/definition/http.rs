@@ -7,41 +7,41 @@ use super::{flag, nothing_left, text};
 /// The behaviour of a peer over HTTP.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Http {
-    /// Answers are streams of events.
+    /// Answers are event streams.
     pub(crate) sse: bool,
-    /// A handshake opens a session, which later requests have to name.
+    /// A handshake opens a session, which later requests must name.
     pub(crate) sessions: bool,
-    /// The one token that is accepted beside those of the server of authorization.
+    /// The only token that is accepted in addition to the authorization server's tokens.
     pub(crate) token: Option<String>,
     /// `"same"` or `"cross"`: requests are redirected, within the origin or to another.
     pub(crate) redirect: Option<Redirect>,
-    /// An object: there is a server of authorization.
+    /// An object: the peer has an authorization server.
     pub(crate) oauth: Option<OauthOptions>,
 }
 
-/// The place that requests are redirected to.
+/// The target of redirects.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Redirect {
     Same,
     Cross,
 }
 
-/// The behaviour of the server of authorization.
+/// The behaviour of the authorization server.
 #[derive(Clone, Debug)]
 pub(crate) struct OauthOptions {
-    /// The number of requests that a token is accepted for.
+    /// The number of requests for which a token is accepted.
     pub(crate) lasts: Option<u64>,
     /// `"mixed"` or `"missing"`: the issuer in the answer to an authorization.
     pub(crate) issuer: Issuer,
     /// `false`: clients cannot register themselves.
     pub(crate) registers: bool,
-    /// `false`: there is no token that renews others.
+    /// `false`: the server issues no refresh tokens.
     pub(crate) renews: bool,
-    /// The seconds that a token lives, as the answer says; an hour by default.
+    /// The lifetime of a token according to the answer, in seconds. The default is one hour.
     pub(crate) expires: u64,
-    /// A scope that calls need and no token has.
+    /// A scope that calls need and that tokens lack.
     pub(crate) lacks: Option<String>,
-    /// The attack, if it is none of those above.
+    /// Another attack than those above.
     pub(crate) fault: Option<Fault>,
 }
 
@@ -52,17 +52,17 @@ pub(crate) enum Fault {
     State,
     /// `"denied"`: the browser is sent back with an error.
     Denied,
-    /// `"resource"`: the metadata are those of another server.
+    /// `"resource"`: the metadata belongs to another server.
     Resource,
     /// `"private"`: the issuer is at an address of a private network.
     Private,
-    /// `"redirect"`: the token endpoint leads to another origin.
+    /// `"redirect"`: the token endpoint redirects to another origin.
     Redirect,
     /// `"large"`: the token endpoint answers with 2 MiB.
     Large,
 }
 
-/// The issuer that is named in an answer.
+/// The issuer that an answer names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Issuer {
     Own,

@@ -13,15 +13,15 @@ use super::request::{self, Request, Response};
 use crate::message::{self, MODERN, VERSION_KEY};
 use crate::peer::{Out, Outlet, lock};
 
-/// The time between two looks at a client that may have gone.
+/// The time between two checks for a client that may have gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// The messages to one request.
+/// The messages that answer one request.
 struct Channel(Mutex<Sender<String>>);
 
 impl Outlet for Channel {
     fn send(&self, line: &str) {
-        // The exchange may have ended, with its client.
+        // The exchange may have ended because the client has gone.
         let _ = lock(&self.0).send(line.to_owned());
     }
 }
@@ -42,7 +42,7 @@ impl Server {
         let (out, messages) = outlet();
         let id = &body["id"];
         let is_request = body["method"].is_string() && !id.is_null();
-        // The body is one message, and may have lines of its own.
+        // The body is one message, and may contain line breaks.
         self.peer.handle(&request.body, &out);
         drop(out);
         if !is_request {
@@ -81,7 +81,7 @@ impl Server {
         Some(Response::json(400, &message::error(&body["id"], -32020, "header mismatch")))
     }
 
-    /// Returns the answer to a request, or nothing if the client went before.
+    /// Returns the answer to a request, or `None` if the client has gone before it.
     fn answer(
         &self,
         id: &Value,
@@ -89,7 +89,7 @@ impl Server {
         connection: &TcpStream,
     ) -> Option<String> {
         loop {
-            // Notifications have no place in an answer that is JSON.
+            // An answer in JSON cannot contain notifications.
             let message = self.next(id, messages, connection)?;
             if answers(&message, id) {
                 return Some(message);
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Streams the messages to a request, the last of which is its answer.
+    /// Streams the messages that answer a request. The last of them is its answer.
     fn stream(
         &self,
         id: &Value,
@@ -116,7 +116,7 @@ impl Server {
         Ok(false)
     }
 
-    /// Streams what the peer has to say by itself, until the client goes.
+    /// Streams the peer's own messages, until the client goes.
     pub(super) fn listen(&self, connection: &mut TcpStream) -> io::Result<bool> {
         let (out, messages) = outlet();
         self.peer.add_listener(out);
@@ -127,7 +127,7 @@ impl Server {
         Ok(false)
     }
 
-    /// Returns the next message, or nothing once the client has gone, which cancels its request.
+    /// Returns the next message, or `None` once the client has gone, which cancels its request.
     fn next(
         &self,
         id: &Value,
@@ -137,7 +137,7 @@ impl Server {
         loop {
             match messages.recv_timeout(BETWEEN_LOOKS) {
                 Ok(message) => return Some(message),
-                // A request that is never answered is still open.
+                // A request that is never answered stays open.
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(BETWEEN_LOOKS),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -168,7 +168,7 @@ fn has_gone(connection: &TcpStream) -> bool {
     }
 }
 
-/// Returns the status of an answer: errors of the newer generation have their own.
+/// Returns the status of an answer. Errors of the newer generation have their own status.
 fn status(request: &Value, answer: &Value) -> u16 {
     let is_modern = !request["params"]["_meta"][VERSION_KEY].is_null();
     match answer["error"]["code"].as_i64() {

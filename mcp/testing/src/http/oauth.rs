@@ -1,9 +1,9 @@
-//! A server of authorization: metadata (RFC 8414, RFC 9728), registration (RFC 7591), codes with
-//! PKCE (RFC 7636), tokens that rotate and can be revoked (RFC 7009), and the issuer in its
-//! answers (RFC 9207).
+//! An authorization server: metadata (RFC 8414, RFC 9728), registration (RFC 7591), codes with PKCE
+//! (RFC 7636), tokens that rotate and can be revoked (RFC 7009), and the issuer in its answers (RFC
+//! 9207).
 //!
-//! Nobody is asked: the page of authorization sends the browser back at once. The definition may
-//! have it attack its clients.
+//! It asks no user: the authorization page sends the browser back at once. The definition may make
+//! it attack its clients.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,10 +18,10 @@ use crate::definition::{Fault, Issuer, OauthOptions};
 /// The state of the server.
 pub(super) struct Oauth {
     issuer: String,
-    /// The redirections of each client.
+    /// The redirect URIs of each client.
     clients: HashMap<String, Vec<String>>,
     codes: HashMap<String, Code>,
-    /// The requests that each token has been used for.
+    /// The number of requests that used each token.
     access: HashMap<String, u64>,
     refresh: HashSet<String>,
     /// The number of values that were issued.
@@ -35,7 +35,7 @@ struct Code {
     challenge: String,
 }
 
-/// A refusal, as the error of OAuth that it is.
+/// A refusal, as an OAuth error.
 type Refusal = (&'static str, &'static str);
 
 impl Oauth {
@@ -63,7 +63,7 @@ impl Oauth {
             ("GET", "/authorize") => self.authorize(request, options),
             ("POST", "/token") => match options.fault {
                 Some(Fault::Redirect) => {
-                    // Another origin, though it leads to the same server.
+                    // Another origin, although it leads to the same server.
                     let place = self.issuer.replace("127.0.0.1", "localhost");
                     Ok(Response::empty(307).header("location", &format!("{place}/token")))
                 }
@@ -85,7 +85,7 @@ impl Oauth {
         })
     }
 
-    /// Takes a request with a token. Returns `false` if the token is unknown, or expired.
+    /// Takes a request with a token. Returns `false` if the token is unknown or has expired.
     pub(super) fn accepts(&mut self, token: &str, options: &OauthOptions) -> bool {
         let Some(used) = self.access.get_mut(token) else { return false };
         *used += 1;
@@ -147,7 +147,7 @@ impl Oauth {
     ) -> Result<Response, Refusal> {
         let query = |name| request.query(name).unwrap_or_default();
         let (client, redirect) = (query("client_id"), query("redirect_uri"));
-        // A redirection that is not registered is never followed.
+        // The server never follows an unregistered redirect URI.
         if !self.clients.get(&client).is_some_and(|known| known.contains(&redirect)) {
             return Err(("invalid_request", "the client or its redirection is unknown"));
         }
@@ -186,7 +186,7 @@ impl Oauth {
         }
         match field("grant_type").as_str() {
             "authorization_code" => {
-                // A code counts once, also where its exchange fails.
+                // A code counts only once, even if its exchange fails.
                 let code = self.codes.remove(&field("code"));
                 let code = code.ok_or(("invalid_grant", "the code is unknown"))?;
                 if code.client != field("client_id") || code.redirect != field("redirect_uri") {
@@ -220,7 +220,7 @@ impl Oauth {
         Ok(Response::json(200, &tokens).header("cache-control", "no-store"))
     }
 
-    /// Returns a new value; they are counted, so that a test can name them.
+    /// Returns a new value. Values are numbered, so that a test can name them.
     fn issue(&mut self, what: &str) -> String {
         self.issued += 1;
         format!("{what}-{}", self.issued)

@@ -1,5 +1,5 @@
-//! The part of HTTP/1.1 that the peer needs: requests and responses with a length, and streams of
-//! events in chunks.
+//! The part of HTTP/1.1 that the peer needs: requests and responses with a length, and event
+//! streams in chunks.
 
 use std::io::{self, BufRead, Write};
 
@@ -13,13 +13,13 @@ pub(crate) struct Request {
     pub(crate) method: String,
     /// The path with its query.
     pub(crate) target: String,
-    /// Names in lower case.
+    /// The headers, with names in lower case.
     headers: Vec<(String, String)>,
     pub(crate) body: String,
 }
 
 impl Request {
-    /// Reads a request, or nothing if the connection ended before it.
+    /// Reads a request. Returns `None` if the connection ended before it.
     pub(crate) fn read(reader: &mut impl BufRead) -> io::Result<Option<Self>> {
         let Some(first) = line(reader)? else { return Ok(None) };
         let mut words = first.split(' ').map(str::to_owned);
@@ -51,7 +51,7 @@ impl Request {
         self.target.split('?').next().unwrap_or_default()
     }
 
-    /// Returns the body as JSON; null if it is none.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
@@ -61,7 +61,7 @@ impl Request {
         parameter(self.target.split_once('?')?.1, name)
     }
 
-    /// Returns a field of the form that is the body.
+    /// Returns a field of a form in the body.
     pub(crate) fn field(&self, name: &str) -> Option<String> {
         parameter(&self.body, name)
     }
@@ -81,7 +81,7 @@ fn parameter(text: &str, name: &str) -> Option<String> {
     decoded(value)
 }
 
-/// Returns a text without its percent-encoding, or nothing if that is malformed.
+/// Decodes percent-encoding. Returns `None` if it is malformed.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = text.bytes();
     let mut decoded = Vec::new();
@@ -149,7 +149,7 @@ impl Response {
         to.flush()
     }
 
-    /// Writes the head of a stream of events in place of a body.
+    /// Writes the head of a response whose body is an event stream.
     pub(crate) fn begin(self, to: &mut impl Write) -> io::Result<()> {
         let chunked = ("transfer-encoding".to_owned(), "chunked".to_owned());
         let head = self.header("content-type", "text/event-stream").head(&chunked);

@@ -1,7 +1,7 @@
-//! The login of the client at the issuer of a server, by the library's own steps.
+//! The client's login at a server's issuer, through the library's own steps.
 //!
-//! The person and the browser are played here: the address is opened, redirects are followed to the
-//! callback, and a call that lacks a scope is answered by a login with more.
+//! This module plays the user and the browser. It opens the address and follows redirects to the
+//! callback. If a call lacks a scope, it logs in again with more scopes.
 
 use std::env;
 use std::ops::AsyncFn;
@@ -25,17 +25,18 @@ struct Inner {
     /// The address of the server.
     server: String,
     http: OAuthHttp,
-    /// The present session. A login holds the lock, so that other requests wait for its tokens.
+    /// The current session. A login holds the lock, so that other requests wait for its tokens.
     session: Mutex<Option<Session>>,
 }
 
 impl Login {
-    /// Returns the login at the issuer of a server, where nobody has logged in yet.
+    /// Returns a login at the issuer of a server, without a session.
     pub(super) fn new(server: String, http: OAuthHttp) -> Self {
         Self(Arc::new(Inner { server, http, session: Mutex::default() }))
     }
 
-    /// Attempts something, and once more with more scopes if the token lacks some.
+    /// Attempts an action. If the token lacks scopes, attempts it once more after a login with
+    /// them.
     pub(super) async fn with_scopes<T>(
         &self,
         attempt: impl AsyncFn() -> anyhow::Result<T>,
@@ -50,7 +51,7 @@ impl Login {
     }
 }
 
-/// Returns the scopes that a token lacks, if that is the reason of an error.
+/// Returns the scopes that a token lacks, if that caused the error.
 fn missing_scope(error: &anyhow::Error) -> Option<String> {
     let challenge = match (error.downcast_ref(), error.downcast_ref()) {
         (Some(CallError::Unauthorized(challenge)), _)
@@ -61,7 +62,7 @@ fn missing_scope(error: &anyhow::Error) -> Option<String> {
 }
 
 impl Inner {
-    /// Logs in again, for these scopes besides those of the session.
+    /// Logs in again, for these scopes and the session's own.
     async fn step_up(&self, missing: &str) -> anyhow::Result<()> {
         let mut session = self.session.lock().await;
         let scope = match &*session {
@@ -72,11 +73,11 @@ impl Inner {
         Ok(())
     }
 
-    /// Returns another token than the one that was refused.
+    /// Returns a token that differs from the refused one.
     async fn renewed(&self, refused: Option<&str>) -> anyhow::Result<String> {
         let mut session = self.session.lock().await;
         let renewed = match &*session {
-            // Another request has got it meanwhile.
+            // In the meantime, another request has obtained it.
             Some(session) if Some(session.token()) != refused => {
                 return Ok(session.token().to_owned());
             }
@@ -89,7 +90,7 @@ impl Inner {
         Ok(session.insert(renewed).token().to_owned())
     }
 
-    /// Logs in as a new client of whoever issues the tokens now.
+    /// Logs in as a new client of the server's current issuer.
     async fn log_in(&self, scope: Option<String>) -> anyhow::Result<Session> {
         let protection = self.http.protection(&self.server).await?;
         let issuer = self.http.issuer(&protection.issuers[0]).await?;
@@ -103,7 +104,7 @@ impl Inner {
         Ok(login.exchange(&self.http, &code).await?)
     }
 
-    /// Returns the client that the scenario names, if it is one of this issuer, or a new one.
+    /// Returns the scenario's client if it belongs to this issuer, or registers a new one.
     async fn client(&self, issuer: &Issuer, redirect: &str) -> Result<OAuthClient, OAuthError> {
         let named = known(issuer.name());
         match named {
@@ -112,7 +113,7 @@ impl Inner {
         }
     }
 
-    /// Opens an address as a browser does, which comes back to `redirect`.
+    /// Opens an address like a browser, and follows its redirects to `redirect`.
     async fn browse(&self, url: &str, redirect: &str) -> anyhow::Result<()> {
         let browser = reqwest::Client::builder()
             .tls_backend_preconfigured(self.http.tls.clone())
@@ -126,7 +127,7 @@ impl Inner {
     }
 }
 
-/// Returns the identity and the secret that the scenario gives for an issuer.
+/// Returns the identity and the secret that the scenario specifies for an issuer.
 fn known(issuer: &str) -> Option<(String, Option<String>)> {
     let context: Value = serde_json::from_str(&env::var(CONTEXT).ok()?).ok()?;
     if context["issuer"] != issuer {

@@ -1,5 +1,5 @@
-//! `mcp-conformance-client URL`: a client that does what a scenario of the conformance suite asks a
-//! client for.
+//! `mcp-conformance-client URL`: a client that performs the client's part of a scenario of the
+//! conformance suite.
 //!
 //! The suite names the scenario and the revision in the environment.
 
@@ -31,7 +31,7 @@ const SCENARIO: &str = "MCP_CONFORMANCE_SCENARIO";
 /// The variable with the revision of the protocol.
 const REVISION: &str = "MCP_CONFORMANCE_PROTOCOL_VERSION";
 
-/// The variable with data of the scenario, where it has some.
+/// The variable with data of the scenario, if it has some.
 const CONTEXT: &str = "MCP_CONFORMANCE_CONTEXT";
 
 #[tokio::main(flavor = "current_thread")]
@@ -79,7 +79,7 @@ async fn connect(
     Ok(connect_http(client, server, Some(era)).await?)
 }
 
-/// Allows this machine.
+/// Allows addresses of this machine.
 struct Loopback;
 
 impl Resolve for Loopback {
@@ -88,7 +88,7 @@ impl Resolve for Loopback {
     }
 }
 
-/// Does what a scenario asks for.
+/// Performs a scenario.
 async fn run(scenario: &str, connection: &Connection, login: &Login) -> anyhow::Result<()> {
     let listed = login.with_scopes(async || Ok(connection.tools().await?)).await?.tools;
     let names = || listed.iter().map(|tool| &*tool.name);
@@ -148,7 +148,7 @@ async fn call(
 
 type Filling<'a> = Pin<Box<dyn Future<Output = Filled> + Send + 'a>>;
 
-/// A person who sends each form as it is.
+/// A user who sends each form with its default values.
 struct Defaults;
 
 impl Interaction for Defaults {
@@ -164,7 +164,7 @@ impl Interaction for Defaults {
     fn progress(&self, _: Progress) {}
 }
 
-/// A person during whose answer another tool is called.
+/// A user during whose answer another tool is called.
 struct Interrupted<'a>(&'a Connection);
 
 impl Interaction for Interrupted<'_> {

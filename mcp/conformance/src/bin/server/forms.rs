@@ -1,11 +1,11 @@
-//! The forms of the tools that ask.
+//! The forms of the tools that ask for input.
 
 use ikigai_mcp::Form;
 use serde_json::{Value, json};
 
 use crate::tools::object;
 
-/// Returns the form of a tool. `arguments` are those of its call.
+/// Returns the form of a tool. `arguments` are the arguments of its call.
 pub(crate) fn form(name: &str, arguments: &Value) -> Option<Form> {
     let (message, properties, required) = match name {
         "test_elicitation" => {

@@ -1,8 +1,8 @@
-//! `mcp-conformance-server`: a server over HTTP with the tools and resources that the conformance
-//! suite of the protocol asks a server for.
+//! `mcp-conformance-server`: a server over HTTP with the tools and resources that the protocol's
+//! conformance suite expects of a server.
 //!
-//! It prints its URL on stdout, and ends when its stdin is closed, so that nothing is left of a test
-//! that was killed. The server itself is the one that is shipped; only the offer is another.
+//! It prints its URL on stdout. It ends when its stdin is closed, so that a killed test leaves
+//! nothing behind. The server is the shipped one, with a different offer.
 
 mod forms;
 mod offer;

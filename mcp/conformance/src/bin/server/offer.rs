@@ -13,19 +13,19 @@ use tokio::sync::broadcast;
 
 use crate::{forms, tools};
 
-/// The time between two reports of a call. The server sends a client ten a second at most.
+/// The time between two progress reports. The server sends a client at most ten per second.
 const BETWEEN_REPORTS: Duration = Duration::from_millis(300);
 
 /// The resources, by their URIs.
 const RESOURCES: [&str; 2] = ["test://static-text", "test://watched-resource"];
 
-/// The both ends of the URIs of the template.
+/// The prefix and the suffix of the template's URIs.
 const TEMPLATE: (&str, &str) = ("test://template/", "/data");
 
 /// The tools and resources of the suite.
 pub(crate) struct Fixtures {
     changes: broadcast::Sender<Change>,
-    /// The times that the list of tools has changed.
+    /// The number of changes of the list of tools.
     changed: AtomicUsize,
 }
 
@@ -52,7 +52,7 @@ impl Offer for Fixtures {
             "test_tool_with_progress" => Ok(progress(&call).await),
             "test_trigger_tool_change" => {
                 self.changed.fetch_add(1, Ordering::Relaxed);
-                // Nobody may be listening.
+                // There may be no listener.
                 let _ = self.changes.send(Change::Tools);
                 Ok(text("changed"))
             }
@@ -121,7 +121,7 @@ fn text(text: &str) -> Answer {
     Answer { body: Body::Text(text.to_owned()), ..Answer::default() }
 }
 
-/// Tells how far the call is: at its begin, its half and its end.
+/// Reports the progress of a call: at its beginning, in the middle and at its end.
 async fn progress(call: &Call) -> Answer {
     for progress in [0.0, 50.0, 100.0] {
         call.asker.report(Progress { progress, total: Some(100.0), message: None });
@@ -130,7 +130,7 @@ async fn progress(call: &Call) -> Answer {
     text("done")
 }
 
-/// Answers when somebody has agreed.
+/// Answers once the user has agreed.
 async fn consent(call: &Call) -> Answer {
     match call.asker.ask("May the test go on?").await.verdict {
         // The suite looks for this word.

@@ -1,4 +1,4 @@
-//! The tools of the suite, as clients list them, and the answers of those that only answer.
+//! The tools of the suite, as clients list them, and the answers of tools with a fixed answer.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ const IMAGE: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP
 /// A sound without a sample.
 const SOUND: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAgD4AAAB9AAACABAAZGF0YQAAAAA=";
 
-/// The tool with the schema whose keywords must be left as they are.
+/// The tool whose schema has keywords that must stay unchanged.
 const SCHEMA: &str = "json_schema_2020_12_tool";
 
-/// The tools, by their names, with a description of each.
+/// The tools by name, each with a description.
 const TOOLS: &[(&str, &str)] = &[
     ("json_schema_2020_12_tool", "Has a schema with many keywords"),
     ("test_audio_content", "Answers with a sound"),
@@ -37,7 +37,8 @@ const TOOLS: &[(&str, &str)] = &[
     ("test_trigger_tool_change", "Changes the list of tools"),
 ];
 
-/// Returns the tools. `changed` is true at each second change of the list, which adds a tool.
+/// Returns the tools. `changed` is true after an odd number of changes. The list then has one more
+/// tool.
 pub(crate) fn entries(changed: bool) -> Vec<ToolEntry> {
     let more = changed.then_some(("test_more", "Is there at times"));
     TOOLS.iter().copied().chain(more).map(|(name, description)| entry(name, description)).collect()
@@ -93,7 +94,7 @@ fn keywords() -> Value {
     })
 }
 
-/// Returns the content of the answer of a tool that only answers.
+/// Returns the content of a tool's fixed answer.
 pub(crate) fn content(name: &str) -> Option<Value> {
     let image = json!({ "type": "image", "data": IMAGE, "mimeType": "image/png" });
     let text = |text: &str| json!({ "type": "text", "text": text });
