@@ -1,8 +1,8 @@
-//! Credentials for registries, from where docker and podman keep them: their files, and the helpers
-//! that the files name.
+//! Credentials for registries, from the places where docker and podman store them: their files, and
+//! the helpers that the files name.
 //!
-//! Nothing is kept here, and nothing comes from a command line. `transport` and `oci` decide where
-//! a credential is sent.
+//! This module stores no credentials, and takes none from a command line. `transport` and `oci`
+//! decide which servers get a credential.
 
 mod error;
 mod file;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub use error::CredentialError;
 use file::{AuthFile, Found};
 
-/// The longest time of a helper. Some ask a person to unlock their keys.
+/// The time limit for a helper. Some helpers ask the user to unlock their keys.
 const HELPER: Duration = Duration::from_secs(60);
 
 /// A credential for a registry.
@@ -29,21 +29,21 @@ pub enum Credential {
         /// The password.
         password: String,
     },
-    /// A token for which the registry's issuer gives others.
+    /// A token that the registry's issuer exchanges for other tokens.
     IdentityToken(String),
 }
 
-/// The places of credentials, the first of which wins.
+/// The places of credentials. The first one with a match wins.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     files: Vec<PathBuf>,
-    /// The directories of helpers, if they are not those of this process.
+    /// The directories that are searched for helpers, if they differ from this process's `PATH`.
     path: Option<OsString>,
     helper: Option<Duration>,
 }
 
 impl Credentials {
-    /// Returns the places in which podman and docker look, by the variables of an environment.
+    /// Returns the places in which podman and docker look, according to an environment's variables.
     #[must_use]
     pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let at = |name: &str, rest: &str| {
@@ -58,30 +58,30 @@ impl Credentials {
         Self::of_files([named, runtime, podman, docker].into_iter().flatten().collect())
     }
 
-    /// Returns the credentials of these files, the first of which wins.
+    /// Returns the credentials in these files. The first file with a match wins.
     #[must_use]
     pub fn of_files(files: Vec<PathBuf>) -> Self {
         Self { files, path: None, helper: None }
     }
 
-    /// Returns the same places with other directories of helpers, written as in `PATH`.
+    /// Returns the same places with other directories for helpers, written as in `PATH`.
     #[must_use]
     pub fn with_path(self, path: OsString) -> Self {
         Self { path: Some(path), ..self }
     }
 
-    /// Returns the same places with another limit on the time of a helper.
+    /// Returns the same places with another time limit for helpers.
     #[must_use]
     pub fn with_helper_time(self, longest: Duration) -> Self {
         Self { helper: Some(longest), ..self }
     }
 
-    /// Returns the credential for a repository of a host, or nothing if there is none. A file that
-    /// is missing has none.
+    /// Returns the credential for a repository of a host, if one is stored. A missing file counts
+    /// as empty.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or a helper fails.
+    /// Fails if a file cannot be read, or if a helper fails.
     pub async fn find(
         &self,
         host: &str,

@@ -1,7 +1,7 @@
-//! Documents of the supply: TOML that people write, and JSON that a file of a tool carries.
+//! Documents of this crate: TOML that people write, and JSON that a tool's file contains.
 //!
-//! Owns the tree that both are read into, the strict reading of its members, and the place of each
-//! mistake. The meaning of a member belongs to its reader.
+//! Owns the tree that both are parsed into, the strict reading of its members, and the place of
+//! each mistake. The module that reads a member defines its meaning.
 
 mod error;
 mod json;
@@ -23,16 +23,16 @@ pub(crate) struct Node {
     value: Value,
 }
 
-/// A value of TOML or JSON.
+/// A TOML or JSON value.
 #[derive(Clone, Debug)]
 enum Value {
     Text(String),
     Number(u64),
     Bool(bool),
     List(Vec<Node>),
-    /// The members in the order of the document. No two have one key.
+    /// The members in the order of the document. Their keys differ.
     Table(Vec<Member>),
-    /// A value of a kind that no document of the supply has, such as a float.
+    /// A value of a type that this crate's documents never use, such as a float.
     Other(&'static str),
 }
 
@@ -57,7 +57,7 @@ impl Node {
         }
     }
 
-    /// Returns the error of this value.
+    /// Returns an error about this value.
     pub(crate) fn fail(&self, what: impl Into<String>) -> DocumentError {
         DocumentError::at(self.place.clone(), what)
     }
@@ -71,7 +71,8 @@ impl Node {
         self.fail(what)
     }
 
-    /// Returns the members of a table. `key` names the table in errors, here and below.
+    /// Returns the members of a table. `key` names the table in errors, as it does in the functions
+    /// below.
     pub(crate) fn table(&self, key: &str) -> Result<Table<'_>, DocumentError> {
         match &self.value {
             Value::Table(members) => Ok(Table { place: &self.place, members }),
@@ -86,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Returns the text as it is written. It may hold any character.
+    /// Returns the text unchanged. It may contain any character.
     pub(crate) fn text(&self, key: &str) -> Result<&str, DocumentError> {
         match &self.value {
             Value::Text(text) => Ok(text),
@@ -94,10 +95,11 @@ impl Node {
         }
     }
 
-    /// Returns a text of one line that a person reads, at most `longest` characters.
+    /// Returns a text of one line for the user, of at most `longest` characters.
     ///
-    /// Characters that a terminal obeys are refused in TOML, whose author can mend them. JSON was
-    /// written elsewhere: there they are replaced, so that a person sees what else it says.
+    /// In TOML, characters that control a terminal are refused, because the author can fix them. In
+    /// JSON, which comes from elsewhere, they are replaced, so that the user sees the rest of the
+    /// text.
     pub(crate) fn prose(&self, key: &str, longest: usize) -> Result<String, DocumentError> {
         let text = self.text(key)?;
         if text.trim().is_empty() {
@@ -132,7 +134,7 @@ impl Node {
         }
     }
 
-    /// Reads the text as a `T`, whose error completes a sentence that begins with the text.
+    /// Parses the text as a `T`. The error's text completes a sentence that begins with the text.
     pub(crate) fn parsed<T, E: std::fmt::Display>(
         &self,
         key: &str,
@@ -151,7 +153,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// Checks that no other key than these is there.
+    /// Checks that the table has no keys other than these.
     pub(crate) fn only(self, known: &[&str]) -> Result<Self, DocumentError> {
         match self.members.iter().find(|member| !known.contains(&member.key.as_str())) {
             Some(member) => Err(member.unknown(known)),
@@ -159,7 +161,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Checks that the member `key` has the one version that this program reads. It is looked at
+    /// Checks that the member `key` has the only version that this program reads. Callers check it
     /// first, because a newer version may have other members.
     pub(crate) fn version(self, key: &str) -> Result<Self, DocumentError> {
         let node =
@@ -187,7 +189,7 @@ impl<'a> Table<'a> {
         self.get(key).ok_or_else(|| self.missing(key))
     }
 
-    /// Reads the member `key`, if it is there.
+    /// Reads the member `key` if it is present.
     pub(crate) fn optional<T>(
         self,
         key: &str,
@@ -202,9 +204,9 @@ impl<'a> Table<'a> {
 }
 
 impl Member {
-    /// Returns the error of a key that is none of `known`.
+    /// Returns the error for a key that is not in `known`.
     pub(crate) fn unknown(&self, known: &[&str]) -> DocumentError {
-        /// The similarity below which a suggestion is noise.
+        /// The similarity below which a suggestion would be noise.
         const SIMILAR: f64 = 0.7;
         let near = known
             .iter()

@@ -1,7 +1,7 @@
-//! Downloads of files into the cache: hashed while they stream, resumed where they were cut, and
-//! under their final name only when their digest is right.
+//! Downloads of files into the cache. A file is hashed while it streams and resumed after an
+//! interruption, and it gets its final name only if its digest is right.
 //!
-//! A file of the cache is hashed again before it is used: somebody may have changed it.
+//! A file in the cache is hashed again before it is used, because it may have been changed.
 
 mod error;
 mod partial;
@@ -27,16 +27,16 @@ use partial::Partial;
 pub use record::Record;
 use response::Answer;
 
-/// The most bytes of a tool.
+/// The largest file of a tool in bytes.
 pub const LARGEST_FILE: u64 = 256 << 20;
 
-/// The attempts at one download, of which each goes on where the last one was cut.
+/// The attempts at one download. Each continues after the last byte of the previous one.
 const ATTEMPTS: usize = 5;
 
-/// The first pause between two attempts. Each of the next is twice as long.
+/// The first pause between two attempts. It doubles each time.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// The files that were downloaded, by their digests.
+/// The downloaded files, by digest.
 #[derive(Clone, Debug)]
 pub struct Cache {
     /// The files, each named by its digest.
@@ -48,11 +48,11 @@ pub struct Cache {
     tell_wait: TellWait,
 }
 
-/// Reports the wait for another process that downloads the same file. The path is that of the file which the
-/// other process has locked.
+/// Reports that a download waits for another process that downloads the same file. The path is the
+/// file that the other process has locked.
 pub type TellWait = fn(&Path);
 
-/// A file of the cache.
+/// A file in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downloaded {
     /// The file.
@@ -63,25 +63,25 @@ pub struct Downloaded {
     pub size: u64,
 }
 
-/// The place of a file.
+/// The source of a file.
 pub enum Origin<'a> {
     /// The layer of an artifact.
     Blob(&'a Repository, &'a Artifact),
-    /// A file at a web server.
+    /// A file on a web server.
     Url(&'a Transport, &'a FileUrl),
 }
 
-/// A report on a download: the bytes that are there, and those that there will be.
+/// Receives progress reports of a download: the bytes so far, and the total if it is known.
 pub type Progress<'a> = &'a (dyn Fn(u64, Option<u64>) + Send + Sync);
 
-/// The end of a download whose bytes have the wrong digest.
+/// The result of a download whose bytes have the wrong digest.
 struct Wrong {
     expected: Digest,
     found: Digest,
 }
 
 impl Cache {
-    /// Returns the cache in a directory, which is ikigai's own and need not exist yet.
+    /// Returns the cache in a directory, which only ikigai uses. The directory need not exist yet.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
         Self {
@@ -93,7 +93,7 @@ impl Cache {
         }
     }
 
-    /// Returns the same cache with a report of a download that waits for another process.
+    /// Returns the same cache with this report for downloads that wait for another process.
     #[must_use]
     pub fn with_wait(self, tell_wait: TellWait) -> Self {
         Self { tell_wait, ..self }
@@ -105,18 +105,18 @@ impl Cache {
         Self { pause, ..self }
     }
 
-    /// Returns the same cache for files of at most so many bytes, in place of [`LARGEST_FILE`].
+    /// Returns the same cache with `largest` as the maximum file size, instead of [`LARGEST_FILE`].
     #[must_use]
     pub fn with_largest(self, largest: u64) -> Self {
         Self { largest, ..self }
     }
 
-    /// Returns the file with this digest, if it is in the cache. A file whose bytes are others is
-    /// removed.
+    /// Returns the file with this digest, if it is in the cache. If its bytes have changed, the
+    /// file is removed.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or removed.
+    /// Fails if the file cannot be read or removed.
     pub async fn find(&self, digest: Digest) -> Result<Option<Downloaded>, DownloadError> {
         let path = self.directory.join(digest.to_string());
         let looked_at = path.clone();
@@ -131,14 +131,14 @@ impl Cache {
         Ok(None)
     }
 
-    /// Returns a file, and downloads it if it is not in the cache. If another process downloads the same
-    /// file, this waits as long as that download makes progress. Dropping the future ends the download; the
-    /// next one continues where it was.
+    /// Returns a file, and downloads it if it is not in the cache. If another process downloads the
+    /// same file, this function waits as long as that download makes progress. Dropping the future
+    /// ends the download, and the next download continues from there.
     ///
     /// # Errors
     ///
-    /// The file cannot be had, or is not the one that was asked for. The cache has no such file
-    /// then.
+    /// Fails if the file cannot be obtained, or is not the requested one. In that case it is not in
+    /// the cache.
     pub async fn download(
         &self,
         origin: Origin<'_>,
@@ -161,20 +161,20 @@ impl Cache {
             .map_err(|error| DownloadError::file(&self.directory, error))?;
         let name = match digest {
             Some(digest) => digest.to_string(),
-            // Nothing but the address is known.
+            // Only the address is known.
             None => format!("address-{}", Digest::from_bytes(origin.what().as_bytes())),
         };
         let part = self.directory.join(format!("{name}.part"));
         let mut partial = Partial::lock(part, self.tell_wait).await?;
         if let Some(digest) = digest {
-            // The one that was waited for may have brought it.
+            // The other process may have downloaded the file.
             if let Some(found) = self.find(digest).await? {
                 partial.remove()?;
                 return Ok(found);
             }
             partial.hash_again().await?;
         } else {
-            // Without a digest nothing tells whether the rest belongs to the same file.
+            // Without a digest, it is impossible to tell if the rest belongs to the same file.
             partial.restart()?;
         }
         for is_second in [false, true] {
@@ -198,7 +198,7 @@ impl Cache {
         partial.place(&self.directory).await
     }
 
-    /// Makes attempts until the file is whole. Returns both digests if it is not the right one.
+    /// Makes attempts until the file is complete. Returns both digests if it has the wrong one.
     async fn complete(
         &self,
         origin: &Origin<'_>,
@@ -215,7 +215,7 @@ impl Cache {
                 Ok(()) => break,
                 Err(error) => error,
             };
-            // A server that nothing came from yet is down, and the person learns that at once.
+            // If nothing has arrived yet and the server is unreachable, report that at once.
             let is_down = matches!(
                 error,
                 DownloadError::Oci(OciError::Transport(TransportError::Unreachable { .. }))
@@ -256,7 +256,8 @@ impl Origin<'_> {
         }
     }
 
-    /// Asks for the file, from an offset on if it is still that of the validator.
+    /// Requests the file from an offset on. With a validator, the server sends the whole file if it
+    /// has changed.
     async fn open(
         &self,
         from: Option<u64>,
@@ -284,7 +285,7 @@ impl Origin<'_> {
     }
 }
 
-/// Makes one attempt, from where the last one was cut.
+/// Makes one attempt, which continues after the last byte of the previous one.
 async fn attempt(
     origin: &Origin<'_>,
     partial: &mut Partial,
@@ -293,7 +294,7 @@ async fn attempt(
 ) -> Result<(), DownloadError> {
     let mut total = origin.size();
     if total.is_some_and(|total| partial.length() >= total) && partial.length() > 0 {
-        // A whole file whose digest nobody has compared yet.
+        // The file is complete, but its digest has not been compared yet.
         return Ok(());
     }
     let can_resume = origin.digest().is_some() || partial.validator().is_some();
@@ -310,7 +311,7 @@ async fn attempt(
     let mut response =
         transport.successful(response, &origin.what()).await.map_err(OciError::from)?;
     let answer = Answer::from_response(&response, from).map_err(|()| {
-        // Its bytes are of nobody knows where.
+        // It is unknown which part of the file these bytes are.
         DownloadError::Range { what: origin.what() }
     });
     let answer = match answer {
@@ -339,7 +340,7 @@ async fn attempt(
     while let Some(bytes) = transport.next(&mut response).await.map_err(OciError::from)? {
         if partial.length() + bytes.len() as u64 > limit {
             return match origin.size() {
-                // Never to be the right one; the digests tell.
+                // Such a file is never the right one; comparing the digests will show that.
                 Some(_) => partial.append(&bytes),
                 None => Err(too_large(None)),
             };

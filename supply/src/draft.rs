@@ -1,4 +1,5 @@
-//! Drafts of files that are written whole, and those that killed commands left behind.
+//! Drafts of files that are written completely or not at all, and the drafts that killed commands
+//! left behind.
 
 use std::fs;
 use std::io;
@@ -7,21 +8,21 @@ use std::time::Duration;
 
 use tempfile::NamedTempFile;
 
-/// The beginning of the names of drafts, which other programs do not use.
+/// The prefix of the names of drafts, which other programs do not use.
 const PREFIX: &str = ".ikigai-draft-";
 
-/// The age at which a draft is abandoned: no command writes one for as long.
+/// The age at which a draft counts as abandoned. Commands finish their drafts much sooner.
 const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// Returns a new file in a directory, which goes away unless it is persisted. Drafts of more than an hour
-/// ago are removed first.
+/// Returns a new file in a directory. It is removed unless it is persisted. Drafts older than one
+/// hour are removed first.
 pub(crate) fn draft_in(directory: &Path) -> io::Result<NamedTempFile> {
     sweep(directory);
     tempfile::Builder::new().prefix(PREFIX).tempfile_in(directory)
 }
 
-/// Removes the drafts that killed commands left in a directory. The next command tries again to remove
-/// what cannot be removed now.
+/// Removes the drafts that killed commands left in a directory. If a draft cannot be removed now,
+/// the next command tries again.
 fn sweep(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {

@@ -1,12 +1,12 @@
-//! The error of a file on this machine that is written to or read.
+//! The error of a file on this machine that is read or written.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The reason that a file cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// There is no room.
+    /// The disk or the quota is full.
     #[error("no space is left for `{}`", .0.display())]
     DiskFull(PathBuf),
     /// Another error of the system.
@@ -30,7 +30,7 @@ impl FileError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

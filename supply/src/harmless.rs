@@ -1,13 +1,12 @@
-//! Text of others as a message may contain it: on one line, without what steers a terminal or
-//! turns text around, and not long.
+//! Makes foreign text safe for a message: on one line, of a bounded length, and without characters
+//! that control a terminal or reverse text.
 
 use ikigai_protocol::{is_invisible, written_out};
 
-/// The most characters of a text of somebody else in a message.
+/// The longest foreign text in a message, in characters.
 const LONGEST: usize = 300;
 
-/// Returns a text on one line, with everything written out that leaves no mark on a screen. A long
-/// one is cut.
+/// Returns a text on one line, with invisible characters escaped. A long text is cut.
 #[must_use]
 pub(crate) fn line(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
@@ -16,7 +15,7 @@ pub(crate) fn line(text: &str) -> String {
     }
 }
 
-/// Returns a text on one line as [`line`] does, however long it is.
+/// Returns a text on one line as [`line`] does, but of any length.
 #[must_use]
 pub(crate) fn whole(text: &str) -> String {
     if text.contains(is_invisible) {

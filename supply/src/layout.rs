@@ -1,8 +1,8 @@
-//! OCI image layouts: directories with artifacts and what was attached to them, for machines without a
+//! OCI image layouts: directories with artifacts and their attachments, for machines without a
 //! network. The specification is image-layout.md of opencontainers/image-spec.
 //!
-//! A layout may come from anybody: each file is read within its bounds, and only if its digest is the
-//! one that it is named by.
+//! A layout may come from an untrusted source. So each file is read within its bounds, and only if
+//! its digest is the one in its name.
 
 mod error;
 
@@ -28,15 +28,15 @@ use crate::oci::{
 use crate::open_regular;
 use crate::reference::Pointer;
 
-/// The file that makes a directory a layout, and its contents.
+/// The file that marks a directory as a layout, and its contents.
 const MARK: &str = "oci-layout";
 const VERSION: &str = "1.0.0";
 const INDEX: &str = "index.json";
 
-/// The annotation that is the name of an entry.
+/// The annotation that contains the name of an entry.
 const NAME: &str = "org.opencontainers.image.ref.name";
 
-/// The longest wait for another process that adds to a layout, which takes it milliseconds.
+/// The longest wait for another process that adds to a layout, which takes only milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts to lock a layout.
@@ -53,7 +53,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// The directory is none, or one of a version that is not known.
+    /// Fails if the directory is not a layout, or if its version is not supported.
     pub fn open(directory: &Path) -> Result<Self, LayoutError> {
         let layout = Self { directory: directory.to_owned() };
         let path = directory.join(MARK);
@@ -69,11 +69,11 @@ impl Layout {
         }
     }
 
-    /// Makes an empty directory a layout, or opens one.
+    /// Turns an empty directory into a layout, or opens an existing layout.
     ///
     /// # Errors
     ///
-    /// The directory has other files, or cannot be written to.
+    /// Fails if the directory has other files, or cannot be written to.
     pub fn create(directory: &Path) -> Result<Self, LayoutError> {
         let failed = |error| LayoutError::file(directory, error);
         if directory.join(MARK).exists() {
@@ -86,29 +86,29 @@ impl Layout {
         let layout = Self { directory: directory.to_owned() };
         fs::create_dir_all(layout.blobs()).map_err(failed)?;
         layout.write_index(&Index::new(Vec::new()))?;
-        // Last: a directory that lacks something is no layout.
+        // Written last, so that an incomplete directory does not count as a layout.
         let mark = json!({ "imageLayoutVersion": VERSION }).to_string();
         place(&directory.join(MARK), mark.as_bytes())?;
         Ok(layout)
     }
 
-    /// Returns the names of the artifacts and the descriptions of their manifests. What is attached
-    /// to another manifest is not one of them.
+    /// Returns the names of the artifacts and the descriptors of their manifests. Attachments to
+    /// other manifests are left out.
     ///
     /// # Errors
     ///
-    /// The index cannot be read.
+    /// Fails if the index cannot be read.
     pub fn entries(&self) -> Result<Vec<(Option<String>, Descriptor)>, LayoutError> {
         let index = self.index()?;
         let named = index.manifests.into_iter().filter_map(|entry| {
             let name = entry.annotations.get(NAME).map(|name| harmless::line(name));
-            // An attachment has a kind and no name.
+            // An attachment has an artifact type and no name.
             (name.is_some() || entry.artifact_type.is_none()).then_some((name, entry))
         });
         Ok(named.collect())
     }
 
-    /// Returns the file with a digest. Whoever uses it hashes it.
+    /// Returns the path of the file with a digest. The caller must hash it.
     #[must_use]
     pub fn blob(&self, digest: Digest) -> PathBuf {
         self.blobs().join(digest.to_string())
@@ -118,7 +118,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// The layout cannot be written.
+    /// Fails if the layout cannot be written.
     pub fn add(&self, packed: &Packed, name: &str) -> Result<(), LayoutError> {
         self.add_blob(&packed.config)?;
         self.add_blob(&packed.file)?;
@@ -130,7 +130,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// The layout cannot be written.
+    /// Fails if the layout cannot be written.
     pub fn attach(&self, attached: &Attached) -> Result<(), LayoutError> {
         self.add_blob(b"{}")?;
         self.add_blob(&attached.file)?;
@@ -138,12 +138,13 @@ impl Layout {
         self.list(attached.descriptor.clone(), None)
     }
 
-    /// Adds an artifact of a registry, whose file was downloaded to `file`, with what is attached to
-    /// it.
+    /// Adds an artifact of a registry together with its attachments. `file` is the artifact's
+    /// downloaded file.
     ///
     /// # Errors
     ///
-    /// Something cannot be read there, or written here. The artifact is not listed then.
+    /// Fails if the registry cannot be read, or the layout cannot be written. In that case the
+    /// artifact is not listed.
     pub async fn copy(
         &self,
         from: &impl Content,
@@ -164,7 +165,8 @@ impl Layout {
         self.list(own, Some(name))
     }
 
-    /// Copies a manifest and its blobs of at most `most` bytes, but for the one that is there.
+    /// Copies a manifest and its blobs of at most `most` bytes, except for the blob `there`, which
+    /// is present.
     async fn copy_manifest(
         &self,
         from: &impl Content,
@@ -209,9 +211,10 @@ impl Layout {
         }
     }
 
-    /// Lists a manifest, in place of another with the same name.
+    /// Lists a manifest. It replaces another with the same name.
     fn list(&self, mut entry: Descriptor, name: Option<&str>) -> Result<(), LayoutError> {
-        // Two who add at the same time would each lose what the other added.
+        // Without the lock, two processes that add at the same time could each lose the other's
+        // entry.
         let _locked = lock(&self.directory, WAIT)?;
         let mut index = self.index()?;
         if let Some(name) = name {
@@ -235,14 +238,14 @@ impl Layout {
         place(&self.blob(Digest::from_bytes(bytes)), bytes)
     }
 
-    /// Adds the blob in a file, which may be larger than memory, if it has this digest.
+    /// Adds the blob in a file, if it has this digest. The file may be larger than memory.
     fn copy_blob(&self, from: &Path, expected: Digest) -> Result<(), LayoutError> {
         let to = self.blob(expected);
         let mut source = open_regular(from).map_err(|error| LayoutError::file(from, error))?;
         let failed = |error| LayoutError::file(&to, error);
         let mut draft = draft(&to).map_err(failed)?;
         io::copy(&mut source, draft.as_file_mut()).map_err(failed)?;
-        // What was written is hashed, not what was read.
+        // The written bytes are hashed, not the bytes that were read.
         draft.as_file_mut().rewind().map_err(failed)?;
         let found = Digest::of_reader(draft.as_file()).map_err(failed)?;
         if found != expected {
@@ -252,7 +255,7 @@ impl Layout {
         keep(draft, &to).map_err(failed)
     }
 
-    /// Returns a blob that has its digest.
+    /// Returns a blob after checking its digest.
     fn read_blob(&self, digest: Digest, most: usize, what: &str) -> Result<Bytes, OciError> {
         let path = self.blob(digest);
         let bytes = read(&path, most).map_err(|error| OciError::Unreadable {
@@ -302,7 +305,7 @@ impl Content for Layout {
     }
 
     async fn listed_referrers(&self, _: Digest) -> Result<Vec<Descriptor>, OciError> {
-        // A layout has no list of them. Those of other manifests are told apart by their subjects.
+        // A layout has no list of referrers. The caller checks their subjects.
         let index = self.index().map_err(LayoutError::into_oci)?;
         Ok(index.manifests.into_iter().filter(|it| it.artifact_type.is_some()).collect())
     }
@@ -319,7 +322,7 @@ fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file completely, or not at all.
 fn place(path: &Path, bytes: &[u8]) -> Result<(), LayoutError> {
     let placed = || {
         let mut file = draft(path)?;
@@ -334,17 +337,17 @@ fn draft(path: &Path) -> io::Result<NamedTempFile> {
     draft_in(path.parent().unwrap_or(path))
 }
 
-/// Makes a draft, once it is on the disk, the file at a path.
+/// Syncs a draft to the disk, and gives it its final path.
 fn keep(draft: NamedTempFile, path: &Path) -> io::Result<()> {
     draft.as_file().sync_all()?;
-    // Other users may read a layout, on a stick for example.
+    // Other users may read a layout, for example on a USB stick.
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
     draft.as_file().set_permissions(readable)?;
     draft.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
 
-/// Locks a layout for this process, until the file that is returned is closed.
+/// Locks a layout for this process, until the returned file is closed.
 fn lock(directory: &Path, wait: Duration) -> Result<File, LayoutError> {
     let failed = |error| LayoutError::file(directory, error);
     let file = File::open(directory).map_err(failed)?;

@@ -1,7 +1,8 @@
-//! The supply of tools: what a file says about itself, where files come from, who signed them, and
-//! what was installed.
+//! The supply of tools: what a tool's file says about itself, where files come from, who signed
+//! them, and which tools were installed.
 //!
-//! Nothing here knows a grant or a call, and nothing here decides whether a tool may run.
+//! This crate knows no grants, and runs no tools. It decides only by signatures whether a tool may
+//! be installed or called.
 
 pub mod credentials;
 mod document;

@@ -1,12 +1,13 @@
 //! The check of a licence expression.
 
-/// Checks that a text is an expression of SPDX, by the grammar of
+/// Checks that a text is an SPDX expression, according to the grammar of
 /// <https://spdx.github.io/spdx-spec/v3.0.1/annexes/spdx-license-expressions/>. Identifiers are not
 /// looked up in SPDX's list, which grows faster than this program.
 ///
 /// # Errors
 ///
-/// It is none. The text completes a sentence that begins with the expression.
+/// Fails if it is not such an expression. The error's text completes a sentence that begins with
+/// the expression.
 pub(crate) fn check(text: &str) -> Result<(), &'static str> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ");
     let mut expected = Expected::License;
@@ -44,8 +45,8 @@ enum Expected {
     OperatorOrWith,
 }
 
-/// Returns whether a word is the identifier of a licence, with or without `+`, or a reference to one
-/// that SPDX does not list.
+/// Returns whether a word is the identifier of a licence, with or without `+`, or a reference to a
+/// licence that SPDX does not list.
 fn is_license(word: &str) -> bool {
     let word = match word.strip_prefix("DocumentRef-").and_then(|word| word.split_once(':')) {
         Some((document, license)) if is_identifier(document) => license,

@@ -1,6 +1,6 @@
-//! The lock: which tools were installed, exactly as they were.
+//! The lock: exactly which tools were installed.
 //!
-//! A lock is TOML, sorted by name and without times, so that the same tools always have the same text:
+//! A lock is TOML, sorted by name and without times, so the same tools always give the same text:
 //!
 //! ```toml
 //! version = 1
@@ -17,8 +17,8 @@
 //! needs = "sha256:…"
 //! ```
 //!
-//! Owns the text of locks. The place of a lock and its writing to a disk are the
-//! caller's. A text that cannot be read gives no lock, and so nothing that could be written over it.
+//! Owns the text of locks. The caller chooses the path of a lock, and writes it to the disk. A text
+//! that cannot be parsed gives no lock, so it cannot be overwritten by mistake.
 
 mod read;
 mod wanted;
@@ -38,10 +38,10 @@ pub use wanted::{Tag, Wanted, WantedError};
 /// The largest lock, in bytes: about ten thousand tools.
 pub const MAX_LOCK_BYTES: usize = 4 << 20;
 
-/// The most bytes of a reference: those of a path.
+/// The longest reference in bytes: the longest path.
 const LONGEST_FROM: usize = 4096;
 
-/// The tools that were installed. The default has none.
+/// The installed tools. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock {
     tools: BTreeMap<String, LockedTool>,
@@ -50,12 +50,12 @@ pub struct Lock {
 /// One tool as it was installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockedTool {
-    /// The version in its manifest. A file without a manifest has none.
+    /// The version in its manifest. `None` for a file without a manifest.
     pub version: Option<Version>,
-    /// The reference that it came from, without tag, version and digest. It is one line, has at most
-    /// 4096 bytes and no character that leaves no mark on a screen.
+    /// The reference that it came from, without tag, version and digest. It is one line of at most
+    /// 4096 bytes, without invisible characters.
     pub from: String,
-    /// The version or the tag that was asked for at that place; nothing for whatever is there.
+    /// The requested version or tag. `None` if the reference was requested without either.
     pub wanted: Option<Wanted>,
     /// The digest of the manifest of its artifact in a registry or layout.
     pub manifest: Option<Digest>,
@@ -65,17 +65,17 @@ pub struct LockedTool {
     pub size: u64,
     /// The signer of its file.
     pub signer: Signer,
-    /// The [digest of its needs](crate::Needs::digest). A file without a manifest has none.
+    /// The [digest of its needs](crate::Needs::digest). `None` for a file without a manifest.
     pub needs: Option<Digest>,
 }
 
-/// A tool that no lock can have, because its text could not be read again.
+/// The reason why a lock cannot contain a tool: its text could not be parsed again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnlockableTool {
-    /// No tool may have the name.
+    /// Tools cannot have this name.
     #[error("{0:?} is not a valid tool name")]
     Name(String),
-    /// The reference is too long or has a character that leaves no mark on a screen.
+    /// The reference is too long, or has an invisible character.
     #[error(
         "{0:?} cannot be written into a lock: it is longer than {LONGEST_FROM} bytes, or has \
              characters that cannot be seen"
@@ -88,9 +88,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// It is too large or no TOML, has the marks of a conflict of git, a tool twice, an unknown key,
-    /// lacks one, has a value that is not allowed, or is written for a newer ikigai. The error has line
-    /// and column.
+    /// Fails if the text is too large, is not TOML, has conflict markers of git, or was written for
+    /// a newer ikigai. Also fails if a tool is there twice, or if a key is unknown, missing or has
+    /// an invalid value. The error contains line and column.
     pub fn parse(text: &[u8]) -> Result<Self, DocumentError> {
         read::read(text).map(|tools| Self { tools })
     }
@@ -101,17 +101,18 @@ impl Lock {
         self.tools.get(name)
     }
 
-    /// Returns the tool that came from this reference, with its name; of several the first by its name.
+    /// Returns the tool that came from this reference, with its name. If several did, returns the
+    /// first by name.
     #[must_use]
     pub fn of_source(&self, from: &str) -> Option<(&str, &LockedTool)> {
         self.iter().find(|(_, tool)| tool.from == from)
     }
 
-    /// Adds a tool, and returns the one of that name that was there.
+    /// Adds a tool, and returns the previous tool of that name.
     ///
     /// # Errors
     ///
-    /// The name or the reference could not be read again. The lock is as it was.
+    /// Fails if the name or the reference could not be parsed again. The lock stays unchanged.
     pub fn put(
         &mut self,
         name: &str,
@@ -131,19 +132,19 @@ impl Lock {
         self.tools.remove(name)
     }
 
-    /// Returns the tools with their names, sorted by these.
+    /// Returns the tools with their names, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &LockedTool)> {
         self.tools.iter().map(|(name, tool)| (name.as_str(), tool))
     }
 
-    /// Returns whether no tool is locked.
+    /// Returns whether the lock has no tools.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
 }
 
-/// Returns whether a lock can have this text as the reference that a tool came from.
+/// Returns whether a lock can contain this text as a tool's reference.
 fn is_source(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= LONGEST_FROM && !text.contains(is_invisible)
 }
@@ -176,7 +177,7 @@ impl fmt::Display for Lock {
     }
 }
 
-/// Writes a string of TOML on a line of its own.
+/// Writes a TOML string on its own line.
 fn text(f: &mut fmt::Formatter<'_>, key: &str, value: impl fmt::Display) -> fmt::Result {
     let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"");
     writeln!(f, "{key} = \"{value}\"")

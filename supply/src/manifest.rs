@@ -1,16 +1,16 @@
 //! The manifest of a tool: its name, version and licence, and what it needs.
 //!
-//! An author writes it in [`tool.toml`](crate::Project). A file carries it as JSON in its section
-//! `ikigai:manifest`:
+//! The author writes it in [`tool.toml`](crate::Project). A tool's file contains it as JSON in the
+//! section `ikigai:manifest`:
 //!
 //! ```json
 //! {"manifest":1,"name":"weather","version":"1.2.0","license":"MIT",
 //!  "needs":{"net":[{"peer":"api.weather.example:443","why":"forecasts"}]}}
 //! ```
 //!
-//! It is written without white space, and without members that are absent. A member that this version
-//! does not know is an error also in the file of somebody else: it could be a need that nobody would
-//! be shown. New members come with a new number of the manifest.
+//! The JSON has no white space, and omits absent members. An unknown member is always an error,
+//! because it could be a need that the user would not see. New members come with a new version
+//! number of the manifest.
 
 use std::io;
 
@@ -28,27 +28,27 @@ use crate::section::{self, MAX_SECTION_BYTES, SectionError};
 pub(crate) const KEYS: &[&str] =
     &["manifest", "name", "version", "license", "description", "homepage", "repository", "needs"];
 
-/// The most characters of a version. A tag of a registry has no more.
+/// The longest version in characters. It matches the limit for a registry's tag.
 const LONGEST_VERSION: usize = 128;
 
-/// The most characters of a description or a licence.
+/// The longest description or licence in characters.
 const LONGEST_LINE: usize = 500;
 
-/// The most characters of an address.
+/// The longest address in characters.
 const LONGEST_URL: usize = 2000;
 
 /// The manifest of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Manifest {
-    /// The name, which is that of the tool's schema.
+    /// The name. It equals the name in the tool's schema.
     pub name: String,
     /// The version.
     #[serde(serialize_with = "as_text")]
     pub version: Version,
-    /// The licence, as an expression of SPDX.
+    /// The licence, as an SPDX expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// One line on what the tool is, for registries.
+    /// One line that describes the tool, for registries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The address of the tool's page.
@@ -62,20 +62,20 @@ pub struct Manifest {
     pub needs: Needs,
 }
 
-/// The reason why the manifest of a file cannot be read. Each text completes a sentence that begins
-/// with the file.
+/// The reason why a file's manifest cannot be read. Each text completes a sentence that begins with
+/// the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// The section cannot be read.
     #[error(transparent)]
     Section(#[from] SectionError),
-    /// The section is no manifest.
+    /// The section does not contain a valid manifest.
     #[error("has a manifest that cannot be used: {0}")]
     Document(DocumentError),
 }
 
 impl ManifestError {
-    /// Returns the hint how to mend it, if there is one.
+    /// Returns how to fix it, if that is known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
@@ -86,24 +86,24 @@ impl ManifestError {
 }
 
 impl Manifest {
-    /// Returns the manifest in the section of a core module or component, or nothing if it has none.
-    /// Keeps no more than that section in memory.
+    /// Returns the manifest in the section of a core module or component, or `None` if it has no
+    /// such section. Keeps only that section in memory.
     ///
     /// # Errors
     ///
-    /// The file cannot be read or is no WebAssembly, has two manifests or one that is too large or
-    /// cannot be used.
+    /// Fails if the file cannot be read or is not WebAssembly, or if it has two manifests, or a
+    /// manifest that is too large or invalid.
     pub fn of_file(file: impl io::Read) -> Result<Option<Self>, ManifestError> {
         let json = section::read(file)?;
         json.map(|json| Self::from_json(&json).map_err(ManifestError::Document)).transpose()
     }
 
-    /// Returns a core module or component with this manifest as its last section, instead of every
-    /// manifest that it has.
+    /// Returns a core module or component with this manifest as its last section. It replaces every
+    /// manifest in the file.
     ///
     /// # Errors
     ///
-    /// The file is no WebAssembly, or it or the manifest is too large.
+    /// Fails if the file is not WebAssembly, or if the file or the manifest is too large.
     pub fn embed(&self, file: &[u8]) -> Result<Vec<u8>, SectionError> {
         section::write(file, &self.to_json())
     }
@@ -112,8 +112,8 @@ impl Manifest {
     ///
     /// # Errors
     ///
-    /// It is no JSON, has an unknown key, lacks one, has a value that is not allowed, or is written for
-    /// a newer ikigai. The place of the error is the member.
+    /// Fails if the text is not JSON, has an unknown key, lacks a key, has an invalid value, or was
+    /// written for a newer ikigai. The place of the error is the member.
     pub fn from_json(json: &[u8]) -> Result<Self, DocumentError> {
         let node = document::parse_json(json, MAX_SECTION_BYTES)?;
         Self::read(node.table("the manifest")?.version("manifest")?.only(KEYS)?)
@@ -123,7 +123,7 @@ impl Manifest {
     ///
     /// # Panics
     ///
-    /// Never: a manifest is texts and numbers, which JSON can hold.
+    /// Never: a manifest consists of texts and numbers, which JSON can represent.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         #[derive(Serialize)]
@@ -135,7 +135,7 @@ impl Manifest {
         serde_json::to_vec(&Versioned { manifest: 1, rest: self }).expect("texts are JSON")
     }
 
-    /// Reads the members of a manifest. Others are not looked at.
+    /// Reads the members of a manifest, and ignores others.
     pub(crate) fn read(table: Table<'_>) -> Result<Self, DocumentError> {
         Ok(Self {
             name: name(table.require("name")?)?,
@@ -154,7 +154,7 @@ fn as_text<S: serde::Serializer>(version: &Version, serializer: S) -> Result<S::
     serializer.collect_str(version)
 }
 
-/// Returns whether a tool may have this name, as its schema may.
+/// Returns whether a tool may have this name. The same rule applies to its schema.
 pub(crate) fn is_name(name: &str) -> bool {
     is_tool_name(name) && !RESERVED_NAMES.contains(&name)
 }

@@ -1,7 +1,7 @@
-//! The needs of a tool: what it asks to be granted, in the words of a policy.
+//! The needs of a tool: the permissions that it asks for, in the terms of a policy.
 //!
-//! Needs grant nothing. They are shown to a person, who grants what a policy then says. Here they
-//! are read, written and compared.
+//! Needs grant nothing. ikigai shows them to the user, who grants permissions in a policy. This
+//! module reads, writes and compares needs.
 
 mod compare;
 mod dir;
@@ -22,36 +22,36 @@ pub use peer::{Peer, PeerError};
 
 pub(crate) use read::read;
 
-/// The needs of a tool. The default is to need nothing.
+/// The needs of a tool. By default a tool needs nothing.
 ///
-/// As JSON it is an object with the sorted keys `assets`, `env`, `fs`, `limits` and `net`; what is not
-/// needed is absent.
+/// The JSON form is an object with the sorted keys `assets`, `env`, `fs`, `limits` and `net`. Keys
+/// of empty needs are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Needs {
     /// The access to assets of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assets: Option<AssetAccess>,
-    /// The variables of the environment, each once, in the order of the author.
+    /// The environment variables, each once, in the author's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<VariableNeed>,
-    /// The directories, each once, in the order of the author. None lies in another with another
-    /// access, which no policy could grant.
+    /// The directories, each once, in the author's order. A directory inside another has the same
+    /// access, because no policy could grant both otherwise.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fs: Vec<DirNeed>,
     /// The limits of a call.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<LimitName, Limit>,
-    /// The peers on the network, each once, in the order of the author.
+    /// The network peers, each once, in the author's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub net: Vec<PeerNeed>,
 }
 
-/// A variable of the environment that a tool reads.
+/// An environment variable that a tool reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct VariableNeed {
-    /// The name. It is none of the variables that are for ikigai or for a provider of models.
+    /// The name. Variables that belong to ikigai or to a model provider are not allowed.
     pub name: String,
-    /// True if the tool is of use without the variable.
+    /// True if the tool is useful without the variable.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// The reason that the author gives.
@@ -76,7 +76,7 @@ pub struct PeerNeed {
     pub why: String,
 }
 
-/// The access to assets of the host, as a policy has it.
+/// The access to the host's assets, as in a policy.
 #[derive(
     Clone,
     Copy,
@@ -97,12 +97,12 @@ pub enum AssetAccess {
     None,
     /// Listing and reading.
     Read,
-    /// Also creating, changing and removing.
+    /// Listing, reading, creating, changing and removing.
     Write,
 }
 
-/// One need, for showing it. Its text is the key of a policy and the value, such as
-/// `net api.example:443`.
+/// One need, to be shown. Its text is the key and the value in a policy, such as `net
+/// api.example:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need<'a> {
     /// A peer.
@@ -118,7 +118,7 @@ pub enum Need<'a> {
 }
 
 impl Needs {
-    /// Returns whether nothing is needed.
+    /// Returns whether the tool needs nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
@@ -134,13 +134,13 @@ impl Needs {
         net.chain(env).chain(fs).chain(assets).chain(limits)
     }
 
-    /// Returns the digest of the needs, by which a lock knows them: the SHA-256 of their canonical
-    /// JSON, which has sorted keys and lists and no white space. The reasons are part of it, and the
-    /// order in which an author wrote the needs is not.
+    /// Returns the digest of the needs, which a lock stores: the SHA-256 of their canonical JSON,
+    /// with sorted keys and lists and without white space. It covers the reasons, but not the
+    /// author's order.
     ///
     /// # Panics
     ///
-    /// Never: the needs are texts and numbers, which JSON can hold.
+    /// Never: the needs consist of texts and numbers, which JSON can represent.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let mut sorted = self.clone();
@@ -152,7 +152,7 @@ impl Needs {
 }
 
 impl Need<'_> {
-    /// Returns the need as one line with the reason of its author, if there is one.
+    /// Returns the need on one line, with the author's reason if it has one.
     #[must_use]
     pub fn with_reason(&self) -> String {
         match self.why() {
@@ -161,7 +161,7 @@ impl Need<'_> {
         }
     }
 
-    /// Returns the reason that the author gives. Assets and limits have none.
+    /// Returns the author's reason. Assets and limits have no reason.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         match self {
@@ -187,7 +187,7 @@ impl fmt::Display for Need<'_> {
 }
 
 impl AssetAccess {
-    /// Returns the word of a policy.
+    /// Returns the word that a policy uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()

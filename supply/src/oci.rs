@@ -1,8 +1,8 @@
-//! Artifacts of registries: the formats of OCI and of the CNCF's Wasm artifact, and the client of the
+//! Artifacts of registries: the OCI formats, the CNCF's Wasm artifact format, and the client of the
 //! distribution API.
 //!
-//! A [`Content`] is the source of an artifact, so that a registry and a layout on disk are read and
-//! judged by the same code. Files are downloaded by `download`.
+//! A [`Content`] is the source of an artifact, so that the same code reads and checks a registry
+//! and a layout on disk. `download` downloads files.
 
 mod artifact;
 mod challenge;
@@ -20,10 +20,11 @@ pub use manifest::{Descriptor, Document, Index, MANIFEST_MEDIA_TYPE, Manifest, W
 pub use pack::{Attached, Details, Packed};
 pub use repository::Repository;
 
-/// The most bytes of a manifest or an index, as the distribution specification asks of registries.
+/// The largest manifest or index in bytes. The distribution specification asks registries to accept
+/// this size.
 pub const LARGEST_MANIFEST: usize = 4 << 20;
 
-/// The most bytes of the configuration of an artifact.
+/// The largest configuration of an artifact in bytes.
 pub const LARGEST_CONFIG: usize = 1 << 20;
 
 /// The most referrers of one manifest.

@@ -1,5 +1,5 @@
-//! The project of a tool: `tool.toml`, in which its author writes the manifest and how the tool is
-//! built.
+//! The project of a tool: `tool.toml`, in which its author writes the manifest and the build
+//! command.
 //!
 //! ```toml
 //! manifest = 1
@@ -17,7 +17,7 @@
 //! output = "out.wasm"
 //! ```
 //!
-//! The table `build` stays in the project, the rest becomes the [`Manifest`].
+//! The table `build` stays in the project. The rest becomes the [`Manifest`].
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ use crate::manifest::{self, Manifest};
 /// The name of the file in the directory of a project.
 pub const PROJECT_FILE: &str = "tool.toml";
 
-/// The largest project file, in bytes. It is a few dozen lines.
+/// The largest project file in bytes. A typical file has a few dozen lines.
 pub const MAX_PROJECT_BYTES: usize = 256 << 10;
 
 /// A project.
@@ -38,16 +38,17 @@ pub const MAX_PROJECT_BYTES: usize = 256 << 10;
 pub struct Project {
     /// The manifest.
     pub manifest: Manifest,
-    /// The build of the tool; nothing for a project that is only described.
+    /// The build of the tool. `None` for a project that only describes a tool.
     pub build: Option<Build>,
 }
 
-/// The build of the file of a tool.
+/// The command that builds the file of a tool, its variables and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// The command line for a shell, in the directory of the project. It may have several lines.
+    /// The shell command line, which runs in the directory of the project. It may have several
+    /// lines.
     pub command: String,
-    /// The variables that the command has besides those of its caller.
+    /// The variables that the command gets in addition to its caller's.
     pub env: BTreeMap<String, String>,
     /// The file that the command writes: a path in the project, relative to its directory.
     pub output: String,
@@ -58,8 +59,8 @@ impl Project {
     ///
     /// # Errors
     ///
-    /// It is no TOML, has an unknown key, lacks one, has a value that is not allowed, or is written
-    /// for a newer ikigai. The error has line and column.
+    /// Fails if the text is not TOML, has an unknown key, lacks a key, has an invalid value, or was
+    /// written for a newer ikigai. The error contains line and column.
     pub fn parse(text: &[u8]) -> Result<Self, DocumentError> {
         let node = document::parse_toml(text, MAX_PROJECT_BYTES)?;
         let known = [manifest::KEYS, &["build"]].concat();
@@ -75,7 +76,7 @@ fn build(node: &Node) -> Result<Build, DocumentError> {
     Ok(Build { command: line(command, "command")?, env, output: output(table.require("output")?)? })
 }
 
-/// Reads a text for a shell, which a person may look at before it runs.
+/// Reads a text for a shell. The user may read it before it runs.
 fn line(node: &Node, key: &str) -> Result<String, DocumentError> {
     let text = node.text(key)?;
     if text.trim().is_empty() {

@@ -1,7 +1,8 @@
-//! References to tools: the text that a person types after `tool install`, `tool push` or
-//! `tool fetch`, and that a lock keeps.
+//! References to tools: the text that the user types after `tool install`, `tool push` or `tool
+//! fetch`, and that a lock stores.
 //!
-//! Only the text is judged here, and [`Place::from_path`] alone looks at the disk. Nothing is fetched.
+//! Parsing looks only at the text. [`Reference::typed`] and [`Place::from_path`] also look at the
+//! disk. Nothing is fetched.
 
 mod error;
 mod registry;
@@ -17,24 +18,24 @@ use url::{Host, Url};
 pub use error::ReferenceError;
 pub use registry::{Pointer, RegistryReference};
 
-/// The prefix of a reference to a registry. It may be left out where the text is no path.
+/// The prefix of a reference to a registry. It may be omitted if the text cannot be a path.
 const OCI: &str = "oci://";
 
-/// The member of a fragment that pins a file.
+/// The key in a fragment that pins a file.
 const SHA256: &str = "sha256=";
 
-/// A reference to a tool. Its text gives the same reference again.
+/// A reference to a tool. Parsing its text gives the same reference again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reference {
-    /// A file, an OCI layout or a project: [`Place::from_path`] tells which.
+    /// A file, an OCI layout or a project. [`Place::from_path`] finds out which.
     Path(PathBuf),
-    /// A file at a web server.
+    /// A file on a web server.
     Url(FileUrl),
     /// An artifact in a registry.
     Registry(RegistryReference),
 }
 
-/// The address of a file, with the digest that it must have.
+/// The address of a file, with its required digest.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FileUrl {
     url: Url,
@@ -53,11 +54,11 @@ pub enum Place {
 }
 
 impl Reference {
-    /// Returns the reference that a person typed, in the directory where they typed it.
+    /// Returns the reference that the user typed in `directory`.
     ///
     /// # Errors
     ///
-    /// The text is no reference, or it is both the name of a file and that of a repository.
+    /// Fails if the text is not a reference, or if it names both a file and a repository.
     pub fn typed(text: &str, directory: &Path) -> Result<Self, ReferenceError> {
         let reference: Self = text.parse()?;
         let is_guessed = matches!(reference, Self::Registry(_)) && !text.starts_with(OCI);
@@ -106,7 +107,7 @@ impl fmt::Display for Reference {
         match self {
             Self::Path(path) => {
                 let text = path.to_string_lossy();
-                // Else the text would be read as a registry or as an address.
+                // Otherwise the text would be parsed as a registry or as an address.
                 let is_plain = matches!(text.parse(), Ok(Self::Path(_)));
                 write!(f, "{}{text}", if is_plain { "" } else { "./" })
             }
@@ -146,19 +147,19 @@ impl FileUrl {
         &self.url
     }
 
-    /// Returns the digest that the file must have.
+    /// Returns the file's required digest.
     #[must_use]
     pub fn sha256(&self) -> Option<Digest> {
         self.sha256
     }
 
-    /// Returns the same address with the digest that the file must have.
+    /// Returns the same address with a required digest.
     #[must_use]
     pub fn pinned(self, sha256: Digest) -> Self {
         Self { sha256: Some(sha256), ..self }
     }
 
-    /// Returns the address of a file beside it, whose name is that of the file with `suffix`.
+    /// Returns the address of the file next to it whose name has `suffix` appended.
     #[must_use]
     pub fn beside(&self, suffix: &str) -> Url {
         let mut url = self.url.clone();
@@ -175,11 +176,11 @@ impl fmt::Display for FileUrl {
 }
 
 impl Place {
-    /// Finds out what lies at a path.
+    /// Finds out which kind of tool a path leads to.
     ///
     /// # Errors
     ///
-    /// Nothing lies there, or a directory that is neither a layout nor a project.
+    /// Fails if the path does not exist, or is a directory that is neither a layout nor a project.
     pub fn from_path(path: &Path) -> Result<Self, ReferenceError> {
         let metadata = path.metadata().map_err(|error| ReferenceError::Path {
             path: path.to_owned(),
@@ -199,7 +200,7 @@ impl Place {
     }
 }
 
-/// Returns whether an address is of this machine, by its name alone.
+/// Returns whether an address belongs to this machine, judging only by its host.
 #[must_use]
 pub fn is_loopback(url: &Url) -> bool {
     match url.host() {
@@ -210,27 +211,28 @@ pub fn is_loopback(url: &Url) -> bool {
     }
 }
 
-/// Returns whether a text without a scheme is a path: its beginning is no name of a host with a
-/// repository behind it.
+/// Returns whether a text without a scheme is a path: it does not begin with a host that is
+/// followed by a repository.
 fn is_path(text: &str) -> bool {
     let Some((first, _)) = text.split_once('/') else { return !text.contains('@') };
     let is_host = first.contains(['.', ':', '@', '[']) || first == "localhost";
     is_marked_path(text) || !is_host
 }
 
-/// Returns whether a text begins as only a path does.
+/// Returns whether the beginning of a text can only be a path's.
 fn is_marked_path(text: &str) -> bool {
     ["/", "./", "../", "~/"].iter().any(|beginning| text.starts_with(beginning))
 }
 
-/// Returns whether a path is `NAME/NAME` or `NAME:TAG`, as Docker Hub's references may be.
+/// Returns whether a path looks like `NAME/NAME` or `NAME:TAG`, which can be references to Docker
+/// Hub.
 fn is_short_repository(path: &Path) -> bool {
     let text = path.to_string_lossy();
     let is_relative = !text.starts_with(['/', '.', '~']);
     is_relative && text.contains([':', '/']) && path.extension().is_none_or(|it| it != "wasm")
 }
 
-/// Returns a text as a message may contain it, without what steers a terminal or turns text around.
+/// Makes a text safe for a message: without characters that control a terminal or reverse text.
 fn shown(text: &str) -> String {
     crate::harmless::line(text)
 }

@@ -1,4 +1,4 @@
-//! Files that others may have placed, opened without waiting for anybody.
+//! Files that others may have created, opened without blocking.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -7,11 +7,12 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Opens a regular file to read it. A pipe would wait for a writer, and a device may have no end.
+/// Opens a regular file for reading. Other files are refused: a pipe would wait for a writer, and a
+/// device may be endless.
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is something else.
+/// Fails if it cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

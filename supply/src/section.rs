@@ -1,12 +1,13 @@
 //! The custom section `ikigai:manifest` of a core module or component.
 //!
-//! Owns the walk over the outermost sections of a file. A section of a nested module or component is
-//! never found: a part does not speak for the whole. Nothing else of the file is judged; that is the
-//! compiler's.
+//! Owns the walk over the outermost sections of a file. Sections of nested modules and components
+//! are ignored, because a part does not speak for the whole. Nothing else in the file is checked.
+//! The compiler does that.
 //!
-//! A file is a header of 8 bytes and sections, each of which has an id of one byte, its size in LEB128
-//! and its bytes (<https://webassembly.github.io/spec/core/binary/modules.html#sections>). Components
-//! have the same form and the same id of custom sections, 0.
+//! A file is a header of 8 bytes, followed by sections. A section consists of an id of one byte,
+//! its size in LEB128, and its bytes
+//! (<https://webassembly.github.io/spec/core/binary/modules.html#sections>). Components have the
+//! same form, and their custom sections have the same id, 0.
 
 use std::io::{self, BufReader, Read};
 
@@ -18,23 +19,23 @@ pub const MAGIC: &[u8] = b"\0asm";
 /// The name of the section.
 pub const SECTION: &str = "ikigai:manifest";
 
-/// The largest contents of the section, in bytes.
+/// The largest contents of the section in bytes.
 pub const MAX_SECTION_BYTES: usize = 64 << 10;
 
-/// The largest file of a tool, in bytes.
+/// The largest file of a tool in bytes.
 pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// The id of custom sections.
 const CUSTOM: u8 = 0;
 
-/// The bytes of the header.
+/// The size of the header in bytes.
 const HEADER: u64 = 8;
 
-/// The most bytes of a size in LEB128.
+/// The longest size field in LEB128, in bytes.
 const LONGEST_SIZE: usize = 5;
 
-/// The reason why the section of a file cannot be read or written. Each text completes a sentence that
-/// begins with the file.
+/// The reason why the section of a file cannot be read or written. Each text completes a sentence
+/// that begins with the file.
 #[derive(Debug, thiserror::Error)]
 pub enum SectionError {
     /// The file cannot be read.
@@ -43,7 +44,7 @@ pub enum SectionError {
     /// The file is neither a core module nor a component.
     #[error("is not a WebAssembly module or component")]
     NotWasm,
-    /// A section has no proper size or name, or the file ends within it.
+    /// A section has an invalid size or name, or the file ends inside it.
     #[error("is broken or cut off: its section at byte {offset} cannot be read")]
     Broken {
         /// The offset of the section.
@@ -58,7 +59,7 @@ pub enum SectionError {
         /// The size of its contents.
         bytes: u64,
     },
-    /// The file has two manifests, and nothing says which one counts.
+    /// The file has two manifests, so it is not clear which one counts.
     #[error("has two sections `{SECTION}`, at bytes {first} and {second}")]
     Twice {
         /// The offset of the first.
@@ -68,13 +69,13 @@ pub enum SectionError {
     },
 }
 
-/// Returns the contents of the section, or nothing if the file has none. Reads to the end of the file,
-/// and keeps nothing else of it.
+/// Returns the contents of the section, or `None` if the file does not have it. Reads the file to
+/// its end, but keeps only this section in memory.
 ///
 /// # Errors
 ///
-/// The file cannot be read, is no WebAssembly or broken, is too large, or has two such sections or one
-/// that is too large.
+/// Fails if the file cannot be read, is not valid WebAssembly, is too large, or has two such
+/// sections or one that is too large.
 pub fn read(file: impl Read) -> Result<Option<Vec<u8>>, SectionError> {
     let mut walk = Walk::begin(file)?;
     let mut found: Option<(u64, Vec<u8>)> = None;
@@ -88,12 +89,12 @@ pub fn read(file: impl Read) -> Result<Option<Vec<u8>>, SectionError> {
     Ok(found.map(|(_, contents)| contents))
 }
 
-/// Returns the file with `contents` in the section as its last, instead of every such section that it
-/// has. All other sections stay as they are and where they are.
+/// Returns the file with a last section that has these `contents`. It replaces every such section
+/// in the file. All other sections keep their contents and their order.
 ///
 /// # Errors
 ///
-/// The file is no WebAssembly or broken, or it or the section is too large.
+/// Fails if the file is not valid WebAssembly, or if the file or the section is too large.
 pub fn write(file: &[u8], contents: &[u8]) -> Result<Vec<u8>, SectionError> {
     if contents.len() > MAX_SECTION_BYTES {
         return Err(SectionError::SectionTooLarge { bytes: contents.len() as u64 });
@@ -112,11 +113,12 @@ pub fn write(file: &[u8], contents: &[u8]) -> Result<Vec<u8>, SectionError> {
     Ok(written)
 }
 
-/// Returns the file without every such section. All other sections stay as they are.
+/// Returns the file without any such section. All other sections stay unchanged.
 ///
 /// # Errors
 ///
-/// The file is no WebAssembly or broken, or is too large, or has such a section that is too large.
+/// Fails if the file is not valid WebAssembly, is too large, or has such a section that is too
+/// large.
 pub fn remove(file: &[u8]) -> Result<Vec<u8>, SectionError> {
     let mut walk = Walk::begin(file)?;
     let mut kept = Vec::with_capacity(file.len());
@@ -131,13 +133,13 @@ pub fn remove(file: &[u8]) -> Result<Vec<u8>, SectionError> {
     Ok(kept)
 }
 
-/// Returns the bytes of a file between two offsets of its own.
+/// Returns the bytes of a file between two offsets.
 fn part(file: &[u8], start: u64, end: u64) -> &[u8] {
     let index = |offset| usize::try_from(offset).unwrap_or(usize::MAX).min(file.len());
     &file[index(start)..index(end)]
 }
 
-/// Writes a number in LEB128, in as few bytes as it needs.
+/// Writes a number in LEB128, in as few bytes as possible.
 fn write_size(mut number: usize, into: &mut Vec<u8>) {
     loop {
         let bits = (number & 0x7f) as u8;
@@ -149,18 +151,18 @@ fn write_size(mut number: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// A section that the walk went by.
+/// A section that the walk has passed.
 struct Section {
     /// The offset of its id.
     start: u64,
-    /// The contents, if it is the section of the manifest.
+    /// Its contents, if it is the manifest's section.
     manifest: Option<Vec<u8>>,
 }
 
 /// A walk over the outermost sections of a file.
 struct Walk<R> {
     reader: BufReader<R>,
-    /// The bytes that were read.
+    /// The number of bytes read so far.
     offset: u64,
 }
 
@@ -175,7 +177,7 @@ impl<R: Read> Walk<R> {
         }
     }
 
-    /// Goes by the next section, or returns nothing at the end of the file.
+    /// Skips to the end of the next section and returns it. Returns `None` at the end of the file.
     fn next(&mut self) -> Result<Option<Section>, SectionError> {
         let start = self.offset;
         let broken = SectionError::Broken { offset: start };
@@ -195,7 +197,8 @@ impl<R: Read> Walk<R> {
         Ok(Some(Section { start, manifest }))
     }
 
-    /// Reads the name of the custom section that ends at `end`, and its contents if it has ours.
+    /// Reads the name of the custom section that ends at `end`, and its contents if it is the
+    /// manifest's.
     fn manifest(&mut self, end: u64, start: u64) -> Result<Option<Vec<u8>>, SectionError> {
         let broken = || SectionError::Broken { offset: start };
         let whole = end - self.offset;
@@ -218,7 +221,7 @@ impl<R: Read> Walk<R> {
         if contents.len() as u64 == bytes { Ok(Some(contents)) } else { Err(broken()) }
     }
 
-    /// Reads the size of a section, or returns nothing if it is none.
+    /// Reads the size of a section. Returns `None` if it is invalid.
     fn size(&mut self) -> Result<Option<u32>, SectionError> {
         let mut bytes = [0; LONGEST_SIZE];
         for length in 1..=LONGEST_SIZE {
@@ -231,7 +234,7 @@ impl<R: Read> Walk<R> {
         Ok(None)
     }
 
-    /// Reads a byte, or returns nothing at the end of the file.
+    /// Reads a byte. Returns `None` at the end of the file.
     fn byte(&mut self) -> Result<Option<u8>, SectionError> {
         let byte = self.reader.by_ref().bytes().next().transpose().map_err(SectionError::Read)?;
         self.offset += u64::from(byte.is_some());

@@ -1,7 +1,8 @@
-//! Signatures over the file of a tool: those of OpenSSH and of minisign, and bundles of Sigstore.
+//! Signatures over the file of a tool: OpenSSH signatures, minisign signatures and Sigstore
+//! bundles.
 //!
-//! A signature that verifies says who signed the file, and nothing else: [`crate::trust`] decides
-//! whether that is enough. Makes no signature, holds no private key and opens no socket.
+//! A valid signature only says who signed the file. [`crate::trust`] decides whether that is
+//! enough. This module makes no signatures, holds no private keys and opens no sockets.
 
 mod error;
 mod key;
@@ -21,26 +22,27 @@ pub use ssh::SshKey;
 
 use crate::signer::Signer;
 
-/// The most bytes that a signature may have.
+/// The largest signature in bytes.
 pub const MAX_SIGNATURE_BYTES: usize = 1 << 20;
 
-/// The namespace of signatures of OpenSSH over tools. It keeps a signature that somebody made for
-/// another purpose, a commit for example, from counting as one over a tool.
+/// The namespace of OpenSSH signatures over tools. It prevents a signature that was made for
+/// another purpose, a commit for example, from counting as a signature over a tool.
 pub const SSH_NAMESPACE: &str = "ikigai-tool";
 
 /// A kind of signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 pub enum Kind {
-    /// A signature of OpenSSH, as `ssh-keygen -Y sign` writes it.
+    /// An OpenSSH signature, as `ssh-keygen -Y sign` writes it.
     Ssh,
-    /// A signature of minisign.
+    /// A minisign signature.
     Minisign,
-    /// A bundle of Sigstore, as `cosign sign-blob --bundle` writes it.
+    /// A Sigstore bundle, as `cosign sign-blob --bundle` writes it.
     Sigstore,
 }
 
 impl Kind {
-    /// Returns the kind of the signature that these bytes begin, whatever its file is called.
+    /// Returns the kind of the signature that begins with these bytes. The file's name does not
+    /// matter.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let begun = bytes.trim_ascii_start();
@@ -49,7 +51,7 @@ impl Kind {
             .find_map(|(opening, kind)| begun.starts_with(opening.as_bytes()).then_some(kind))
     }
 
-    /// Returns the end of the name of a signature beside the file that it signs.
+    /// Returns the suffix of a signature file that lies next to the signed file.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {
@@ -59,10 +61,10 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of artifact as which such a signature is attached to a manifest in a registry:
-    /// for bundles the media type of
-    /// <https://github.com/sigstore/protobuf-specs/blob/main/protos/sigstore_bundle.proto>, for the
-    /// others, which have none, names of our own.
+    /// Returns the artifact type of such a signature that is attached to a manifest in a registry.
+    /// For bundles it is the media type of
+    /// <https://github.com/sigstore/protobuf-specs/blob/main/protos/sigstore_bundle.proto>. The
+    /// other kinds have no official type, so ikigai defines its own names.
     #[must_use]
     pub const fn artifact_type(self) -> &'static str {
         match self {
@@ -72,8 +74,8 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of signature that is attached as this kind of artifact. Bundles have the
-    /// number of their version in it.
+    /// Returns the kind of the signature with this artifact type. The type of a bundle contains its
+    /// version number.
     #[must_use]
     pub fn of_artifact_type(text: &str) -> Option<Self> {
         if text.starts_with("application/vnd.dev.sigstore.bundle") {
@@ -93,8 +95,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Returns the paths at which a signature over this file may lie, in the order in which to look.
-/// [`Kind::from_bytes`] tells what lies there: other programs call their signatures `.sig` as well.
+/// Returns the paths at which a signature over this file may lie, in search order. Other programs
+/// also use `.sig` for their signatures, so [`Kind::from_bytes`] finds out the actual kind.
 #[must_use]
 pub fn beside(file: &Path) -> Vec<PathBuf> {
     let with = |kind: &Kind| {
@@ -105,13 +107,13 @@ pub fn beside(file: &Path) -> Vec<PathBuf> {
     <Kind as strum::VariantArray>::VARIANTS.iter().map(with).collect()
 }
 
-/// The bytes that a signature is verified over.
+/// The bytes that a signature is verified against.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
     /// The file of the tool.
     pub file: &'a [u8],
-    /// The OCI manifest of which the file is a layer, where there is one. Bundles of Sigstore sign
-    /// it instead of the file, as cosign does.
+    /// The OCI manifest that has the file as a layer, if there is one. Sigstore bundles sign it
+    /// instead of the file, as cosign does.
     pub manifest: Option<&'a [u8]>,
 }
 
@@ -120,29 +122,29 @@ pub struct Payload<'a> {
 pub enum Part {
     /// The file of the tool.
     File,
-    /// The OCI manifest, which names the file by its digest.
+    /// The OCI manifest, which contains the file's digest.
     Manifest,
 }
 
-/// A signature that verified.
+/// A verified signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
     /// The signer.
     pub signer: Signer,
-    /// The part of the payload that the signature is over.
+    /// The part of the payload that was signed.
     pub part: Part,
-    /// The time of signing, where a log or a time-stamping authority vouches for it.
+    /// The time of signing, if a log or a time-stamping authority vouches for it.
     pub at: Option<jiff::Timestamp>,
 }
 
-/// A signature that was read and is not verified yet.
+/// A parsed signature that is not verified yet.
 #[derive(Clone, Debug)]
 pub enum Signature {
-    /// A signature of OpenSSH, which carries the key that made it.
+    /// An OpenSSH signature, which contains the public key that made it.
     Ssh(ssh::Sshsig),
-    /// A signature of minisign, which names the key that made it.
+    /// A minisign signature, which contains the id of the key that made it.
     Minisign(minisign::Minisig),
-    /// A bundle of Sigstore, which carries a certificate or names a key.
+    /// A Sigstore bundle, which contains a certificate or names a key.
     Sigstore(Box<sigstore::Bundle>),
 }
 
@@ -151,7 +153,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// Reading fails, or what is read is no signature or one of a form that is not supported.
+    /// Fails if reading fails, or if the bytes are not a signature or have an unsupported form.
     pub fn read(reader: impl Read) -> Result<Self, SignatureError> {
         let mut bytes = Vec::new();
         let one_more = MAX_SIGNATURE_BYTES as u64 + 1;
@@ -163,7 +165,7 @@ impl Signature {
     ///
     /// # Errors
     ///
-    /// The bytes are no signature or one of a form that is not supported.
+    /// Fails if the bytes are not a signature, or have an unsupported form.
     pub fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
         if bytes.len() > MAX_SIGNATURE_BYTES {
             return Err(SignatureError::TooLarge);
@@ -175,14 +177,14 @@ impl Signature {
         }
     }
 
-    /// Verifies the signature over the payload. `keys` are those of the signers that somebody
-    /// named: minisign and bundles without a certificate do not carry theirs. Signatures of OpenSSH
-    /// and certificates of Sigstore verify without them.
+    /// Verifies the signature over the payload. `keys` are the keys of the trusted signers, because
+    /// minisign signatures and bundles without a certificate do not contain their keys. OpenSSH
+    /// signatures and Sigstore certificates verify without them.
     ///
     /// # Errors
     ///
-    /// The signature is bad, was made while its certificate was not valid, or needs a key, a log or
-    /// an authority that is not known.
+    /// Fails if the signature is bad, was made while its certificate was not valid, or needs an
+    /// unknown key, log or authority.
     pub fn verify(
         &self,
         payload: Payload<'_>,

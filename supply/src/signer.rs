@@ -1,6 +1,7 @@
-//! The signer of a file of a tool, in the text by which a lock and a person know it.
+//! The signer of a tool's file, in the text form that a lock and the user see.
 //!
-//! Verifies no signature and holds no key: a signer is named here after its signature was verified.
+//! This module verifies no signatures and holds no keys. Other modules name a signer after they
+//! have verified its signature.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,32 +10,32 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use ikigai_protocol::is_invisible;
 
-/// The signer of a file. Two signatures have the same signer where their texts are equal.
+/// The signer of a file. Two signatures have the same signer if their texts are equal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Signer {
-    /// Nobody signed the file: `none`.
+    /// The file is unsigned: `none`.
     None,
-    /// A key of OpenSSH, by the SHA-256 digest of its public key as it is sent: `ssh:SHA256:` and
-    /// 43 characters of Base64, as `ssh-keygen -l` prints it.
+    /// An OpenSSH key, by the SHA-256 digest of its public key in wire format: `ssh:SHA256:` and 43
+    /// characters of Base64, as `ssh-keygen -l` prints it.
     Ssh([u8; 32]),
-    /// A key of minisign, by the id in it: `minisign:` and 16 hexadecimal digits, as minisign
-    /// prints it. In a file of minisign the id is written with its lowest byte first.
+    /// A minisign key, by its id: `minisign:` and 16 hexadecimal digits, as minisign prints it. A
+    /// minisign file contains the id with its lowest byte first.
     Minisign(u64),
-    /// A key in PEM, by the SHA-256 digest of its DER: `key:SHA256:` and 43 characters of Base64.
+    /// A PEM key, by the SHA-256 digest of its DER: `key:SHA256:` and 43 characters of Base64.
     Key([u8; 32]),
-    /// An identity that a certificate of Sigstore states: `sigstore:ISSUER#SUBJECT`.
+    /// An identity in a Sigstore certificate: `sigstore:ISSUER#SUBJECT`.
     Sigstore(Identity),
 }
 
 impl Signer {
-    /// Returns whether nobody signed the file.
+    /// Returns whether the file is unsigned.
     #[must_use]
     pub fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 }
 
-/// An identity in a certificate of Sigstore: who vouches for whom.
+/// An identity in a Sigstore certificate: the subject, and the issuer that vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     issuer: String,
@@ -42,13 +43,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Returns the identity `subject` (an address of email, or the URL of a workflow), for which
-    /// `issuer` (the URL of an issuer of OpenID Connect) vouches.
+    /// Returns the identity `subject` (an email address, or the URL of a workflow), for which
+    /// `issuer` (the URL of an OpenID Connect issuer) vouches.
     ///
     /// # Errors
     ///
-    /// One of them is empty or has white space or a character that leaves no mark on a screen, or
-    /// the issuer has a `#`, which no URL of an issuer may have.
+    /// Fails if one of them is empty, or has white space or an invisible character, or if the
+    /// issuer has a `#`, which an issuer's URL must not have.
     pub fn new(issuer: &str, subject: &str) -> Result<Self, SignerError> {
         let is_bad = |c: char| c.is_whitespace() || is_invisible(c);
         if [issuer, subject].iter().any(|text| text.is_empty() || text.contains(is_bad))
@@ -72,7 +73,7 @@ impl Identity {
     }
 }
 
-/// A text that names no signer. The text may hold any character.
+/// The error for a text that names no signer. The text may contain any character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} names no signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, `key:SHA256:…`, \

@@ -1,7 +1,7 @@
 //! HTTP to registries and web servers: TLS, redirects, bounded answers, silence.
 //!
-//! Knows neither registries nor credentials. A header that a caller gives as a secret reaches the
-//! origin of its request and nothing else.
+//! This module does not know registries or credentials. It sends a header that a caller marks as
+//! secret only to the origin of the request.
 
 mod body;
 mod error;
@@ -26,10 +26,10 @@ use crate::reference::is_loopback;
 use body::Watched;
 pub use error::TransportError;
 
-/// The most redirects of one request.
+/// The most redirects that one request follows.
 const REDIRECTS: usize = 5;
 
-/// The most bytes that are read of an answer that is an error.
+/// The largest part of an error response that is read, in bytes.
 const LARGEST_ERROR: usize = 64 << 10;
 
 /// The settings of a [`Transport`].
@@ -37,16 +37,16 @@ const LARGEST_ERROR: usize = 64 << 10;
 pub struct Settings {
     /// The certificates that are trusted.
     pub tls: ClientConfig,
-    /// The time in which a connection must stand.
+    /// The time within which a connection must be established.
     pub connect: Duration,
-    /// The longest time without a byte, and the longest for a whole document.
+    /// The longest time without a byte, and the longest time for a whole document.
     pub silence: Duration,
 }
 
 /// The connections to registries and web servers. They stay open for the next request.
 pub struct Transport {
     public: reqwest::Client,
-    /// Without a proxy of the environment, which could not reach this machine's own addresses.
+    /// Without the environment's proxy, which could not reach this machine's own addresses.
     loopback: reqwest::Client,
     silence: Duration,
 }
@@ -56,29 +56,29 @@ pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
-    /// A secret, sent to the origin of `url` alone.
+    /// A secret, which is sent only to the origin of `url`.
     pub(crate) authorization: Option<HeaderValue>,
     pub(crate) body: Bytes,
 }
 
 impl Settings {
-    /// Returns settings with the certificates that this machine trusts, 10 seconds for a
-    /// connection and 30 seconds of silence.
+    /// Returns settings with the certificates that this machine trusts, 10 seconds for a connection
+    /// and 30 seconds of silence.
     ///
     /// # Errors
     ///
-    /// TLS cannot be set up.
+    /// Fails if TLS cannot be set up.
     pub fn of_this_machine() -> Result<Self, TransportError> {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         Self::trusting(roots)
     }
 
-    /// Returns the same settings with other authorities.
+    /// Returns the same settings with other certificate authorities.
     ///
     /// # Errors
     ///
-    /// TLS cannot be set up.
+    /// Fails if TLS cannot be set up.
     pub fn trusting(roots: RootCertStore) -> Result<Self, TransportError> {
         let mut tls = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_safe_default_protocol_versions()
@@ -109,12 +109,12 @@ impl Transport {
     ///
     /// # Errors
     ///
-    /// HTTP cannot be set up. There is no other way that would be tried then.
+    /// Fails if HTTP cannot be set up. The caller has no alternative in that case.
     pub fn new(settings: &Settings) -> Result<Self, TransportError> {
         let builder = || {
             reqwest::Client::builder()
                 .tls_backend_preconfigured(settings.tls.clone())
-                // Each one is judged here, and takes no secret along.
+                // Each redirect is checked here, and never carries a secret.
                 .redirect(Policy::none())
                 .connect_timeout(settings.connect)
                 .user_agent(concat!("ikigai/", env!("CARGO_PKG_VERSION")))
@@ -127,11 +127,11 @@ impl Transport {
         Ok(Self { public, loopback, silence: settings.silence })
     }
 
-    /// Returns a small file, or nothing if there is none.
+    /// Returns a small file, or `None` if it does not exist.
     ///
     /// # Errors
     ///
-    /// The server cannot be reached, refuses, or sends more than `most` bytes.
+    /// Fails if the server cannot be reached, refuses, or sends more than `most` bytes.
     pub async fn small(&self, url: &Url, most: usize) -> Result<Option<Bytes>, TransportError> {
         let response = self.send(Request::new(Method::GET, url.clone())).await?;
         if [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&response.status()) {
@@ -142,14 +142,14 @@ impl Transport {
         self.whole(response, most, &what).await.map(Some)
     }
 
-    /// Sends a request and returns the head of the answer. A `GET` or a `HEAD` follows redirects,
-    /// without its secret.
+    /// Sends a request and returns the head of the response. A `GET` or a `HEAD` follows redirects,
+    /// but without its secret.
     pub(crate) async fn send(&self, mut request: Request) -> Result<Response, TransportError> {
         let first = request.url.clone();
         for _ in 0..=REDIRECTS {
             let response = self.send_once(&request).await?;
             let is_reading = [Method::GET, Method::HEAD].contains(&request.method);
-            // 304 is no redirect, and was not asked for.
+            // 304 is not a redirect, and was not requested.
             if !response.status().is_redirection() || response.status() == StatusCode::NOT_MODIFIED
             {
                 return Ok(response);
@@ -178,7 +178,7 @@ impl Transport {
         let mut builder = client
             .request(request.method.clone(), url.clone())
             .headers(request.headers.clone())
-            // A few compressed bytes may stand for any number of them.
+            // A few compressed bytes can expand without limit.
             .header(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         if let Some(secret) = &request.authorization {
             let mut secret = secret.clone();
@@ -208,7 +208,7 @@ impl Transport {
         Ok(response)
     }
 
-    /// Returns the next bytes of an answer, or nothing at its end.
+    /// Returns the next bytes of a response, or `None` at its end.
     pub(crate) async fn next(
         &self,
         response: &mut Response,
@@ -225,7 +225,7 @@ impl Transport {
         }
     }
 
-    /// Returns a whole answer of at most `most` bytes.
+    /// Returns a whole response of at most `most` bytes.
     pub(crate) async fn whole(
         &self,
         mut response: Response,
@@ -247,12 +247,12 @@ impl Transport {
             }
             Ok(body.freeze())
         };
-        // One limit for the whole, in case it comes one byte at a time.
+        // One limit for the whole response, in case it arrives one byte at a time.
         let silence = |_| Err(TransportError::Silence { host, after: self.silence });
         timeout(self.silence, read).await.unwrap_or_else(silence)
     }
 
-    /// Returns an answer that is a success, else the error that it describes.
+    /// Returns a successful response, or otherwise the error that it describes.
     pub(crate) async fn successful(
         &self,
         response: Response,
@@ -267,7 +267,7 @@ impl Transport {
         Err(TransportError::Status { host, what: what.to_owned(), status, detail: detail(&body) })
     }
 
-    /// Returns the beginning of the answer of an error. The status says enough if that fails.
+    /// Returns the beginning of an error response. If that fails, the status says enough.
     async fn beginning(&self, mut response: Response) -> Vec<u8> {
         let mut body = Vec::new();
         let read = async {
@@ -282,7 +282,7 @@ impl Transport {
     }
 }
 
-/// Refuses addresses in which anybody on the way could answer.
+/// Refuses addresses whose answers could be forged in transit.
 pub(crate) fn check_scheme(url: &Url) -> Result<(), TransportError> {
     match url.scheme() {
         "https" => Ok(()),
@@ -291,8 +291,8 @@ pub(crate) fn check_scheme(url: &Url) -> Result<(), TransportError> {
     }
 }
 
-/// Refuses an address that a server named if anybody on the way could answer there, or if another
-/// machine sends to a service of this one.
+/// Refuses an address from a server if answers from it could be forged in transit, or if another
+/// machine redirects to a service on this one.
 pub(crate) fn check_next(from: &Url, to: &Url) -> Result<(), TransportError> {
     let refused = |reason: &str| TransportError::Redirect {
         from: shown(from),
@@ -313,7 +313,7 @@ pub(crate) fn is_same_origin(one: &Url, other: &Url) -> bool {
     one.origin() == other.origin()
 }
 
-/// Returns the address that an answer leads to.
+/// Returns the address that a response redirects to.
 pub(crate) fn location(response: &Response) -> Result<Url, TransportError> {
     let from = response.url();
     let malformed =
@@ -324,29 +324,29 @@ pub(crate) fn location(response: &Response) -> Result<Url, TransportError> {
     from.join(value).map_err(|_| malformed("it leads to what is no address"))
 }
 
-/// Returns an address as messages have it: without its query, which may be a secret.
+/// Returns an address for messages: without its query, which may be a secret.
 pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // Neither can fail for an address that has a host; others have no user.
+    // Neither call can fail for an address with a host. Other addresses have no user.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     harmless::line(url.as_str())
 }
 
-/// Returns an address as messages have it, in backticks.
+/// Returns an address for messages, in backticks.
 pub(crate) fn quoted(url: &Url) -> String {
     format!("`{}`", shown(url))
 }
 
-/// Returns the host of an address, with its port if it is not the usual one.
+/// Returns the host of an address, with its port unless it is the default.
 pub(crate) fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// Returns what the answer of an error says: the messages of a registry, or its first words.
+/// Returns the explanation in an error response: the registry's messages, or the first words.
 fn detail(body: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(body);
     if text.trim_start().starts_with('<') {
@@ -366,7 +366,7 @@ fn detail(body: &[u8]) -> Option<String> {
     of_registry().or_else(first_words)
 }
 
-/// Returns the error of a request that could not be sent.
+/// Returns the error for a request that could not be sent.
 fn send_error(url: &Url, error: &reqwest::Error) -> TransportError {
     let host = host(url);
     if let Some(detail) = tls_error(error) {
@@ -380,7 +380,7 @@ fn send_error(url: &Url, error: &reqwest::Error) -> TransportError {
     TransportError::Cut { host, detail }
 }
 
-/// Returns the message of an error of TLS, if it is one.
+/// Returns the TLS error's message, if the cause is a TLS error.
 fn tls_error(error: &reqwest::Error) -> Option<String> {
     let mut next = error.source();
     while let Some(error) = next {
@@ -396,7 +396,7 @@ fn tls_error(error: &reqwest::Error) -> Option<String> {
     None
 }
 
-/// Returns the message of the innermost error; those around it add nothing.
+/// Returns the message of the innermost error. The outer errors add nothing.
 fn root_cause(error: &reqwest::Error) -> String {
     let mut root: &dyn std::error::Error = error;
     while let Some(source) = root.source() {

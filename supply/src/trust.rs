@@ -1,7 +1,7 @@
-//! The signers that somebody trusts, and the decision whether the file of a tool is admitted.
+//! The trusted signers, and the decision whether a tool's file is admitted.
 //!
-//! Decides by who signed, which [`crate::signature`] found out. Reads no policy file, and grants
-//! nothing: an admitted tool may be installed, and may still do nothing.
+//! The decision depends on the signer, which [`crate::signature`] found out. This module reads no
+//! policy file and grants nothing. An admitted tool may be installed, but still has no permissions.
 
 mod pattern;
 mod pin;
@@ -16,31 +16,31 @@ pub use pin::{Pin, SignerChanged, check_pin};
 use crate::signature::Key;
 use crate::signer::Signer;
 
-/// A signer that somebody trusts: a table `[signers.NAME]`.
+/// A trusted signer: a table `[signers.NAME]` in a policy.
 #[derive(Clone, Debug)]
 pub struct TrustedSigner {
     /// The name of the table.
     pub name: String,
-    /// The proof by which the signer is known.
+    /// The key or the identity that proves who the signer is.
     pub identity: TrustedIdentity,
-    /// The names of the tools that the signer may sign, where they are limited.
+    /// The names of the tools that the signer may sign. `None` means all tools.
     pub tools: Option<Vec<Pattern>>,
-    /// The last day on which files of the signer are installed, by the calendar of UTC. Installed
-    /// tools go on.
+    /// The last day on which the signer's files may be installed, in UTC. Tools that are already
+    /// installed continue to work.
     pub until: Option<Date>,
 }
 
-/// The proof by which a trusted signer is known.
+/// The proof of a trusted signer's identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustedIdentity {
     /// A public key.
     Key(Key),
-    /// An identity in a certificate of Sigstore.
+    /// An identity in a Sigstore certificate.
     Sigstore {
-        /// The URL of the issuer of OpenID Connect, exactly.
+        /// The exact URL of the OpenID Connect issuer.
         issuer: String,
-        /// The subject. A pattern ends best in a separator: `https://github.com/acme*` matches
-        /// `https://github.com/acme-evil/` as well.
+        /// The subject. A pattern should end in a separator, because `https://github.com/acme*`
+        /// also matches `https://github.com/acme-evil/`.
         subject: Pattern,
     },
 }
@@ -60,13 +60,13 @@ impl TrustedSigner {
         self.tools.as_ref().is_none_or(|tools| tools.iter().any(|pattern| pattern.matches(tool)))
     }
 
-    /// Returns whether the signer claims tools of this name for itself.
+    /// Returns whether the signer reserves tools of this name for itself.
     fn claims(&self, tool: &str) -> bool {
         self.tools.is_some() && self.may_sign(tool)
     }
 
-    /// Returns the reason for which the signer does not admit a tool that is installed on a day, or
-    /// is called where there is none.
+    /// Returns the reason why the signer does not admit a tool. `day` is the day of the
+    /// installation, or `None` for a call.
     fn objection(&self, tool: &str, day: Option<Date>) -> Option<Objection> {
         let name = self.name.clone();
         if !self.may_sign(tool) {
@@ -78,7 +78,7 @@ impl TrustedSigner {
     }
 }
 
-/// The signers in force, and whether a signature by one of them is required.
+/// The signers in force, and whether a tool must have a signature by one of them.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     signers: Vec<TrustedSigner>,
@@ -104,15 +104,16 @@ impl Trust {
             .collect()
     }
 
-    /// Decides whether a file is installed as this tool, today.
+    /// Decides whether a file may be installed as this tool today.
     ///
-    /// Where no signature is required, a file is admitted that nobody signed, or somebody whom nobody
-    /// named: the caller tells who signed and pins it. But a name that a signer claims by its
-    /// `tools` is that signer's: else to take a signature away would help whoever made a false one.
+    /// If signatures are not required, unsigned files and files by unknown signers are admitted.
+    /// The caller reports the signer and pins it. But if a signer claims a name by its `tools`,
+    /// only that signer's files are admitted under this name. Otherwise stripping a signature would
+    /// be easier than forging one.
     ///
     /// # Errors
     ///
-    /// The file is refused.
+    /// Fails if the file is refused.
     pub fn admit(
         &self,
         tool: &str,
@@ -138,12 +139,13 @@ impl Trust {
         }
     }
 
-    /// Decides whether an installed tool, of which the lock keeps who signed it, is called. Its
-    /// signer must still be in force where a signature is required, and no date is asked.
+    /// Decides whether an installed tool may be called. `signer` is its signer according to the
+    /// lock. If signatures are required, that signer must still be in force, but its last day is
+    /// ignored.
     ///
     /// # Errors
     ///
-    /// The call is refused.
+    /// Fails if the call is refused.
     pub fn admit_call(&self, tool: &str, signer: &Signer) -> Result<(), Refusal> {
         if !self.require_signed {
             return Ok(());
@@ -171,21 +173,21 @@ impl Trust {
     }
 }
 
-/// The reason for which a file is admitted.
+/// The reason why a file is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission<'a> {
-    /// A trusted signer of this name signed it.
+    /// The trusted signer with this name signed it.
     By(&'a str),
-    /// Somebody signed it whom nobody named, and nothing speaks against it.
+    /// An unknown signer signed it, and no rule forbids that.
     Stranger,
-    /// Nobody signed it, and no signature is required.
+    /// The file is unsigned, and signatures are not required.
     Unsigned,
 }
 
-/// The reason for which a file is refused.
+/// The reason why a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A signature is required, and there is none.
+    /// A signature is required, but missing.
     #[error(
         "`{tool}` is not signed, and `require_signed` asks for a signature by a signer in the \
          policy; ask its author for one"
@@ -194,7 +196,7 @@ pub enum Refusal {
         /// The name of the tool.
         tool: String,
     },
-    /// Nobody signed the tool, and its name is a signer's.
+    /// The file is unsigned, and a signer claims its name.
     #[error(
         "`{tool}` is not signed, and tools of this name are those of the signer `{name}`, by its \
          `tools` in the policy; ask its author for a signature"
@@ -205,7 +207,7 @@ pub enum Refusal {
         /// The name of the signer.
         name: String,
     },
-    /// Nobody named the signer.
+    /// The signer is not in the policy.
     #[error(
         "`{tool}` is signed by `{signer}`, which is no signer in the policy; if you trust it, add \
          it as `[signers.NAME]`"
@@ -216,19 +218,19 @@ pub enum Refusal {
         /// The signer.
         signer: Signer,
     },
-    /// The signer is named, and not for this.
+    /// The signer is in the policy, but not for this tool or this day.
     #[error("`{tool}` is signed by `{signer}`, but {objections}; change `[signers]` to allow it")]
     NotAdmitted {
         /// The name of the tool.
         tool: String,
         /// The signer.
         signer: Signer,
-        /// The reason of each entry of the signer.
+        /// The objection of each policy entry of this signer.
         objections: Objections,
     },
 }
 
-/// The reasons of all entries of one signer.
+/// The objections of all policy entries of one signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objections(Vec<Objection>);
 

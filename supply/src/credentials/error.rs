@@ -1,12 +1,12 @@
-//! The errors of credentials. None repeats what a file or a helper said of a secret.
+//! The errors of credentials. They never quote a secret from a file or a helper.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A credential that is configured and cannot be had.
+/// The reason why a configured credential cannot be obtained.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// A file is not as docker or podman write it.
+    /// A file does not have the format of docker or podman.
     #[error("`{}` has no readable credentials: {reason}", path.display())]
     File {
         /// The file.
@@ -14,7 +14,7 @@ pub enum CredentialError {
         /// The fault.
         reason: String,
     },
-    /// The name of a helper is none.
+    /// The name of a helper is not valid.
     #[error("`{0}` is not the name of a credential helper")]
     HelperName(String),
     /// The helper cannot be started.
@@ -30,23 +30,23 @@ pub enum CredentialError {
     Helper {
         /// The program.
         program: String,
-        /// The registry that it was asked about.
+        /// The registry whose credential was requested.
         server: String,
         /// The fault, or the message of the helper.
         reason: String,
     },
-    /// The helper did not end.
+    /// The helper did not end in time.
     #[error("the credential helper `{program}` took more than {after:?}")]
     HelperTime {
         /// The program.
         program: String,
-        /// The time that was waited.
+        /// The time that ikigai waited.
         after: Duration,
     },
 }
 
 impl CredentialError {
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match self {

@@ -11,10 +11,11 @@ use serde::Deserialize;
 
 use super::{Credential, CredentialError};
 
-/// The most bytes of a file.
+/// The largest file in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// Docker Hub in references and in the files; the last is the key that `docker login` writes.
+/// The names of Docker Hub in references and in the files. The last is the key that `docker login`
+/// writes.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "registry-1.docker.io", "index.docker.io"];
 
 /// A file of credentials.
@@ -30,12 +31,12 @@ pub(super) struct AuthFile {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Credential(Credential),
-    /// The helper knows.
+    /// A helper has the credential.
     Helper {
         name: String,
         server: String,
     },
-    /// There is an entry, and it is not as docker or podman write it.
+    /// The entry does not have the format of docker or podman.
     Unreadable,
 }
 
@@ -49,7 +50,7 @@ struct Entry {
 }
 
 impl AuthFile {
-    /// Reads a file, or nothing if there is none.
+    /// Reads a file. Returns `None` if it does not exist.
     pub(super) fn read(path: &Path) -> Result<Option<Self>, CredentialError> {
         let failed = |reason: String| CredentialError::File { path: path.to_owned(), reason };
         let file = match File::open(path) {
@@ -62,7 +63,7 @@ impl AuthFile {
         if read.map_err(|error| failed(error.to_string()))? as u64 > LARGEST {
             return Err(failed(format!("it has more than {LARGEST} bytes")));
         }
-        // The message of the parser could repeat a secret.
+        // The parser's message could quote a secret.
         serde_json::from_slice(&text).map(Some).map_err(|error| {
             failed(format!(
                 "line {}: it is not the JSON that docker and podman write",
@@ -71,7 +72,8 @@ impl AuthFile {
         })
     }
 
-    /// Returns the entry for a repository: that of its whole path first, that of its host last.
+    /// Returns the entry for a repository. The key with the whole path is tried first, the host
+    /// last.
     pub(super) fn find(&self, host: &str, repository: &str) -> Option<Found> {
         let host = if DOCKER_HUB.contains(&host) { DOCKER_HUB[0] } else { host };
         let whole = format!("{host}/{repository}");
@@ -86,7 +88,7 @@ impl AuthFile {
             }
         }
         let name = self.creds_store.clone().filter(|name| !name.is_empty())?;
-        // The store has the key of `docker login`, which is a longer one for Docker Hub.
+        // The store uses the key of `docker login`, which is a longer one for Docker Hub.
         let is_hub = host == DOCKER_HUB[0];
         let server = if is_hub { "https://index.docker.io/v1/" } else { host };
         Some(Found::Helper { name, server: server.to_owned() })
@@ -100,7 +102,7 @@ impl AuthFile {
         let (server, entry) = self.auths.iter().find(|(known, _)| is_key(known))?;
         match (entry.credential(), &self.creds_store) {
             (Some(found), _) => Some(found),
-            // `docker login` leaves an empty entry where a store has the secret.
+            // `docker login` leaves an empty entry if a store has the secret.
             (None, Some(name)) if !name.is_empty() => {
                 Some(Found::Helper { name: name.clone(), server: server.clone() })
             }
@@ -137,7 +139,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// Returns a key without what only docker writes: the scheme and the version of the API.
+/// Returns a key without the parts that only docker writes: the scheme and the version of the API.
 fn normal(key: &str) -> String {
     let key = key.strip_prefix("https://").or_else(|| key.strip_prefix("http://")).unwrap_or(key);
     let key = key.trim_end_matches('/');

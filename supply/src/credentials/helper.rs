@@ -1,4 +1,4 @@
-//! Credential helpers: programs `docker-credential-NAME` that the user named in a file.
+//! Credential helpers: programs `docker-credential-NAME` that a file of the user names.
 
 use std::ffi::OsStr;
 use std::process::Stdio;
@@ -12,13 +12,13 @@ use tokio::time::timeout;
 use super::{Credential, CredentialError};
 use crate::harmless;
 
-/// The most bytes of an answer.
+/// The largest answer in bytes.
 const LARGEST: u64 = 64 << 10;
 
-/// The user that stands for a token.
+/// The user name that marks a token.
 const TOKEN: &str = "<token>";
 
-/// The answer of a helper that has nothing, as all of docker's have it.
+/// The answer of a helper without the credential. All of docker's helpers use it.
 const NOT_FOUND: &str = "credentials not found";
 
 #[derive(Deserialize)]
@@ -28,8 +28,8 @@ struct Answer {
     secret: String,
 }
 
-/// Asks a helper for the credential of a server. A helper that takes too long, or whose answer is
-/// not waited for, is ended.
+/// Asks a helper for the credential of a server. Kills the helper if it takes too long, or if the
+/// future is dropped.
 pub(super) async fn get(
     name: &str,
     server: &str,
@@ -37,7 +37,7 @@ pub(super) async fn get(
     longest: Duration,
 ) -> Result<Option<Credential>, CredentialError> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    // A path would make a file of credentials choose any program.
+    // With a path, a credentials file could choose any program.
     if name.is_empty() || !name.bytes().all(is_name) {
         return Err(CredentialError::HelperName(harmless::line(name)));
     }
@@ -61,7 +61,7 @@ pub(super) async fn get(
         let said = [of_errors.trim(), of_output.trim()].into_iter().find(|it| !it.is_empty());
         return Err(failed(harmless::line(said.unwrap_or("it says nothing"))));
     }
-    // The message of the parser could repeat the secret.
+    // The parser's message could quote the secret.
     let answer: Answer = serde_json::from_slice(&output)
         .map_err(|_| failed("its answer is not a credential".to_owned()))?;
     Ok(match answer {
@@ -92,10 +92,10 @@ fn spawn(program: &str, path: Option<&OsStr>) -> Result<Child, CredentialError> 
     })
 }
 
-/// Sends the name of the server, and returns whether the helper succeeded and what it wrote.
+/// Sends the name of the server. Returns whether the helper succeeded, its stdout and its stderr.
 async fn talk(child: &mut Child, server: &str) -> std::io::Result<(bool, Vec<u8>, Vec<u8>)> {
     if let Some(mut input) = child.stdin.take() {
-        // A helper that does not read has failed, and its status says so.
+        // A helper that does not read its input has failed, and its exit status says so.
         let _ = input.write_all(server.as_bytes()).await;
     }
     let (output, errors) = (child.stdout.take(), child.stderr.take());

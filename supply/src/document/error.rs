@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::harmless;
 
-/// A position in a text, with line and column counted from 1, and columns in characters.
+/// A position in a text. Line and column are counted from 1, and columns are counted in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -17,13 +17,13 @@ pub struct Position {
 /// The place of a value in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The position in a text that a person wrote.
+    /// A position in hand-written text.
     Position(Position),
-    /// The member of JSON, which lies in a file where nobody sees lines.
+    /// A member of JSON. JSON is part of a tool's file, so a line number would not help.
     Member(MemberPath),
 }
 
-/// The way to a member of JSON from the outermost value, such as `needs.net[0].peer`.
+/// The path to a member of JSON from the outermost value, such as `needs.net[0].peer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemberPath(Option<Arc<Step>>);
 
@@ -68,15 +68,15 @@ impl fmt::Display for MemberPath {
 
 /// The reason why a document cannot be used.
 ///
-/// Its text is one line that begins with the position in TOML (`LINE:COLUMN: `) or the member of
-/// JSON, and has no character of the document that a terminal obeys.
+/// Its text is one line. It begins with the position in TOML (`LINE:COLUMN: `) or with the member
+/// of JSON. Characters of the document that control a terminal are escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
-    /// The place of the mistake; nothing if the whole document is refused.
+    /// The place of the mistake. `None` if the whole document is refused.
     pub place: Option<Place>,
     /// The mistake.
     pub what: String,
-    /// The hint how to mend it.
+    /// The advice how to fix it.
     pub hint: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The tree of a document in JSON, each value with the way to it.
+//! The tree of a JSON document. Each value has its path.
 
 use crate::harmless;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visi
 use super::error::MemberPath;
 use super::{DocumentError, Member, Node, Place, Value};
 
-/// The most steps to a value. No document of the supply has more than four.
+/// The longest path to a value. This crate's documents need at most four steps.
 const DEEPEST: usize = 16;
 
 /// Parses a document of at most `largest` bytes.
@@ -92,7 +92,7 @@ impl<'de> Visitor<'de> for At {
         let mut members: Vec<Member> = Vec::new();
         let mut keys = HashSet::new();
         while let Some(key) = map.next_key::<String>()? {
-            // Two readers of a key that is there twice may each take another.
+            // Two programs that read a duplicate key may each use a different value.
             if !keys.insert(key.clone()) {
                 return Err(A::Error::custom(format_args!(
                     "`{}` is there twice",

@@ -1,4 +1,4 @@
-//! The tree of a document in TOML, each value with its line and column.
+//! The tree of a TOML document. Each value has its line and column.
 
 use std::ops::Range;
 
@@ -18,13 +18,14 @@ pub(crate) fn parse(text: &[u8], largest: usize) -> Result<Node, DocumentError> 
         let start = error.span().map_or(text.len(), |span| span.start);
         DocumentError::at(lines.place(start), error.message())
     })?;
-    // The table of the whole document has no place of its own: what it lacks, is lacking at its end.
+    // The outermost table has no position. If a member of it is missing, the error points to the
+    // end.
     let end = text.trim_end().len();
     Ok(lines.table(table.get_ref(), &(end..end)))
 }
 
-/// The offsets at which the lines of a text begin, by which a position is found without reading
-/// everything before it.
+/// The offsets at which the lines of a text begin. They locate a position without reading the text
+/// before it.
 struct Lines<'t> {
     text: &'t [u8],
     starts: Vec<usize>,
@@ -37,12 +38,12 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
-    /// Returns the place of the byte `offset`, or of the end of the text for one beyond it.
+    /// Returns the place of the byte `offset`. An offset beyond the text means its end.
     fn place(&self, offset: usize) -> Place {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
-        // Every character has one byte that continues no other.
+        // Every character has exactly one byte that is not a continuation byte.
         let characters = before.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count();
         Place::Position(Position { line, column: 1 + characters })
     }
@@ -74,7 +75,7 @@ impl<'t> Lines<'t> {
             let node = self.node(node.get_ref(), &node.span());
             members.push((start, Member { key: key.get_ref().clone().into_owned(), place, node }));
         }
-        // The first mistake of the file is reported first.
+        // The first mistake in the file is reported first.
         members.sort_by_key(|(start, _)| *start);
         let members = members.into_iter().map(|(_, member)| member).collect();
         Node { place: self.place(span.start), value: Value::Table(members) }

@@ -1,4 +1,4 @@
-//! The errors of downloads, each with what to do about it.
+//! The errors of downloads, and what the user can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,23 @@ use super::partial::STALLED;
 use crate::file_error::FileError;
 use crate::oci::OciError;
 
-/// A file that was not downloaded. Nothing of it is in the cache under its digest.
+/// The reason why a file was not downloaded. The cache has no file under its digest.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// The server gives no usable answer.
+    /// The server's answer cannot be used.
     #[error(transparent)]
     Oci(#[from] OciError),
-    /// The bytes are not those that were asked for, twice.
+    /// The bytes did not have the requested digest, twice.
     #[error("{what} should have the digest sha256:{expected} and has sha256:{found}")]
     Digest {
         /// The file.
         what: String,
-        /// The digest that was asked for.
+        /// The requested digest.
         expected: Digest,
-        /// The digest of what came.
+        /// The digest of the bytes that arrived.
         found: Digest,
     },
-    /// The server sent another part than the one that was asked for.
+    /// The server sent a different part of the file than requested.
     #[error("the server sends another part of {what} than it was asked for")]
     Range {
         /// The file.
@@ -36,9 +36,9 @@ pub enum DownloadError {
     Short {
         /// The file.
         what: String,
-        /// The bytes that it should have.
+        /// The expected size in bytes.
         total: u64,
-        /// The bytes that came.
+        /// The number of bytes that arrived.
         length: u64,
     },
     /// The file is larger than a tool may be.
@@ -46,12 +46,12 @@ pub enum DownloadError {
     TooLarge {
         /// The file.
         what: String,
-        /// The bytes that it says it has.
+        /// The size that the server reports, in bytes.
         size: Option<u64>,
-        /// The most bytes that it may have.
+        /// The maximum size in bytes.
         most: u64,
     },
-    /// The answer is for people.
+    /// The answer is a web page.
     #[error("{what} is a web page, and no tool")]
     WebPage {
         /// The file.
@@ -73,7 +73,7 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    /// Returns the error of a file of the cache.
+    /// Returns the error for a file of the cache.
     pub(super) fn file(path: &Path, error: io::Error) -> Self {
         Self::File(FileError::new(path, error))
     }
@@ -91,7 +91,7 @@ impl DownloadError {
         }
     }
 
-    /// Returns whether what was downloaded by then is of no use for another attempt, or in its way.
+    /// Returns true if the downloaded bytes are useless for another attempt, or in its way.
     pub(super) fn spoils_the_part(&self) -> bool {
         matches!(
             self,
@@ -99,7 +99,7 @@ impl DownloadError {
         )
     }
 
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

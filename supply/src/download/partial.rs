@@ -1,4 +1,4 @@
-//! The file `NAME.part` of a download, locked by the one who downloads.
+//! The file `NAME.part` of a download, locked by the process that downloads.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -13,38 +13,39 @@ use tokio::time::sleep;
 
 use super::{DownloadError, Downloaded, TellWait};
 
-/// The longest wait for another process whose download makes no progress. One that runs makes five attempts,
-/// and gives each up after 40 seconds of silence.
+/// The longest wait for another process whose download makes no progress. A running download makes
+/// five attempts, and gives each up after 40 seconds of silence.
 pub(super) const STALLED: Duration = Duration::from_secs(5 * 60);
 
-/// The time after which a wait is reported.
+/// The time after which the wait is reported.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// The pause between two attempts to lock the file.
 const LOCK_RETRY: Duration = Duration::from_millis(50);
 
-/// The bytes that are read at once.
+/// The size of each read in bytes.
 const PIECE: usize = 64 << 10;
 
-/// The beginning of a file, and the hash of it.
+/// The beginning of a file, and its hash.
 pub(super) struct Partial {
     path: PathBuf,
     file: File,
     hasher: Sha256,
     length: u64,
-    /// The server's name for the state of the file that this is the beginning of.
+    /// The server's validator for the version of the file that these bytes belong to.
     validator: Option<HeaderValue>,
-    /// True until something has come from the server.
+    /// True until the server has sent the first bytes.
     is_fresh: bool,
 }
 
 impl Partial {
-    /// Opens the file, and waits until nobody else has it. `tell` is called once with its path if that takes
-    /// long.
+    /// Opens and locks the file, and waits while another process has it locked. If that takes long,
+    /// `tell` is called once with the path.
     ///
     /// # Errors
     ///
-    /// Fails if the file cannot be opened, or if another process has it and makes no progress.
+    /// Fails if the file cannot be opened, or if another process has it locked and makes no
+    /// progress.
     pub(super) async fn lock(path: PathBuf, tell: TellWait) -> Result<Self, DownloadError> {
         let mut wait = Wait::begin(Instant::now());
         loop {
@@ -65,7 +66,7 @@ impl Partial {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // The one that was waited for may have renamed or removed it.
+            // The other process may have renamed or removed the file.
             let (ours, there) = (file.metadata().map_err(failed)?, fs::metadata(&path));
             let is_same = |it: &fs::Metadata| (it.dev(), it.ino()) == (ours.dev(), ours.ino());
             if there.is_ok_and(|there| is_same(&there)) {
@@ -75,7 +76,7 @@ impl Partial {
         }
     }
 
-    /// Hashes what an earlier download left, to go on behind it.
+    /// Hashes the bytes that an earlier download left, so that this one can continue after them.
     pub(super) async fn hash_again(&mut self) -> Result<(), DownloadError> {
         let file = self.file.try_clone().map_err(|error| DownloadError::file(&self.path, error))?;
         let hashed = tokio::task::spawn_blocking(move || hash_file(&file)).await;
@@ -85,7 +86,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Discards everything that was downloaded.
     pub(super) fn restart(&mut self) -> Result<(), DownloadError> {
         let emptied = if self.length() > 0 || self.file.metadata().is_ok_and(|it| it.len() > 0) {
             self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)).map(|_| ()))
@@ -109,7 +110,7 @@ impl Partial {
         self.length
     }
 
-    /// Returns whether nothing has come from the server in this download.
+    /// Returns whether this download has received no bytes yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.is_fresh
     }
@@ -126,12 +127,12 @@ impl Partial {
         self.validator = validator;
     }
 
-    /// Removes the file. Whoever waits for it begins anew.
+    /// Removes the file. A process that waits for it starts from the beginning.
     pub(super) fn remove(&mut self) -> Result<(), DownloadError> {
         fs::remove_file(&self.path).map_err(|error| DownloadError::file(&self.path, error))
     }
 
-    /// Gives the file the name of its digest, once it is on the disk.
+    /// Syncs the file to the disk, and renames it to its digest.
     pub(super) async fn place(self, directory: &Path) -> Result<Downloaded, DownloadError> {
         let (digest, size) = (self.digest(), self.length);
         let path = directory.join(digest.to_string());
@@ -148,7 +149,7 @@ impl Partial {
     }
 }
 
-/// Returns the digest and the size of a file, or nothing if there is none.
+/// Returns the digest and the size of a file, or `None` if it does not exist.
 pub(super) fn hash(path: &Path) -> io::Result<Option<(Digest, u64)>> {
     let file = match File::open(path) {
         Ok(file) => file,
@@ -188,7 +189,7 @@ fn open(path: &Path) -> io::Result<File> {
 pub(super) struct Wait {
     begun: Instant,
     was_told: bool,
-    /// The size and the time of the file, and when that was seen first.
+    /// The last seen size and modification time of the file. `since` is when they were first seen.
     state: Option<(u64, SystemTime)>,
     since: Instant,
 }

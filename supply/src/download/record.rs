@@ -1,8 +1,8 @@
-//! The records of downloads: the file that a reference led to, its manifest and its signatures. With them
-//! a machine without a network can install the file again.
+//! The records of downloads: the file that a reference led to, its manifest and its signatures.
+//! With them, a machine without a network can install the file again.
 //!
-//! A record is a note and proves nothing. The file, the manifest and the signatures that it names are
-//! read by their digests, and every installation verifies the signatures again.
+//! A record proves nothing. The file, the manifest and the signatures that it names are read by
+//! their digests, and every installation verifies the signatures again.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{Cache, DownloadError};
 use crate::draft::draft_in;
 
-/// The most bytes of a record: that of 64 signatures with long addresses.
+/// The largest record in bytes. 64 signatures with long addresses fit.
 const LARGEST_RECORD: u64 = 1 << 20;
 
 /// The file that a reference led to.
@@ -30,19 +30,20 @@ pub struct Record {
     pub manifest: Option<Digest>,
     /// The digest of the file.
     pub sha256: Digest,
-    /// The digests of the signatures, each with its place.
+    /// The digests of the signatures, each with the address that it came from.
     pub signatures: Vec<(String, Digest)>,
 }
 
 impl Record {
-    /// Returns the digest by which the record is found: the manifest's, or the file's if there is no manifest.
+    /// Returns the digest that names the record: the manifest's, or the file's if the manifest is
+    /// missing.
     pub(super) fn name(&self) -> Digest {
         self.manifest.unwrap_or(self.sha256)
     }
 }
 
 impl Cache {
-    /// Keeps a small file that was read whole, under its digest.
+    /// Stores a small file under its digest.
     ///
     /// # Errors
     ///
@@ -53,19 +54,19 @@ impl Cache {
         Ok(digest)
     }
 
-    /// Returns a small file that was kept, if it still has its digest and at most `most` bytes.
+    /// Returns a small file from the cache, if it still has its digest and at most `most` bytes.
     ///
     /// # Errors
     ///
-    /// Fails if the file is there and cannot be read.
+    /// Fails if the file exists and cannot be read.
     pub fn kept(&self, digest: Digest, most: usize) -> Result<Option<Bytes>, DownloadError> {
         let path = self.directory.join(digest.to_string());
         let bytes = read(&path, most as u64).map_err(|error| DownloadError::file(&path, error))?;
         Ok(bytes.filter(|bytes| Digest::from_bytes(bytes) == digest).map(Bytes::from))
     }
 
-    /// Keeps a record, and replaces an earlier record of the same manifest or file. A record without a tag
-    /// inherits the earlier tag.
+    /// Stores a record, and replaces an earlier record of the same manifest or file. A record
+    /// without a tag inherits the earlier tag.
     ///
     /// # Errors
     ///
@@ -76,7 +77,7 @@ impl Cache {
         if record.tag.is_none() {
             let before = parsed(&path).map_err(failed)?;
             record.tag = before.as_ref().and_then(|before| before.tag.clone());
-            // A newer file would say that the tag was seen here last, and it may have moved.
+            // A newer file would mean that the tag was seen here last, but the tag may have moved.
             if before.as_ref() == Some(&record) {
                 return Ok(());
             }
@@ -84,11 +85,11 @@ impl Cache {
         place(&path, &serde_json::to_vec(&record).map_err(|error| failed(error.into()))?)
     }
 
-    /// Returns the records of a reference, the latest first. A damaged one is left out.
+    /// Returns the records of a reference, the latest first. Skips damaged records.
     ///
     /// # Errors
     ///
-    /// Fails if the records are there and cannot be read.
+    /// Fails if the records exist and cannot be read.
     pub fn recall(&self, from: &str) -> Result<Vec<Record>, DownloadError> {
         let directory = self.records(from);
         let listed = || -> io::Result<Vec<(SystemTime, Record)>> {
@@ -134,7 +135,7 @@ fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
     Ok((bytes.len() as u64 <= most).then_some(bytes))
 }
 
-/// Writes a file whole, or not at all.
+/// Writes a file completely, or not at all.
 fn place(path: &Path, bytes: &[u8]) -> Result<(), DownloadError> {
     let placed = || -> io::Result<()> {
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;

@@ -1,24 +1,26 @@
-//! The head of an answer to a download: whether it goes on where it was asked to.
+//! The headers of the response to a download, and the check that it continues at the requested
+//! byte.
 
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use reqwest::Response;
 
-/// The head of an answer with bytes of the file.
+/// The headers of a response with bytes of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// True if the bytes are those from the beginning on.
+    /// True if the bytes start at the beginning of the file.
     pub(super) starts_over: bool,
-    /// The size of the whole file, if it is told.
+    /// The size of the whole file, if it is known.
     pub(super) total: Option<u64>,
-    /// The name of this state of the file.
+    /// The server's validator for this version of the file.
     pub(super) validator: Option<HeaderValue>,
-    /// True if the answer is for people.
+    /// True if the response is a web page.
     pub(super) is_html: bool,
 }
 
 impl Answer {
-    /// Reads the head of an answer, or fails if it has another part than the one from `from` on.
+    /// Reads the headers of a response. Fails if it contains a different part than the one from
+    /// `from` on.
     pub(super) fn from_response(response: &Response, from: Option<u64>) -> Result<Self, ()> {
         Self::of_head(response.status(), response.headers(), response.content_length(), from)
     }
@@ -31,7 +33,7 @@ impl Answer {
     ) -> Result<Self, ()> {
         let kind = headers.get(header::CONTENT_TYPE);
         let is_html = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
-        // A weak one may stay the same when bytes change.
+        // A weak validator may stay the same when bytes change.
         let validator = headers.get(header::ETAG).filter(|it| !it.as_bytes().starts_with(b"W/"));
         let validator = validator.cloned();
         if status != StatusCode::PARTIAL_CONTENT {
@@ -51,7 +53,7 @@ impl Answer {
     }
 }
 
-/// Reads `bytes FIRST-LAST/TOTAL`, where the total may be `*`.
+/// Reads `bytes FIRST-LAST/TOTAL`. The total may be `*`.
 fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
     let (range, total) = text.strip_prefix("bytes ")?.split_once('/')?;
     let (first, last) = range.split_once('-')?;

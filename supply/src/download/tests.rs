@@ -14,7 +14,7 @@ fn transport() -> Transport {
     Transport::new(&Settings::of_this_machine().expect("settings")).expect("a transport")
 }
 
-/// Returns the address of a file at a port where nobody listens.
+/// Returns the address of a file at a port without a server.
 fn nowhere(fragment: &str) -> FileUrl {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -65,7 +65,7 @@ fn a_download_without_progress_is_waited_for_no_longer() {
         |seconds, length| wait.next(begun + Duration::from_secs(seconds), (length, time));
     assert_eq!(next(0, 0), Next::Retry);
     assert_eq!(next(1, 0), Next::Tell, "once");
-    // One with progress is waited for, however slow it is.
+    // A download that makes progress is waited for, however slow it is.
     for minutes in 1..60 {
         assert_eq!(next(60 * minutes, minutes), Next::Retry);
     }
@@ -114,7 +114,7 @@ fn the_latest_record_of_a_tag_comes_first_and_a_damaged_one_not_at_all() {
     file.set_modified(std::time::UNIX_EPOCH).expect("set");
     cache.remember(second.clone()).expect("written");
     assert_eq!(recall(), [second.clone(), first.clone()]);
-    // A download by digest neither takes the tag away nor says that it leads there.
+    // A download by digest neither removes the tag nor claims that the tag leads there.
     cache.remember(Record { tag: None, ..first.clone() }).expect("written");
     assert_eq!(recall(), [second.clone(), first.clone()]);
     cache.remember(first.clone()).expect("written");

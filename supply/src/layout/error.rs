@@ -1,4 +1,4 @@
-//! The errors of layouts, each with what to do about it.
+//! The errors of layouts, and what the user can do about them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use crate::file_error::FileError;
 use crate::harmless;
 use crate::oci::OciError;
 
-/// A layout that cannot be read or written.
+/// The reason why a layout cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// Something in it, or something that was to be copied, is not usable.
+    /// An artifact in the layout, or one that was to be copied, is not usable.
     #[error(transparent)]
     Oci(#[from] OciError),
-    /// The format is a newer one, or none.
+    /// The version of the format is newer, or missing.
     #[error("`{}` has the version `{version}`, and 1.0.0 is known", path.display())]
     Version {
         /// The file.
@@ -25,7 +25,7 @@ pub enum LayoutError {
     /// The directory is used for something else.
     #[error("`{}` is not empty, and no layout", .0.display())]
     NotEmpty(PathBuf),
-    /// Another process adds to it.
+    /// Another process adds to the layout.
     #[error(
         "another process has had `{}` locked for {}",
         directory.display(),
@@ -34,7 +34,7 @@ pub enum LayoutError {
     Held {
         /// The directory of the layout.
         directory: PathBuf,
-        /// The time of the wait.
+        /// The duration of the wait.
         waited: Duration,
     },
     /// A file of this machine cannot be used.
@@ -47,7 +47,7 @@ impl LayoutError {
         Self::File(FileError::new(path, error))
     }
 
-    /// Returns the error as one of an artifact.
+    /// Converts the error into an error of an artifact.
     pub(super) fn into_oci(self) -> OciError {
         match self {
             Self::Oci(error) => error,
@@ -65,7 +65,7 @@ impl LayoutError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {

@@ -1,4 +1,4 @@
-//! The reading of a lock.
+//! Parses a lock.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -15,13 +15,13 @@ use crate::signer::Signer;
 const TOOL_KEYS: &[&str] =
     &["name", "version", "from", "wanted", "manifest", "sha256", "size", "signer", "needs"];
 
-/// The beginning of the digest of a manifest or of needs.
+/// The prefix of the digest of a manifest or of needs.
 const SHA256: &str = "sha256:";
 
 type Read<T> = Result<T, DocumentError>;
 
 pub(super) fn read(text: &[u8]) -> Read<BTreeMap<String, LockedTool>> {
-    // What the parser of TOML would say of them helps nobody.
+    // The TOML parser's message about these marks would not help the user.
     if let Some(line) = text.split(|byte| *byte == b'\n').position(is_conflict_mark) {
         let place = Place::Position(Position { line: line + 1, column: 1 });
         let hint = "merge both sides by hand, or take one of them (`git checkout --ours` or \
@@ -85,7 +85,7 @@ fn from(node: &Node) -> Read<String> {
 }
 
 fn digest(node: &Node) -> Read<Digest> {
-    // The error has the text itself, of any length.
+    // The error would contain the text itself, of any length.
     node.parsed("sha256", |text| {
         text.parse::<Digest>().map_err(|_| "is no SHA-256 digest (64 hexadecimal digits)")
     })

@@ -1,30 +1,30 @@
-//! The version or the tag that was asked for where a tool came from.
+//! The version or the tag that the user requested.
 
 use std::fmt;
 use std::str::FromStr;
 
 use semver::VersionReq;
 
-/// The versions that were asked for, of which the newest is taken, or the tag.
+/// The requested versions, of which the newest is used, or the requested tag.
 ///
-/// A text names one of them alone. A requirement is written with an operator or a star (`^1.2`,
-/// `1.*`), which no tag has.
+/// A text can only mean one of them: a version requirement has an operator or a star (`^1.2`,
+/// `1.*`), and a tag cannot contain these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A requirement of versions, as `--version` has it.
+    /// A version requirement, as in `--version`.
     Versions(VersionReq),
     /// A tag of a registry.
     Tag(Tag),
 }
 
-/// A tag of a registry: letters, digits, `_`, `.` and `-`, of which the last two do not begin it, at
-/// most 128, by
+/// A tag of a registry: at most 128 letters, digits, `_`, `.` and `-`. It does not begin with `.`
+/// or `-`. See
 /// <https://github.com/opencontainers/distribution-spec/blob/v1.1.1/spec.md#pulling-manifests>.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tag(String);
 
-/// A text that is neither a requirement with an operator nor a tag. The text completes a sentence
-/// that begins with what was written.
+/// The error for a text that is neither a requirement with an operator nor a tag. The error's text
+/// completes a sentence that begins with that text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("is neither a requirement of versions such as `^1.2` nor a tag")]
 pub struct WantedError;

@@ -3,11 +3,11 @@
 use super::{AssetAccess, Need, Needs};
 
 impl Needs {
-    /// Returns the needs that ask for more than `old` does. An update without any may keep its
-    /// grant with one word of a person; reasons do not matter here.
+    /// Returns the needs that ask for more than `old` does. If the list is empty, an update may
+    /// keep its grant after one confirmation by the user. Reasons are ignored.
     ///
-    /// In doubt a need asks for more: a network is not looked for in a larger one, and a limit that
-    /// `old` left to the policy counts as raised.
+    /// In doubt a need counts as asking for more: networks are not checked for containment, and a
+    /// limit that `old` left to the policy counts as raised.
     #[must_use]
     pub fn beyond<'a>(&'a self, old: &Self) -> Vec<Need<'a>> {
         self.iter().filter(|need| !old.covers(*need)).collect()
@@ -19,7 +19,7 @@ impl Needs {
         !self.beyond(old).is_empty()
     }
 
-    /// Returns whether a grant of all these needs grants `need`.
+    /// Returns whether a grant of all these needs includes `need`.
     fn covers(&self, need: Need<'_>) -> bool {
         match need {
             Need::Net(new) => self.net.iter().any(|old| old.peer.covers(&new.peer)),

@@ -1,4 +1,4 @@
-//! A directory that a tool needs: the workspace, or one beneath it.
+//! A directory that a tool needs: the workspace, or a directory beneath it.
 
 use crate::harmless;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::str::FromStr;
 
 use ikigai_protocol::{Access, is_invisible};
 
-/// The workspace, or a directory beneath it, with the access to it: `ro:DIR` or `rw:DIR`, as in
+/// The workspace, or a directory beneath it, and the access to it: `ro:DIR` or `rw:DIR`, as in
 /// `ro:.` and `rw:data/cache`.
 ///
-/// The directory may lead out of the workspace by a link, which is known only where it is used.
+/// The directory may lead out of the workspace through a link. That is only known when it is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dir {
     access: Access,
-    /// The names on the way from the workspace, joined by `/`; empty for the workspace.
+    /// The path from the workspace, with names joined by `/`. Empty for the workspace itself.
     path: String,
 }
 
-/// A text that is not a directory that a tool may need. The text completes a sentence that begins with
-/// what was written.
+/// The reason why a text is not a directory that a tool may need. Its text completes a sentence
+/// that begins with that text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DirError {
     /// The access is missing.
@@ -27,7 +27,7 @@ pub enum DirError {
     /// The directory is not in the workspace.
     #[error("is not in the workspace; a tool needs the workspace (`.`) or a directory beneath it")]
     Outside,
-    /// The path is empty or has a character that nobody sees.
+    /// The path is empty, or has an invisible character.
     #[error("is no path of a directory that can be granted")]
     Path,
 }
@@ -39,13 +39,13 @@ impl Dir {
         self.access
     }
 
-    /// Returns the path relative to the workspace, which is `.`.
+    /// Returns the path relative to the workspace. The workspace itself is `.`.
     #[must_use]
     pub fn path(&self) -> &str {
         if self.path.is_empty() { "." } else { &self.path }
     }
 
-    /// Returns whether this directory is `outer` or lies in it, by name.
+    /// Returns whether this directory is `outer` or is inside it, by name.
     #[must_use]
     pub fn is_in(&self, outer: &Self) -> bool {
         let rest = self.path.strip_prefix(&outer.path);
@@ -73,7 +73,7 @@ impl FromStr for Dir {
                 name => names.push(name),
             }
         }
-        // A policy reads `~` as the home of its user.
+        // In a policy, `~` means the user's home.
         if raw.starts_with('/') || names.first().is_some_and(|first| first.starts_with('~')) {
             return Err(DirError::Outside);
         }

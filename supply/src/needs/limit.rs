@@ -8,7 +8,7 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use crate::document::{DocumentError, Node};
 
-/// The name of a limit, as a policy has it. The variants are sorted by their names.
+/// The name of a limit, as in a policy. The variants are sorted by name.
 #[derive(
     Clone,
     Copy,
@@ -25,7 +25,7 @@ use crate::document::{DocumentError, Node};
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LimitName {
-    /// The fuel, about one unit an instruction.
+    /// The fuel, about one unit per instruction.
     Fuel,
     /// The number of open handles.
     Handles,
@@ -39,17 +39,17 @@ pub enum LimitName {
     WallClock,
 }
 
-/// A limit as its author wrote it, with its value.
+/// A limit as the author wrote it, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The value, more than zero: nanoseconds, bytes or a count.
     pub value: u64,
-    /// The text of a duration or size; nothing for a count.
+    /// The text of a duration or size. `None` for a count.
     text: Option<String>,
 }
 
 impl LimitName {
-    /// Returns the key of a policy.
+    /// Returns the key that a policy uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -83,9 +83,9 @@ fn size(text: &str) -> Result<u64, &'static str> {
     }
 }
 
-/// Parses a duration into nanoseconds. A policy has none of more than a week.
+/// Parses a duration into nanoseconds. A policy allows at most one week.
 fn duration(text: &str) -> Result<u64, &'static str> {
-    /// A week.
+    /// One week in nanoseconds.
     const LONGEST: u64 = 7 * 24 * 60 * 60 * 1_000_000_000;
     let duration = humantime::parse_duration(text)
         .map_err(|_| "is not a duration; write it as 500ms, 30s or 2m")?;

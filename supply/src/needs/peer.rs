@@ -1,13 +1,13 @@
-//! A peer on the network that a tool needs.
+//! A network peer that a tool needs.
 //!
-//! Resolves nothing, and does not know which addresses are public.
+//! This module resolves no names, and does not know which addresses are public.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A peer as a policy writes it: `HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`, `[IPV6]:PORT`,
-/// each also with `*` as the port for every port, or `*` for every public address.
+/// A peer as in a policy: `HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`, `[IPV6]:PORT`, or `*`
+/// for every public address. The port may be `*`, which means every port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peer {
     /// Every public address.
@@ -16,12 +16,12 @@ pub enum Peer {
     At {
         /// The name in lower case, or the address or network, as in `10.0.0.0/8` and `[fd00::7]`.
         host: String,
-        /// The port; nothing for every port.
+        /// The port. `None` means every port.
         port: Option<u16>,
     },
 }
 
-/// A text that is no peer. The text completes a sentence that begins with what was written.
+/// The reason why a text is not a peer. Its text completes a sentence that begins with that text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// The text has a scheme.
@@ -30,23 +30,24 @@ pub enum PeerError {
     /// The port is missing.
     #[error("has no port; write HOST:PORT or HOST:*")]
     NoPort,
-    /// The port is no port.
+    /// The port is not valid.
     #[error("has a port that is no number from 1 to 65535 and not `*`")]
     Port,
-    /// An address of IPv6 has no brackets.
+    /// An IPv6 address has no brackets.
     #[error("needs its IPv6 address in brackets, such as [::1]:80")]
     Brackets,
-    /// The host is no host.
+    /// The host is not valid.
     #[error("has a host that is neither a name, an address nor a network")]
     Host,
 }
 
 impl Peer {
-    /// Returns whether a grant of this peer, by its text alone, is also one of `inner`. Networks
-    /// that hold each other are not found.
+    /// Returns whether a grant of this peer includes `inner`, judging only by the texts. Does not
+    /// detect that one network contains another.
     pub(super) fn covers(&self, inner: &Self) -> bool {
         match (self, inner) {
-            // `*` opens public addresses. Those of a name are public; an address may be private.
+            // `*` opens public addresses. A name always means public addresses, but a literal
+            // address may be private.
             (Self::Any, Self::Any) => true,
             (Self::Any, Self::At { host, .. }) => !is_numeric(host),
             (Self::At { .. }, Self::Any) => false,
@@ -103,14 +104,14 @@ fn network<A: FromStr + fmt::Display>(text: &str, most: u8) -> Option<String> {
     Some(format!("{address}/{bits}"))
 }
 
-/// Returns a name of the DNS in lower case, without a dot at its end.
+/// Returns a DNS name in lower case, without a trailing dot.
 fn name(text: &str) -> Option<String> {
     let name = text.trim_end_matches('.').to_ascii_lowercase();
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
-    // A resolver may take digits and dots alone for an address, in a way of its own.
+    // A resolver might interpret a name of only digits and dots as an address.
     let is_name = name.len() <= 253 && !is_numeric(&name) && name.split('.').all(is_label);
     is_name.then_some(name)
 }

@@ -1,4 +1,4 @@
-//! The reading of needs, of TOML and JSON alike.
+//! Reads needs from TOML or JSON.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -11,13 +11,13 @@ use super::{AssetAccess, Dir, DirNeed, Limit, LimitName, Needs, Peer, PeerNeed, 
 use crate::document::{DocumentError, Node, Table};
 use crate::harmless;
 
-/// The most entries of a list. A person reads each of them before granting it.
+/// The most entries in a list. The user reads each of them before granting it.
 const MOST: usize = 100;
 
-/// The most characters of a reason.
+/// The longest reason in characters.
 const LONGEST_WHY: usize = 500;
 
-/// The most bytes of the name of a variable.
+/// The longest variable name in bytes.
 const LONGEST_NAME: usize = 256;
 
 type Read<T> = Result<T, DocumentError>;
@@ -36,7 +36,7 @@ pub(crate) fn read(node: &Node) -> Read<Needs> {
     Ok(needs)
 }
 
-/// Reads the list of tables `key`, whose subjects differ.
+/// Reads the list of tables `key`. Their subjects must differ.
 fn entries<T, S: Eq + ?Sized>(
     table: Table<'_>,
     key: &str,
@@ -107,7 +107,8 @@ fn directory(table: Table<'_>) -> Read<DirNeed> {
     Ok(DirNeed { dir: table.require("dir")?.parsed("dir", Dir::from_str)?, why: why(table)? })
 }
 
-/// Checks that no directory lies in one with another access: no policy can grant both.
+/// Checks that no directory is inside another with a different access, because no policy can grant
+/// both.
 fn check_overlap(table: Table<'_>, needs: &[DirNeed]) -> Read<()> {
     for (index, DirNeed { dir: inner, .. }) in needs.iter().enumerate() {
         let contradicts = |outer: &&Dir| inner.is_in(outer) && inner.access() != outer.access();

@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 
-/// The needs in the TOML of a project.
+/// Parses needs from the TOML of a project.
 pub(crate) fn needs(text: &str) -> Needs {
     parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Needs, crate::DocumentError> {
     crate::Project::parse(text.as_bytes()).map(|project| project.manifest.needs)
 }
 
-/// The error of needs whose first line is line 4.
+/// Returns the error for needs whose first line is line 4.
 fn refusal(text: &str) -> String {
     let error = parse(text).expect_err(text);
     format!("{error}; {}", error.hint.as_deref().unwrap_or_default())
@@ -254,7 +254,7 @@ fn only_more_counts_as_grown() {
     assert_eq!(beyond, ["net b:1", "fs ro:."]);
 }
 
-/// Needs as an author may write them.
+/// Generates needs as an author may write them.
 pub(crate) fn any_needs() -> impl Strategy<Value = Needs> {
     let why = || "[ -~äß世]{0,12}[!-~]";
     let peer = prop_oneof![

@@ -1,4 +1,4 @@
-//! From a name to the one file that is a tool, and to what was attached to it.
+//! Finds the one file of a tool, and its attachments, by name.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::{Descriptor, Document, LARGEST_CONFIG, MOST_REFERRERS, Manifest, OciE
 use crate::harmless;
 use crate::reference::Pointer;
 
-/// A place of manifests and blobs: a repository of a registry, or a layout on disk.
+/// A source of manifests and blobs: a repository of a registry, or a layout on disk.
 pub trait Content: Sync {
-    /// Returns the name of the thing that a pointer names, for messages.
+    /// Returns a name for the target of a pointer, for messages.
     fn what(&self, pointer: &Pointer) -> String;
 
     /// Returns the bytes of a manifest or an index, with their digest.
@@ -22,7 +22,7 @@ pub trait Content: Sync {
         pointer: &Pointer,
     ) -> impl Future<Output = Result<(Digest, Bytes), OciError>> + Send;
 
-    /// Returns a blob of at most `most` bytes that has the digest of its descriptor.
+    /// Returns a blob of at most `most` bytes, after checking the digest in its descriptor.
     fn small_blob(
         &self,
         descriptor: &Descriptor,
@@ -33,8 +33,8 @@ pub trait Content: Sync {
     /// Returns the names of the manifests.
     fn tags(&self) -> impl Future<Output = Result<Vec<String>, OciError>> + Send;
 
-    /// Returns the descriptors of the manifests whose subject is the manifest with this digest,
-    /// as they are listed.
+    /// Returns the listed descriptors of the manifests whose subject is the manifest with this
+    /// digest.
     fn listed_referrers(
         &self,
         subject: Digest,
@@ -65,9 +65,9 @@ pub struct Artifact {
 pub struct Referrer {
     /// The digest of its manifest.
     pub digest: Digest,
-    /// The kind of artifact that it is.
+    /// Its artifact type.
     pub artifact_type: String,
-    /// The manifest itself.
+    /// The parsed manifest.
     pub manifest: Manifest,
 }
 
@@ -82,10 +82,10 @@ struct Configuration {
 ///
 /// # Errors
 ///
-/// There is none, or it is not as the specification of Wasm artifacts says.
+/// Fails if it does not exist, or does not follow the specification of Wasm artifacts.
 pub async fn resolve(content: &impl Content, pointer: &Pointer) -> Result<Artifact, OciError> {
     match find(content, pointer).await {
-        // A registry that does not tell its tags has still said that there is no tool.
+        // If the registry does not list its tags, the error is reported without them.
         Err(OciError::NoWasm { what, found, tags: _ }) => {
             let tags = content.tags().await.unwrap_or_default();
             Err(OciError::NoWasm { what, found, tags })
@@ -150,13 +150,13 @@ fn check_configuration(text: &[u8], manifest: &Manifest, what: &str) -> Result<(
     Err(OciError::LayerDigests { what, config, layers })
 }
 
-/// Returns what was attached to the manifest with this digest. Each manifest is read, since a list
-/// may lack the kind and the annotations. One that is about another manifest is left out.
+/// Returns the attachments of the manifest with this digest. Each manifest is read, because a list
+/// may lack the artifact type and the annotations. Manifests about other subjects are left out.
 ///
 /// # Errors
 ///
-/// One of them cannot be had, or there are more than [`MOST_REFERRERS`]: a signature that is
-/// listed and cannot be read must not look like none.
+/// Fails if one of them cannot be fetched, or if there are more than [`MOST_REFERRERS`]. A listed
+/// signature that cannot be read must not look like a missing one.
 pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Referrer>, OciError> {
     let what = content.what(&Pointer::Digest(subject));
     let listed = content.listed_referrers(subject).await?;
@@ -180,11 +180,11 @@ pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Re
     Ok(found)
 }
 
-/// Returns the one file of something that was attached, of at most `most` bytes.
+/// Returns the only file of an attachment, of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// It has no file or several, or the file cannot be had.
+/// Fails if the attachment does not have exactly one file, or if the file cannot be fetched.
 pub async fn signature(
     content: &impl Content,
     referrer: &Referrer,

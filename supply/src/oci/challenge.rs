@@ -3,7 +3,7 @@
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
 
-/// A way in which a registry wants to be shown a credential.
+/// The way in which a registry wants a client to authenticate.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// With a token from the issuer at the realm.
@@ -13,7 +13,7 @@ pub(super) enum Challenge {
 }
 
 impl Challenge {
-    /// Returns the challenge of an answer. A token is better than a password.
+    /// Returns the challenge in a response. A token is preferred to a password.
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
         let found: Vec<Self> = values.flat_map(challenges).collect();
@@ -26,7 +26,7 @@ impl Challenge {
 fn challenges(value: &str) -> Vec<Challenge> {
     let mut found: Vec<Challenge> = Vec::new();
     for part in split(value) {
-        // A scheme stands before its first parameter, with a space between.
+        // A scheme precedes its first parameter, separated by a space.
         let (before, text) = part.split_once('=').unwrap_or((&part, ""));
         let mut words = before.split_whitespace();
         let (first, second) = (words.next().unwrap_or_default(), words.next());

@@ -1,33 +1,33 @@
-//! The errors of artifacts and registries. Texts of others in them are harmless to show.
+//! The errors of artifacts and registries. Foreign texts in them are safe to show.
 
 use ikigai_protocol::Digest;
 
 use crate::credentials::CredentialError;
 use crate::transport::TransportError;
 
-/// The most tags that a message names.
+/// The most tags that a message lists.
 const TAGS: usize = 10;
 
-/// An artifact that cannot be had or is not usable, or one that cannot be pushed.
+/// The reason why an artifact cannot be fetched, used or pushed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OciError {
-    /// The registry gives no usable answer.
+    /// The registry's answer cannot be used.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// A credential is configured and cannot be had.
+    /// A configured credential cannot be obtained.
     #[error(transparent)]
     Credential(#[from] CredentialError),
-    /// The registry wants a credential to go where it must not.
+    /// The registry wants a credential to be sent to a forbidden address.
     #[error("the registry `{host}` asks to log in at `{realm}`, which is refused: {reason}")]
     Realm {
         /// The registry.
         host: String,
-        /// The address that it names.
+        /// The address that the registry names.
         realm: String,
         /// The reason.
         reason: String,
     },
-    /// The registry wants another credential, or any.
+    /// The registry wants a credential, or a different one.
     #[error("the registry `{host}` refuses {what}: {}", if *.had_credential {
         "the credential that is kept for it does not suffice"
     } else {
@@ -36,12 +36,12 @@ pub enum OciError {
     Denied {
         /// The registry.
         host: String,
-        /// The thing that was asked for.
+        /// The thing that was requested.
         what: String,
         /// True if a credential was sent.
         had_credential: bool,
     },
-    /// There is no such manifest.
+    /// The manifest does not exist.
     #[error("there is no {what}{}", tags_are(.tags))]
     NoManifest {
         /// The manifest.
@@ -49,23 +49,23 @@ pub enum OciError {
         /// The tags of the repository.
         tags: Vec<String>,
     },
-    /// There is no module or component in it.
+    /// The manifest contains no module or component.
     #[error("no wasm artifact in {what}: {found}{}", tags_are(.tags))]
     NoWasm {
         /// The manifest.
         what: String,
-        /// The things that are in it.
+        /// The things that it contains.
         found: String,
         /// The tags of the repository.
         tags: Vec<String>,
     },
-    /// It is an image for containers.
+    /// It is a container image.
     #[error("{what} is a container image, and no tool")]
     Image {
         /// The manifest.
         what: String,
     },
-    /// Two layers could be meant.
+    /// Two or more layers could be the tool.
     #[error("{what} has {count} layers of `application/wasm`, and a tool has one")]
     SeveralLayers {
         /// The manifest.
@@ -73,33 +73,33 @@ pub enum OciError {
         /// The number of layers.
         count: usize,
     },
-    /// The configuration speaks of other layers.
+    /// The configuration lists other layers than the manifest.
     #[error("the configuration of {what} lists the layers {}, and its manifest {}", config.join(", "), layers.join(", "))]
     LayerDigests {
         /// The manifest.
         what: String,
-        /// The digests of the configuration.
+        /// The digests in the configuration.
         config: Vec<String>,
-        /// The digests of the manifest.
+        /// The digests in the manifest.
         layers: Vec<String>,
     },
-    /// The bytes are not those that were asked for.
+    /// The bytes do not have the requested digest.
     #[error("{what} should have the digest sha256:{expected} and has sha256:{found}")]
     Digest {
         /// The thing that was read.
         what: String,
-        /// The digest that was asked for.
+        /// The requested digest.
         expected: Digest,
-        /// The digest of what came.
+        /// The digest of the bytes that arrived.
         found: Digest,
     },
-    /// The answer is for people.
+    /// The answer is a web page.
     #[error("`{host}` answers with a web page: it is not a registry")]
     WebPage {
         /// The host.
         host: String,
     },
-    /// The thing is not as the specification says.
+    /// The thing does not follow its specification.
     #[error("{what} is not usable: {detail}")]
     Malformed {
         /// The thing that was read.
@@ -107,7 +107,7 @@ pub enum OciError {
         /// The fault.
         detail: String,
     },
-    /// There are too many of them to read.
+    /// The list is too long to read.
     #[error("{what} has more than {most} {things}")]
     TooMany {
         /// The manifest or the repository.
@@ -134,7 +134,7 @@ impl OciError {
         matches!(self, Self::Transport(error) if error.is_passing())
     }
 
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -161,7 +161,7 @@ impl OciError {
     }
 }
 
-/// Returns the end of a message that names tags.
+/// Returns the end of a message that lists tags.
 fn tags_are(tags: &[String]) -> String {
     if tags.is_empty() {
         return String::new();

@@ -1,4 +1,4 @@
-//! The tag that lists referrers where a registry has no API for them.
+//! The tag that lists referrers, for a registry without the referrers API.
 
 use ikigai_protocol::Digest;
 

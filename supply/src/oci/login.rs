@@ -1,8 +1,8 @@
 //! The credential that a request to a registry carries: a token for one repository, or user and
 //! password.
 //!
-//! A credential goes to the registry that it is kept for, and to the issuer that this registry names
-//! on the same host or in the same domain. It goes nowhere else.
+//! A credential is sent only to the registry that it is stored for, and to the issuer that this
+//! registry names on the same host or in the same domain.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -17,10 +17,10 @@ use super::challenge::Challenge;
 use crate::credentials::Credential;
 use crate::transport::{Request, Transport, check_next, host, is_same_origin, quoted, shown};
 
-/// The most bytes of an issuer's answer.
+/// The largest answer of an issuer in bytes.
 const LARGEST_TOKEN: usize = 64 << 10;
 
-/// The name of this program at issuers of tokens.
+/// The name of this program at token issuers.
 const CLIENT: &str = "ikigai";
 
 #[derive(Deserialize)]
@@ -29,8 +29,8 @@ struct Issued {
     access_token: Option<String>,
 }
 
-/// Returns the value of `Authorization` that a challenge asks for, or nothing if that takes a
-/// credential and there is none.
+/// Returns the value of `Authorization` that a challenge asks for. Returns `None` if the challenge
+/// needs a credential and none is stored.
 pub(super) async fn answer(
     transport: &Transport,
     registry: &Url,
@@ -51,7 +51,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Returns the address of an issuer, if it may be asked.
+/// Returns the address of an issuer, if ikigai may send it a request.
 fn judged(registry: &Url, realm: &str, has_credential: bool) -> Result<Url, OciError> {
     let refused = |realm: &str, reason: &str| OciError::Realm {
         host: host(registry),
@@ -69,8 +69,8 @@ fn judged(registry: &Url, realm: &str, has_credential: bool) -> Result<Url, OciE
     Ok(url)
 }
 
-/// Returns whether an issuer belongs to a registry by its name: the same origin, or the same domain.
-/// Docker Hub and GitLab have their issuers beside their registries.
+/// Returns whether an issuer belongs to a registry, judging by its name: it has the same origin, or
+/// the same domain. Docker Hub and GitLab run their issuers on sibling hosts.
 fn is_same_party(registry: &Url, issuer: &Url) -> bool {
     if is_same_origin(registry, issuer) {
         return true;
@@ -121,7 +121,7 @@ async fn token(transport: &Transport, request: Request) -> Result<Option<HeaderV
     let body = transport.whole(response, LARGEST_TOKEN, &what).await?;
     let malformed =
         |detail: &str| OciError::Malformed { what: what.clone(), detail: detail.to_owned() };
-    // The message of the parser could repeat the token.
+    // The parser's message could quote the token.
     let issued: Issued =
         serde_json::from_slice(&body).map_err(|_| malformed("it gives no token"))?;
     let token = issued.token.or(issued.access_token).filter(|token| !token.is_empty());

@@ -1,5 +1,5 @@
-//! Manifests and indexes as they are written, and what of them is wasm. Addresses in them
-//! (`urls`) are never followed, and therefore not even read.
+//! Manifests and indexes in their serialized form, and the search for wasm in them. Addresses in
+//! them (`urls`) are never followed, so they are not even read.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ pub(super) const INDEX_MEDIA_TYPE: &str = "application/vnd.oci.image.index.v1+js
 pub const WASM_MEDIA_TYPE: &str = "application/wasm";
 /// The media type of the configuration of a Wasm artifact.
 pub(super) const CONFIG_MEDIA_TYPE: &str = "application/vnd.wasm.config.v0+json";
-/// The media type of a configuration that says nothing, and its contents.
+/// The media type of an empty configuration, and its contents.
 pub(super) const EMPTY: (&str, &[u8]) = ("application/vnd.oci.empty.v1+json", b"{}");
 /// The name of a layer's file.
 pub(super) const TITLE: &str = "org.opencontainers.image.title";
 
-/// The media types that are asked for.
+/// The media types that are requested.
 pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
      application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, \
@@ -32,7 +32,7 @@ pub(super) const ACCEPTED: &str = "application/vnd.oci.image.manifest.v1+json, \
 const IMAGES: [&str; 2] =
     ["application/vnd.oci.image.config.v1+json", "application/vnd.docker.container.image.v1+json"];
 
-/// The description of a blob or a manifest.
+/// The descriptor of a blob or a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
@@ -42,18 +42,18 @@ pub struct Descriptor {
     pub digest: String,
     /// The size in bytes.
     pub size: u64,
-    /// The kind of artifact that a manifest is.
+    /// The artifact type of a manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// The annotations.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "or_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// The platform of an entry of an index.
+    /// The platform of an index entry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) platform: Option<Platform>,
 }
 
-/// The platform of an entry of an index.
+/// The platform of an index entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Platform {
     architecture: String,
@@ -69,14 +69,14 @@ pub struct Manifest {
     /// The media type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<String>,
-    /// The kind of artifact.
+    /// The artifact type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
     /// The configuration.
     pub config: Descriptor,
     /// The files.
     pub layers: Vec<Descriptor>,
-    /// The manifest that this one is about.
+    /// The manifest that this one refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<Descriptor>,
     /// The annotations.
@@ -107,18 +107,18 @@ pub enum Document {
     Index(Index),
 }
 
-/// The layer that is a tool, and the media types of the others.
+/// The layer with the tool, and the media types of the other layers.
 pub(super) struct Layer<'a> {
     pub(super) wasm: &'a Descriptor,
     pub(super) ignored: Vec<String>,
 }
 
 impl Document {
-    /// Reads a document; `what` names it in messages.
+    /// Reads a document. `what` names it in messages.
     ///
     /// # Errors
     ///
-    /// The text is neither a manifest nor an index.
+    /// Fails if the text is neither a manifest nor an index.
     pub fn read(text: &[u8], what: &str) -> Result<Self, OciError> {
         let malformed = |detail: String| OciError::Malformed { what: what.to_owned(), detail };
         let parts: Parts = serde_json::from_slice(text).map_err(|error| {
@@ -129,7 +129,7 @@ impl Document {
         }
         let failed = |error: serde_json::Error| malformed(harmless::line(&error.to_string()));
         match (parts.layers.is_some() || parts.config.is_some(), parts.manifests.is_some()) {
-            // One digest must not mean two things: CVE-2021-41190.
+            // One digest must not have two meanings: CVE-2021-41190.
             (true, true) => Err(malformed("it is a manifest and an index at once".to_owned())),
             (_, true) => serde_json::from_slice(text).map(Self::Index).map_err(failed),
             (true, false) => {
@@ -140,7 +140,7 @@ impl Document {
     }
 }
 
-/// The members that tell a manifest from an index.
+/// The members that distinguish a manifest from an index.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Parts {
@@ -151,7 +151,7 @@ struct Parts {
 }
 
 impl Descriptor {
-    /// Returns the description of these bytes.
+    /// Returns the descriptor of these bytes.
     #[must_use]
     pub fn from_bytes(media_type: &str, bytes: &[u8]) -> Self {
         Self {
@@ -164,11 +164,11 @@ impl Descriptor {
         }
     }
 
-    /// Returns the digest.
+    /// Returns the digest. `what` names the thing in the message.
     ///
     /// # Errors
     ///
-    /// It is none of SHA-256; `what` names the thing in the message.
+    /// Fails if it is not a SHA-256 digest.
     pub fn sha256(&self, what: &str) -> Result<Digest, OciError> {
         let hex = self.digest.strip_prefix("sha256:").and_then(|hex| hex.parse().ok());
         hex.ok_or_else(|| OciError::Malformed {
@@ -179,7 +179,7 @@ impl Descriptor {
 }
 
 impl Manifest {
-    /// Returns the layer that is the tool.
+    /// Returns the layer that contains the tool.
     pub(super) fn wasm_layer(&self, what: &str) -> Result<Layer<'_>, OciError> {
         let is_wasm = |layer: &&Descriptor| layer.media_type == WASM_MEDIA_TYPE;
         let (wasm, others): (Vec<_>, Vec<_>) = self.layers.iter().partition(is_wasm);
@@ -197,7 +197,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the kind of artifact that it is, for a message.
+    /// Returns its artifact type, for a message.
     fn kind(&self) -> String {
         let kind = self.artifact_type.as_ref().unwrap_or(&self.config.media_type);
         format!("it is of the kind `{}`", harmless::line(kind))
@@ -210,7 +210,7 @@ impl Index {
         Self { schema_version: 2, media_type: Some(INDEX_MEDIA_TYPE.to_owned()), manifests }
     }
 
-    /// Returns the entry that is wasm.
+    /// Returns the entry for wasm.
     pub(super) fn wasm_entry(&self, what: &str) -> Result<&Descriptor, OciError> {
         let is_wasm = |entry: &&Descriptor| {
             let kind = entry.artifact_type.as_deref();
@@ -230,7 +230,7 @@ impl Index {
         Err(OciError::NoWasm { what: what.to_owned(), found, tags: Vec::new() })
     }
 
-    /// Returns what an index without wasm has instead, for a message.
+    /// Describes the contents of an index without wasm, for a message.
     fn platforms(&self) -> String {
         let named = self.manifests.iter().filter_map(|entry| {
             let platform = entry.platform.as_ref()?;
@@ -244,7 +244,7 @@ impl Index {
     }
 }
 
-/// Reads `null` as an empty list, which the encoders of Go write.
+/// Reads `null`, which Go's encoders write, as an empty list.
 fn or_empty<'de, T: Deserialize<'de> + Default, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

@@ -1,5 +1,5 @@
-//! A tool as the artifact that is pushed: its configuration and its manifest, byte by byte. The same
-//! file with the same details always gives the same digest.
+//! A tool as the artifact that is pushed: its configuration and its manifest. The same file with
+//! the same details always gives the same bytes and the same digest.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::manifest::{CONFIG_MEDIA_TYPE, EMPTY, TITLE};
 use super::{Descriptor, MANIFEST_MEDIA_TYPE, Manifest, WASM_MEDIA_TYPE};
 
-/// The time of an artifact that has none. Readers of the format ask for one.
+/// The time in an artifact without a build time. Readers of the format require one.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 
-/// The facts that go beside a tool.
+/// The facts that are pushed together with a tool.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
     /// The name of the file.
@@ -26,11 +26,11 @@ pub struct Details {
     pub exports: Vec<String>,
     /// The author.
     pub author: Option<String>,
-    /// The time of the build, in RFC 3339.
+    /// The build time, in RFC 3339 format.
     pub created: Option<String>,
 }
 
-/// A tool as it is pushed.
+/// A tool in the form in which it is pushed.
 #[derive(Clone, Debug)]
 pub struct Packed {
     pub(crate) file: Bytes,
@@ -38,12 +38,12 @@ pub struct Packed {
     pub(crate) manifest: Bytes,
 }
 
-/// A file that is attached to a manifest, as it is pushed.
+/// A file that is attached to a manifest, in the form in which it is pushed.
 #[derive(Clone, Debug)]
 pub struct Attached {
     pub(crate) file: Bytes,
     pub(crate) manifest: Bytes,
-    /// The description of the manifest, as a list of referrers has it.
+    /// The descriptor of the manifest, as in a list of referrers.
     pub(crate) descriptor: Descriptor,
     pub(crate) subject: Descriptor,
 }
@@ -71,7 +71,7 @@ impl Packed {
     ///
     /// # Errors
     ///
-    /// JSON cannot be written.
+    /// Fails if the JSON cannot be written.
     pub fn new(component: Bytes, details: &Details) -> serde_json::Result<Self> {
         let mut layer = Descriptor::from_bytes(WASM_MEDIA_TYPE, &component);
         layer.annotations.insert(TITLE.to_owned(), details.title.clone());
@@ -107,7 +107,7 @@ impl Packed {
         &self.manifest
     }
 
-    /// Returns the description of the manifest, the subject of what is attached to it.
+    /// Returns the descriptor of the manifest, which is the subject of its attachments.
     #[must_use]
     pub fn descriptor(&self) -> Descriptor {
         Descriptor::from_bytes(MANIFEST_MEDIA_TYPE, &self.manifest)
@@ -115,11 +115,11 @@ impl Packed {
 }
 
 impl Attached {
-    /// Packs a file, a signature as a rule, that is attached to a manifest.
+    /// Packs a file, usually a signature, that is attached to a manifest.
     ///
     /// # Errors
     ///
-    /// JSON cannot be written.
+    /// Fails if the JSON cannot be written.
     pub fn new(
         file: Bytes,
         media_type: &str,

@@ -1,4 +1,4 @@
-//! Pushing: blobs first, the manifest last, so that a tag never names what is not there.
+//! Pushing: blobs first and the manifest last, so that a tag never names missing content.
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
@@ -14,7 +14,7 @@ use super::{
 use crate::reference::Pointer;
 use crate::transport::{Request, check_next, location, shown};
 
-/// The header in which a registry says that it lists a manifest as a referrer.
+/// The header in which a registry confirms that it lists a manifest as a referrer.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 
 impl Repository {
@@ -22,7 +22,7 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// The registry refuses, or cannot be reached. What was sent by then has no tag.
+    /// Fails if the registry refuses, or cannot be reached. Anything already sent has no tag.
     pub async fn push(&self, packed: &Packed, pointer: &Pointer) -> Result<Digest, OciError> {
         self.push_blob(&packed.config).await?;
         self.push_blob(&packed.file).await?;
@@ -30,13 +30,13 @@ impl Repository {
         Ok(packed.digest())
     }
 
-    /// Pushes a file that is attached to a manifest, and returns the digest of its own manifest. A
-    /// registry without the API of referrers gets it in a list under a tag, where another program
-    /// that does the same at the same time could lose it.
+    /// Pushes a file that is attached to a manifest, and returns the digest of the attachment's
+    /// manifest. If a registry does not support the referrers API, the file is listed under a tag.
+    /// Another program that changes this list at the same time may drop the entry.
     ///
     /// # Errors
     ///
-    /// The registry refuses, or cannot be reached.
+    /// Fails if the registry refuses, or cannot be reached.
     pub async fn attach(&self, attached: &Attached) -> Result<Digest, OciError> {
         self.push_blob(&Bytes::from_static(EMPTY.1)).await?;
         self.push_blob(&attached.file).await?;
@@ -81,7 +81,7 @@ impl Repository {
         self.push_manifest(&text.into(), &media_type, &tag).await.map(|_| ())
     }
 
-    /// Pushes a blob, unless it is there.
+    /// Pushes a blob, unless the registry has it.
     async fn push_blob(&self, bytes: &Bytes) -> Result<(), OciError> {
         let digest = Digest::from_bytes(bytes);
         let what = format!("the blob sha256:{digest}");
@@ -98,7 +98,7 @@ impl Repository {
         to.query_pairs_mut().append_pair("digest", &format!("sha256:{digest}"));
         let binary = HeaderValue::from_static("application/octet-stream");
         let mut request = Request::new(Method::PUT, to).with(header::CONTENT_TYPE, binary);
-        // A request without a body has no length otherwise, which some registries refuse.
+        // Without a body, the request would have no length, and some registries refuse that.
         request.body = bytes.clone();
         let sent = self.send(Access::Push, request).await?;
         self.created(sent, &what).await.map(|_| ())

@@ -26,7 +26,7 @@ use crate::transport::{Request, Transport, TransportError, is_same_origin};
 const MOST_TAGS: usize = 20_000;
 const MOST_PAGES: usize = 100;
 
-/// The digest that a registry says a manifest has.
+/// The header with a manifest's digest according to the registry.
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// A repository of a registry.
@@ -35,13 +35,13 @@ pub struct Repository {
     credentials: Arc<Credentials>,
     reference: RegistryReference,
     base: OnceCell<Url>,
-    /// The values of `Authorization` that were accepted, by what they allow.
+    /// The accepted values of `Authorization`, by the access that they give.
     allowed: Mutex<BTreeMap<Access, HeaderValue>>,
-    /// True once a credential was found, for the message of a refusal.
+    /// True once a credential was found. Used in the message of a refusal.
     has_credential: AtomicBool,
 }
 
-/// A right in a repository.
+/// A kind of access to a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Access {
     Pull,
@@ -78,7 +78,7 @@ impl Repository {
         &self.transport
     }
 
-    /// Asks for a blob, from an offset on. The answer may be the whole blob nevertheless.
+    /// Requests a blob from an offset on. The answer may still be the whole blob.
     pub(crate) async fn open_blob(
         &self,
         digest: Digest,
@@ -93,7 +93,7 @@ impl Repository {
         self.send(Access::Pull, request).await
     }
 
-    /// Returns the address of something in the repository.
+    /// Returns the address of a path in the repository.
     pub(super) async fn url(&self, path: &str) -> Result<Url, OciError> {
         let base = self.base.get_or_try_init(|| self.find_base()).await?;
         self.join(base, &format!("/v2/{}/{path}", self.reference.repository()))
@@ -106,8 +106,8 @@ impl Repository {
         })
     }
 
-    /// Finds out how the registry is spoken to: `https`, but for one on this machine that answers
-    /// without. Nothing secret is sent to find out.
+    /// Finds out the scheme of the registry: `https`, except for a registry on this machine that
+    /// answers without TLS. Sends no secret for that.
     async fn find_base(&self) -> Result<Url, OciError> {
         let server = self.reference.server();
         let parse = |scheme: &str| {
@@ -123,7 +123,7 @@ impl Repository {
         let plain = parse("http")?;
         let asked = Request::new(Method::GET, self.join(&plain, "/v2/")?);
         match self.transport.send(asked).await {
-            // Servers of TLS answer so, or end the connection.
+            // TLS servers give this answer, or end the connection.
             Ok(response) if response.status() == StatusCode::BAD_REQUEST => Ok(secure),
             Err(TransportError::Cut { .. }) => Ok(secure),
             Ok(_) => Ok(plain),
@@ -131,8 +131,8 @@ impl Repository {
         }
     }
 
-    /// Sends a request with the credential that the registry asks for, and returns its answer
-    /// whatever it is, unless it is a refusal.
+    /// Sends a request with the credential that the registry asks for. Returns any answer that is
+    /// not a refusal.
     pub(super) async fn send(
         &self,
         access: Access,
@@ -180,7 +180,7 @@ impl Repository {
 
     fn unless_denied(&self, base: &Url, response: Response) -> Result<Response, OciError> {
         let is_denial = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN];
-        // No credential of the registry would change another host's mind.
+        // A credential for the registry would not help at another host.
         let is_registry = is_same_origin(base, response.url());
         if is_registry && is_denial.contains(&response.status()) {
             return Err(self.denied());
@@ -199,7 +199,7 @@ impl Repository {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the whole of a successful answer that is a document.
+    /// Returns the body of a successful answer that is a document.
     async fn document(&self, response: Response, what: &str) -> Result<Bytes, OciError> {
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_html = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
@@ -221,7 +221,7 @@ impl Repository {
         OciError::WebPage { host: self.reference.host().to_owned() }
     }
 
-    /// Returns a manifest, or nothing if there is none.
+    /// Returns a manifest, or `None` if it does not exist.
     pub(super) async fn manifest_if_any(
         &self,
         pointer: &Pointer,
@@ -326,7 +326,7 @@ impl Content for Repository {
             let response = self.send(Access::Pull, request).await?;
             let status = response.status();
             if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
-                // The registry has no such API.
+                // The registry does not have this API.
                 let tag = fallback::tag(subject);
                 let Some((_, text)) = self.manifest_if_any(&tag).await? else {
                     return Ok(found);
@@ -356,7 +356,7 @@ fn listed(text: &[u8], what: &str) -> Result<Vec<Descriptor>, OciError> {
     }
 }
 
-/// Returns the address of the next page of a list, if it is of the same registry.
+/// Returns the address of the next page of a list, if it is on the same registry.
 fn next_page(from: &Url, response: &Response) -> Option<Url> {
     let value = response.headers().get(header::LINK)?.to_str().ok()?;
     let (address, rest) = value.trim().strip_prefix('<')?.split_once('>')?;

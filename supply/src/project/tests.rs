@@ -25,7 +25,7 @@ env = { GOOS = "wasip1", GOARCH = "wasm" }
 output = "out.wasm"
 "#;
 
-/// A project with these lines behind the required ones, of which the first is line 4.
+/// Returns a project with these lines after the required ones. The first of them is line 4.
 fn with(lines: &str) -> String {
     format!("manifest = 1\nname = \"a\"\nversion = \"1.0.0\"\n{lines}")
 }

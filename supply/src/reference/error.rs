@@ -1,4 +1,4 @@
-//! The errors of references, each with what a reference looks like.
+//! The errors of references. They show the valid forms.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,27 +7,27 @@ use std::path::PathBuf;
 const FORMS: &str = "a reference is a file, a directory with `tool.toml` or `oci-layout`, \
      `https://HOST/FILE.wasm[#sha256=HEX]` or `HOST/REPO[:TAG][@sha256:HEX]`";
 
-/// A text that is no reference, or a path without a tool.
+/// The reason why a text is not a reference, or a path does not lead to a tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ReferenceError {
-    /// Nothing was typed.
+    /// The text is empty.
     #[error("the reference is empty")]
     Empty,
     /// The text has a control character.
     #[error("`{0}` has a control character")]
     ControlCharacter(String),
-    /// The scheme is another program's.
+    /// The scheme belongs to another program.
     #[error("`{text}` has the scheme of another program")]
     Scheme {
         /// The text.
         text: String,
-        /// The same reference as it is written here.
+        /// The same reference as ikigai writes it.
         instead: String,
     },
-    /// Nothing is fetched by this scheme.
+    /// ikigai does not know the scheme.
     #[error("`{0}` has an unknown scheme")]
     UnknownScheme(String),
-    /// The text is no address of a file.
+    /// The text is not the address of a file.
     #[error("`{text}` is no address of a file: {reason}")]
     Url {
         /// The text.
@@ -35,10 +35,10 @@ pub enum ReferenceError {
         /// The fault.
         reason: String,
     },
-    /// The text has a user or a password in it, and is therefore not repeated.
+    /// The text contains a user or a password, so it is not repeated.
     #[error("the reference has a user or a password in it")]
     Credential,
-    /// Anybody on the way could answer.
+    /// The answer could be forged in transit.
     #[error("`{0}` is refused: `http` is for this machine alone")]
     PlainHttp(String),
     /// The text begins like a reference to a registry.
@@ -48,33 +48,33 @@ pub enum ReferenceError {
         text: String,
         /// The fault.
         reason: String,
-        /// The reference that was probably meant.
+        /// The reference that the user probably meant.
         instead: Option<String>,
     },
-    /// A file has the name of a repository.
+    /// The text names a file, and could also be a repository.
     #[error("`{0}` is a file here, and could be a repository, too")]
     Ambiguous(String),
-    /// The path cannot be looked at.
+    /// The path cannot be read.
     #[error("`{}` cannot be read", crate::harmless::line(&path.to_string_lossy()))]
     Path {
         /// The path.
         path: PathBuf,
-        /// True if the text could be a repository of Docker Hub.
+        /// True if the text could be a repository on Docker Hub.
         looks_like_repository: bool,
         /// The error.
         #[source]
         error: io::Error,
     },
-    /// A directory is a layout and a project.
+    /// A directory is both a layout and a project.
     #[error("`{}` has both `oci-layout` and `tool.toml`", crate::harmless::line(&.0.to_string_lossy()))]
     TwoInOne(PathBuf),
-    /// A directory has no tool.
+    /// A directory contains no tool.
     #[error("`{}` has neither `tool.toml` nor `oci-layout`", crate::harmless::line(&.0.to_string_lossy()))]
     NoTool(PathBuf),
 }
 
 impl ReferenceError {
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {

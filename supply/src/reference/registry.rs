@@ -9,13 +9,13 @@ use super::{OCI, ReferenceError, shown};
 /// The tag of a reference that has neither tag nor digest.
 const LATEST: &str = "latest";
 
-/// The most characters of a host with a repository: the specification's advice.
+/// The longest host with a repository in characters, as the specification recommends.
 const LONGEST: usize = 255;
 
-/// The most characters of a tag.
+/// The longest tag in characters.
 const LONGEST_TAG: usize = 128;
 
-/// The name of Docker Hub in references, and the host that answers for it.
+/// The name of Docker Hub in references, and its actual host.
 const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
 /// A reference to an artifact in a registry.
@@ -27,7 +27,7 @@ pub struct RegistryReference {
     digest: Option<Digest>,
 }
 
-/// The name of one manifest in a repository.
+/// The tag or the digest of a manifest in a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Pointer {
     /// A tag, which may move.
@@ -37,7 +37,7 @@ pub enum Pointer {
 }
 
 impl RegistryReference {
-    /// Reads what follows the scheme; `text` is the whole, for messages.
+    /// Parses the part after the scheme. `text` is the whole reference, for messages.
     pub(super) fn parse(rest: &str, text: &str) -> Result<Self, ReferenceError> {
         let refused = |reason: String, instead: Option<String>| ReferenceError::Registry {
             text: shown(text),
@@ -89,7 +89,7 @@ impl RegistryReference {
         &self.host
     }
 
-    /// Returns the host that answers, with its port.
+    /// Returns the host that requests go to, with its port.
     #[must_use]
     pub fn server(&self) -> &str {
         if self.host == DOCKER_HUB.0 { DOCKER_HUB.1 } else { &self.host }
@@ -98,7 +98,7 @@ impl RegistryReference {
     /// Returns the repository as the server knows it.
     #[must_use]
     pub fn repository(&self) -> String {
-        // Docker Hub keeps those without an owner under a name of its own.
+        // Docker Hub keeps repositories without an owner under `library`.
         if self.host == DOCKER_HUB.0 && !self.repository.contains('/') {
             return format!("library/{}", self.repository);
         }
@@ -117,7 +117,7 @@ impl RegistryReference {
         self.digest
     }
 
-    /// Returns the name of the manifest: its digest, else its tag, else `latest`.
+    /// Returns the digest of the manifest, or its tag, or `latest`.
     #[must_use]
     pub fn pointer(&self) -> Pointer {
         match (&self.tag, self.digest) {
@@ -127,7 +127,7 @@ impl RegistryReference {
         }
     }
 
-    /// Returns the reference without tag and digest, as a lock keeps it.
+    /// Returns the reference without tag and digest, as in a lock.
     #[must_use]
     pub fn without_pointer(&self) -> Self {
         Self { tag: None, digest: None, ..self.clone() }
@@ -137,7 +137,7 @@ impl RegistryReference {
     ///
     /// # Errors
     ///
-    /// The text is no tag.
+    /// Fails if the text is not a tag.
     pub fn with_tag(&self, tag: &str) -> Result<Self, ReferenceError> {
         check_tag(tag).map_err(|reason| ReferenceError::Registry {
             text: shown(&format!("{self}:{tag}")),
@@ -210,8 +210,8 @@ fn check_tag(tag: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks a path of words of small letters and digits. Between two of them in a component may be
-/// one dot, one or two underscores, or hyphens.
+/// Checks a path of words of lower-case letters and digits. The separator between two words in a
+/// component may be one dot, one or two underscores, or hyphens.
 fn check_repository(repository: &str) -> Result<(), String> {
     let is_component = |component: &str| {
         let is_word = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();

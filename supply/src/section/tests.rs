@@ -7,7 +7,7 @@ fn binary(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("a module or component")
 }
 
-/// A core module and a component that do something, with custom sections of others.
+/// Returns a working core module and component, with custom sections of other programs.
 fn files() -> [Vec<u8>; 2] {
     [
         binary(
@@ -22,7 +22,7 @@ fn files() -> [Vec<u8>; 2] {
     ]
 }
 
-/// The contents of our sections, and the others with id and bytes.
+/// The contents of the manifest's sections, and the other sections with id and bytes.
 type Sections = (Vec<Vec<u8>>, Vec<(u8, Vec<u8>)>);
 
 /// Returns the outermost sections, as wasmparser sees them.
@@ -92,7 +92,7 @@ fn two_sections_are_an_error_until_one_is_written() {
     }
 }
 
-/// A reader that fails the test if more of it is read than may be.
+/// A reader that fails the test if more bytes are read than allowed.
 struct Bounded<R>(R, u64);
 
 impl<R: Read> Read for Bounded<R> {
@@ -103,10 +103,10 @@ impl<R: Read> Read for Bounded<R> {
     }
 }
 
-/// The most bytes that are read ahead.
+/// The most bytes that may be read ahead.
 const AHEAD: u64 = 128 << 10;
 
-/// The header of a module and the beginning of a section of this size.
+/// Returns the header of a module and the beginning of a section of this size.
 fn beginning(id: u8, size: usize) -> Vec<u8> {
     let mut file = b"\0asm\x01\0\0\0".to_vec();
     file.push(id);
@@ -137,7 +137,7 @@ fn what_is_too_large_is_refused_while_it_is_read() {
 
 #[test]
 fn a_file_without_end_is_not_read_to_it() {
-    // Small sections, so that no size alone tells.
+    // These sections are small, so the size of a single one reveals nothing.
     let one = [&b"\x00\x80\x80\x02\x02xx"[..], &[0; (2 << 14) - 3]].concat();
     struct Endless(Vec<u8>, usize);
     impl Read for Endless {
@@ -193,8 +193,8 @@ fn a_reader_that_fails_is_told() {
     assert!(matches!(error, SectionError::Read(_)), "{error:?}");
 }
 
-/// Custom sections as anybody may write them, some with a size in more bytes than it needs, and some
-/// that are nearly ours.
+/// Generates custom sections of any content. Some have a size field with more bytes than needed,
+/// and some have nearly the manifest's name.
 fn custom() -> impl Strategy<Value = Vec<u8>> {
     let name = prop_oneof![
         "[a-z:]{0,20}",

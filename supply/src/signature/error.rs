@@ -1,4 +1,4 @@
-//! The reasons for which a signature, a key or a trusted root is refused.
+//! The reasons why a signature, a key or a trusted root is refused.
 
 use std::io;
 
@@ -6,23 +6,23 @@ use ikigai_protocol::written_out;
 
 use super::{Kind, MAX_SIGNATURE_BYTES, SSH_NAMESPACE};
 
-/// The reason for which a signature is refused. None of these means that the file is unsigned.
+/// The reason why a signature is refused. None of these errors means that the file is unsigned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignatureError {
-    /// The signature is longer than any may be.
+    /// The signature is too long.
     #[error("the signature has more than {MAX_SIGNATURE_BYTES} bytes, so it was not read further")]
     TooLarge,
-    /// Reading fails.
+    /// The signature cannot be read.
     #[error("cannot read the signature")]
     Read(#[source] io::Error),
-    /// The bytes begin no signature.
+    /// The first bytes match no signature format.
     #[error(
         "neither an ssh signature, nor a minisign signature, nor a Sigstore bundle: its first \
          bytes are none of theirs"
     )]
     UnknownFormat,
-    /// The signature is not written as its format says.
+    /// The signature does not follow its format.
     #[error("the {kind} is malformed: {reason}")]
     Malformed {
         /// The kind of the signature.
@@ -30,18 +30,18 @@ pub enum SignatureError {
         /// The part that is wrong.
         reason: String,
     },
-    /// The signature is written as its format says, in a form that is not supported.
+    /// The signature follows its format, but its form is not supported.
     #[error("the {kind} cannot be verified: {reason}")]
     Unsupported {
         /// The kind of the signature.
         kind: Kind,
-        /// The form, and what to use instead.
+        /// The form, and the alternative.
         reason: String,
     },
     /// The key in the signature is refused.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The signature of OpenSSH was made for another purpose.
+    /// The OpenSSH signature was made for another purpose.
     #[error(
         "the ssh signature by `{signer}` is for the namespace {found:?}; one over a tool is made \
          with `ssh-keygen -Y sign -n {SSH_NAMESPACE}`"
@@ -73,7 +73,7 @@ pub enum SignatureError {
         /// The times.
         reason: String,
     },
-    /// The signature does not carry its key, and no named signer has it.
+    /// The signature does not contain its key, and no trusted signer has that key.
     #[error(
         "the {kind} is by `{signer}`, a key that no signer in the policy has; \
          add the signer's public key to `[signers.NAME]`"
@@ -95,7 +95,7 @@ pub enum SignatureError {
         /// The log or the authority.
         reason: String,
     },
-    /// The manifest is signed, and the file is not of it.
+    /// The manifest is signed, but does not list the file.
     #[error("the OCI manifest is signed by `{signer}`, but has no layer with the file `{digest}`")]
     NotOfManifest {
         /// The signer.
@@ -115,11 +115,11 @@ impl SignatureError {
     }
 }
 
-/// The reason for which a key is refused.
+/// The reason why a key is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The text or the bytes are no public key.
+    /// The text or the bytes are not a public key.
     #[error("no public key of {of}: {reason}")]
     Malformed {
         /// The program or the format of the key.
@@ -133,13 +133,13 @@ pub enum KeyError {
              new key if others may have read this one"
     )]
     Private,
-    /// The key is a certificate of OpenSSH.
+    /// The key is an OpenSSH certificate.
     #[error(
         "the ssh key is a certificate (`{0}`); certificates of ssh are not supported: sign with \
          the key itself and name its public key"
     )]
     Certificate(String),
-    /// The key is of a type that is not supported.
+    /// The type of the key is not supported.
     #[error(
         "the ssh key is of the type `{0}`, which is not supported; use `ssh-ed25519`, \
          `ecdsa-sha2-nistp256`, `ecdsa-sha2-nistp384`, `sk-ssh-ed25519@openssh.com` or `ssh-rsa` \

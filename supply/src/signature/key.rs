@@ -1,4 +1,5 @@
-//! The public keys of signers whose signatures do not carry them, and those that a policy names.
+//! The public keys of signers that a policy names, and the keys whose signatures do not contain
+//! them.
 
 use ring::digest::{SHA256, digest};
 use sigstore_verify::crypto::VerificationKey;
@@ -10,11 +11,11 @@ use crate::signer::Signer;
 /// A public key that a policy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Key {
-    /// A key of OpenSSH.
+    /// An OpenSSH key.
     Ssh(SshKey),
-    /// A key of minisign.
+    /// A minisign key.
     Minisign(MinisignKey),
-    /// A key in PEM, for bundles of Sigstore without a certificate.
+    /// A PEM key, for Sigstore bundles without a certificate.
     Pem(PemKey),
 }
 
@@ -39,7 +40,7 @@ impl PemKey {
     ///
     /// # Errors
     ///
-    /// The text is no such block, or its key is of a type that is not supported.
+    /// Fails if the text is not such a block, or if the key's type is not supported.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.contains("PRIVATE KEY-----") {
             return Err(KeyError::Private);

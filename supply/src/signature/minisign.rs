@@ -1,11 +1,11 @@
-//! Signatures of minisign.
+//! minisign signatures.
 //!
-//! A signature names its key by an id of 64 bits and does not carry it, so it verifies only with a
-//! key that somebody named. Of the two ways in which minisign signs, the one over the BLAKE2b hash
-//! of the file is accepted: it has been the usual one since minisign 0.10. The older way, over the
-//! file itself, is refused. What is signed does not say which way was used, so whoever changes
-//! that mark makes the signature over a file one over the 64 bytes of its hash; with one way there
-//! is nothing to confuse.
+//! A signature contains only the 64-bit id of its key, so it verifies only with a trusted signer's
+//! key. minisign can sign in two ways. Only signatures over the BLAKE2b hash of the file are
+//! accepted, which have been the default since minisign 0.10. The older way, which signs the file
+//! itself, is refused. The signed bytes do not say which way was used. If both were accepted, an
+//! attacker could change that mark, and a signature over a file would become a signature over the
+//! 64 bytes of its hash.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +17,10 @@ use crate::signer::Signer;
 pub(super) const COMMENT: &str = "untrusted comment:";
 const OF: &str = "minisign";
 
-/// The length of a secret key in a file of minisign: algorithms, salt, limits, id, keys, checksum.
+/// The length of a secret key in a minisign file: algorithms, salt, limits, id, keys, checksum.
 const SECRET_KEY_BYTES: usize = 158;
 
-/// A public key of minisign.
+/// A minisign public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinisignKey {
     id: u64,
@@ -28,11 +28,11 @@ pub struct MinisignKey {
 }
 
 impl MinisignKey {
-    /// Parses the line `RW…` of a file `.pub`, or the whole file.
+    /// Parses the line `RW…` of a `.pub` file, or the whole file.
     ///
     /// # Errors
     ///
-    /// The text is neither.
+    /// Fails if the text is neither of them.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         let line = match text.split_once('\n') {
@@ -46,18 +46,18 @@ impl MinisignKey {
         let error = |error: Error| KeyError::malformed(OF, error.to_string());
         let key = PublicKey::from_base64(line).map_err(error)?;
         let id = id(line).ok_or_else(|| KeyError::malformed(OF, "it has no id"))?;
-        // The comment of a file is no part of the key.
+        // The comment of the file is not part of the key.
         Ok(Self { id, key })
     }
 
-    /// Returns the signer that the key is.
+    /// Returns the signer identified by this key.
     #[must_use]
     pub fn signer(&self) -> Signer {
         Signer::Minisign(self.id)
     }
 }
 
-/// A signature of minisign.
+/// A minisign signature.
 #[derive(Clone)]
 pub struct Minisig {
     id: u64,
@@ -84,7 +84,7 @@ impl Minisig {
         Ok(Self { id, signature })
     }
 
-    /// Verifies the signature over the file with those of the keys that have its id.
+    /// Verifies the signature over the file with each key that has the signature's id.
     pub(super) fn verify(&self, file: &[u8], keys: &[&Key]) -> Result<Signer, SignatureError> {
         let signer = Signer::Minisign(self.id);
         let mut refusal = None;
@@ -125,8 +125,8 @@ impl Minisig {
     }
 }
 
-/// Returns the id in the line of a key or of a signature, where it follows two bytes that name the
-/// algorithm, its lowest byte first.
+/// Returns the id in a line of a key or a signature. It follows two bytes that name the algorithm,
+/// and begins with its lowest byte.
 fn id(line: &str) -> Option<u64> {
     let bytes = STANDARD.decode(line.trim()).ok()?;
     bytes.get(2..10)?.try_into().ok().map(u64::from_le_bytes)

@@ -1,9 +1,10 @@
-//! Bundles of Sigstore, verified without a network.
+//! Sigstore bundles, verified without a network.
 //!
-//! A bundle carries a short-lived certificate that names who signed, or names a key; and the proof
-//! that a public log has the signature. The certificate must have been valid at the time for which
-//! the log or a time-stamping authority vouches; today's date is not asked. The logs and the
-//! authorities are those of the trusted root, which is part of the program or of a file.
+//! A bundle contains a short-lived certificate that names the signer, or names a key. It also
+//! contains the proof that a public log has the signature. The certificate must have been valid at
+//! the time for which the log or a time-stamping authority vouches. Today's date does not matter.
+//! The logs and the authorities come from the trusted root, which is built into the program or read
+//! from a file.
 
 mod ring;
 
@@ -22,16 +23,16 @@ use sigstore_verify::{
 use super::{Key, Kind, Part, Payload, RootError, SignatureError, Signed};
 use crate::signer::{Identity, Signer};
 
-/// The statements about a file that are a signature over it: that of cosign, and that of the
-/// workflow that built it. Others (results of a scan, lists of parts) say something about the file
-/// and may say that it is bad.
+/// The statements about a file that count as a signature over it: cosign's statement, and the
+/// statement of the workflow that built the file. Other statements, such as scan results or
+/// component lists, are about the file and may even say that it is bad.
 const SIGNING_STATEMENTS: [&str; 3] = [
     "https://sigstore.dev/cosign/sign/v1",
     "https://slsa.dev/provenance/v0.2",
     "https://slsa.dev/provenance/v1",
 ];
 
-/// The logs and the authorities that bundles of Sigstore are verified with.
+/// The logs and the authorities for verifying Sigstore bundles.
 pub struct Root {
     verifier: Verifier,
     /// The ids of the logs.
@@ -39,7 +40,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Returns the root of the public instance of Sigstore, as it was when the program was built.
+    /// Returns the root of the public Sigstore instance, as it was when the program was built.
     ///
     /// # Errors
     ///
@@ -48,11 +49,12 @@ impl Root {
         Self::from_json(SIGSTORE_PRODUCTION_TRUSTED_ROOT)
     }
 
-    /// Returns the root in a file `trusted_root.json`.
+    /// Parses the contents of a file `trusted_root.json`.
     ///
     /// # Errors
     ///
-    /// The text is no trusted root, or the verifier refuses one of its keys or certificates.
+    /// Fails if the text is not a trusted root, or if the verifier refuses a key or certificate in
+    /// it.
     pub fn from_json(json: &str) -> Result<Self, RootError> {
         ring::install();
         let error = |reason: &dyn ToString| RootError(written_out(&reason.to_string()));
@@ -63,7 +65,7 @@ impl Root {
     }
 }
 
-/// A bundle of Sigstore.
+/// A Sigstore bundle.
 #[derive(Clone, Debug)]
 pub struct Bundle(Contents);
 
@@ -106,7 +108,7 @@ impl Bundle {
         }))
     }
 
-    /// Verifies the bundle over the file, else over the manifest.
+    /// Verifies the bundle over the file, or otherwise over the manifest.
     fn verify_with(
         &self,
         policy: &dyn Policy,
@@ -123,7 +125,8 @@ impl Bundle {
         let Some(manifest) = payload.manifest else { return Err(self.refusal(of_file, root)) };
         match verify(manifest) {
             Ok(result) => Ok((Part::Manifest, result)),
-            // The bundle is over one of them, and the reason is that of the other.
+            // The bundle is not over the manifest, so the error about the file is the one to
+            // report.
             Err(Error::ArtifactMismatch(_)) => Err(self.refusal(of_file, root)),
             Err(error) => Err(self.refusal(error, root)),
         }
@@ -147,7 +150,7 @@ impl Bundle {
         Ok(Signed { signer, part, at })
     }
 
-    /// Refuses statements that are no signature.
+    /// Refuses statements that do not count as a signature.
     fn check_statement(&self) -> Result<(), SignatureError> {
         #[derive(Deserialize)]
         struct Statement {
@@ -168,7 +171,7 @@ impl Bundle {
         Err(SignatureError::unsupported(Kind::Sigstore, reason))
     }
 
-    /// Returns the identity in the certificate that was verified.
+    /// Returns the identity in the verified certificate.
     fn identity(&self, result: &VerificationResult) -> Result<Signer, SignatureError> {
         let (Some(issuer), Some(subject)) = (result.issuer(), result.identity()) else {
             let reason = "its certificate has no issuer or no subject";
@@ -208,15 +211,15 @@ impl Bundle {
         let kind = Kind::Sigstore;
         let reason = written_out(&error.to_string());
         let signer = self.claimed();
-        // The verifier has no case of its own for a log that it looks up to check a time.
+        // The verifier has no separate error for a log that it looks up to check a time.
         let is_of_log = matches!(error, Error::TransparencyLog(_) | Error::Timestamp(_));
         if let Some(log) = self.unknown_log(root).filter(|_| is_of_log) {
             return SignatureError::UnknownLog { signer, reason: format!("the log `{log}`") };
         }
         match error {
             Error::Certificate(CertificateError::ChainInvalid(detail)) => {
-                // Where a certificate of the chain was not valid at the time of signing, the
-                // verifier says so by the words of its library for certificates alone.
+                // If a certificate in the chain was not valid at the time of signing, only these
+                // words of the verifier's certificate library show it.
                 let is_of_time = ["CertExpired", "CertNotValidYet"];
                 match is_of_time.iter().any(|word| detail.contains(word)) {
                     true => SignatureError::Expired { signer, reason },
@@ -272,7 +275,7 @@ mod tests {
         let manifest = format!(r#"{{"layers":[{{"digest":"sha256:0"}},{{"digest":"{digest}"}}]}}"#);
         assert!(has_layer(manifest.as_bytes(), &digest).expect("a manifest"));
         assert!(!has_layer(manifest.as_bytes(), "sha256:1").expect("a manifest"));
-        // An index has no layers; that the digest stands elsewhere is not enough.
+        // An index has no layers. The digest must not count at any other place.
         let index = format!(r#"{{"manifests":[{{"digest":"{digest}"}}]}}"#);
         assert!(!has_layer(index.as_bytes(), &digest).expect("an index"));
         assert!(has_layer(b"no JSON", &digest).is_err());

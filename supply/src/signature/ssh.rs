@@ -1,7 +1,7 @@
-//! Signatures of OpenSSH: the format SSHSIG, as OpenSSH's file `PROTOCOL.sshsig` describes it.
+//! OpenSSH signatures: the SSHSIG format, as described in OpenSSH's file `PROTOCOL.sshsig`.
 //!
-//! The signature carries the public key that made it, so it verifies without a list of keys; who
-//! may hold that key is asked elsewhere. Certificates are refused: they would need authorities.
+//! A signature contains its public key, so it verifies without a list of keys. [`crate::trust`]
+//! decides if that key is trusted. Certificates are refused, because they would need authorities.
 
 mod key;
 mod wire;
@@ -22,18 +22,18 @@ const ARMOUR_END: &str = "-----END SSH SIGNATURE-----";
 const MAGIC: &[u8] = b"SSHSIG";
 const VERSION: u32 = 1;
 
-/// A signature of OpenSSH.
+/// An OpenSSH signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sshsig {
     key: SshKey,
     namespace: Vec<u8>,
-    // Kept because it is part of what is signed.
+    // Stored because it is part of the signed bytes.
     reserved: Vec<u8>,
     hash: Hash,
     signature: Vec<u8>,
 }
 
-/// The hash of the file that is signed.
+/// The hash algorithm for the signed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hash {
     Sha256,
@@ -95,7 +95,7 @@ impl Sshsig {
         })
     }
 
-    /// Verifies the signature over the file with the key in it.
+    /// Verifies the signature over the file with its own key.
     pub(super) fn verify(&self, file: &[u8]) -> Result<Signer, SignatureError> {
         let signer = self.key.signer();
         if self.namespace != SSH_NAMESPACE.as_bytes() {
@@ -117,7 +117,7 @@ impl Sshsig {
     }
 }
 
-/// Returns the bytes between the lines `BEGIN` and `END`, which have to be the first and the last.
+/// Returns the bytes between the lines `BEGIN` and `END`, which must be the first and the last.
 fn unarmoured(bytes: &[u8]) -> Result<Vec<u8>, SignatureError> {
     let text = str::from_utf8(bytes).map_err(|_| malformed("it is no text"))?;
     let within = text.trim_ascii().strip_prefix(ARMOUR_BEGIN);

@@ -1,4 +1,4 @@
-//! The body of a request, sent in pieces, so that it is known when the last one was taken.
+//! The body of a request. It is sent in pieces, so that the time of the last progress is known.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-/// The bytes of a piece.
+/// The size of a piece in bytes.
 const PIECE: usize = 64 << 10;
 
-/// A body whose progress is watched.
+/// A body that records its progress.
 pub(super) struct Watched {
     rest: Bytes,
     activity: Activity,
 }
 
-/// The time at which a piece was taken last.
+/// The time at which the last piece was taken.
 #[derive(Clone)]
 pub(super) struct Activity(Arc<Mutex<Instant>>);
 
@@ -34,7 +34,7 @@ impl Watched {
 }
 
 impl Activity {
-    /// Waits until nothing happened for that long.
+    /// Waits until the body has made no progress for `longest`.
     pub(super) async fn silence(&self, longest: Duration) {
         loop {
             let end = self.last() + longest;

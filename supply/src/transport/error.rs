@@ -1,27 +1,27 @@
-//! The errors of requests, each with what to do about it.
+//! The errors of requests, and what the user can do about them.
 
 use std::time::Duration;
 
 use http::StatusCode;
 
-/// A request that got no usable answer. Texts of servers in it are harmless to show.
+/// The reason why a request got no usable answer. Server texts in it are safe to show.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum TransportError {
     /// TLS or HTTP cannot be set up on this machine.
     #[error("HTTP cannot be set up: {0}")]
     Setup(String),
-    /// Anybody on the way could answer.
+    /// The answer could be forged in transit.
     #[error("`{url}` is refused: `http` is for this machine alone")]
     PlainHttp {
         /// The address.
         url: String,
     },
-    /// A server leads to an address that is not followed.
+    /// A server redirects to a forbidden address.
     #[error("`{from}` leads to `{to}`, which is refused: {reason}")]
     Redirect {
-        /// The address that was asked.
+        /// The requested address.
         from: String,
-        /// The address that it leads to.
+        /// The address that the server redirects to.
         to: String,
         /// The reason.
         reason: String,
@@ -34,7 +34,7 @@ pub enum TransportError {
         /// The system's message.
         detail: String,
     },
-    /// The host does not prove who it is.
+    /// The host does not prove its identity.
     #[error("no trusted connection to `{host}`: {detail}")]
     Tls {
         /// The host.
@@ -42,15 +42,15 @@ pub enum TransportError {
         /// The fault.
         detail: String,
     },
-    /// Nothing came for too long.
+    /// No data arrived for too long.
     #[error("`{host}` was silent for {after:?}")]
     Silence {
         /// The host.
         host: String,
-        /// The time that was waited.
+        /// The time that ikigai waited.
         after: Duration,
     },
-    /// The connection ended before the answer did.
+    /// The connection ended before the answer was complete.
     #[error("the connection to `{host}` was cut: {detail}")]
     Cut {
         /// The host.
@@ -63,22 +63,22 @@ pub enum TransportError {
     Status {
         /// The host.
         host: String,
-        /// The thing that was asked for.
+        /// The thing that was requested.
         what: String,
-        /// The status of HTTP.
+        /// The HTTP status.
         status: StatusCode,
-        /// The message of the server.
+        /// The server's message.
         detail: Option<String>,
     },
-    /// The answer is larger than it may be.
+    /// The answer is too large.
     #[error("{what} has more than {most} bytes")]
     TooLarge {
         /// The thing that was read.
         what: String,
-        /// The most bytes that it may have.
+        /// The maximum size in bytes.
         most: u64,
     },
-    /// The answer is not what was asked for.
+    /// The answer does not match the request.
     #[error("{what} is not usable: {detail}")]
     Malformed {
         /// The thing that was read.
@@ -106,7 +106,7 @@ impl TransportError {
         }
     }
 
-    /// Returns what to do about it.
+    /// Returns what the user can do about it.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -1,9 +1,9 @@
-//! Patterns for names of tools and for subjects of certificates.
+//! Patterns for tool names and for certificate subjects.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A text to be met exactly, or the begin of one: `weather`, `acme_*`.
+/// An exact text, or a prefix that ends in `*`: `weather`, `acme_*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
@@ -11,14 +11,14 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Returns whether the pattern matches all of a text. Case counts.
+    /// Returns whether the pattern matches the whole text. Case matters.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
         if self.is_prefix { text.starts_with(&self.text) } else { text == self.text }
     }
 }
 
-/// A text that is no pattern.
+/// The error for a text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no pattern: one is an exact text, or begins with one and ends in one `*`")]
 pub struct PatternError(String);
@@ -31,7 +31,7 @@ impl FromStr for Pattern {
             Some(begin) => (begin, true),
             None => (text, false),
         };
-        // `*` alone would make everybody with an account at an issuer a trusted signer.
+        // A lone `*` would make every account at an issuer a trusted signer.
         if begin.is_empty() || begin.contains('*') {
             return Err(PatternError(text.to_owned()));
         }

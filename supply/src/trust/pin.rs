@@ -1,22 +1,22 @@
-//! The signer that a user approved for a tool, and with which every later file of it is compared.
+//! The signer that the user approved for a tool. The signer of each later file is compared with it.
 
 use crate::lock::LockedTool;
 use crate::signer::Signer;
 
-/// The relation of a file's signer to the approved one.
+/// The relation between a file's signer and the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pin {
     /// The user has approved no file of this tool yet.
     First,
-    /// The file has the approved signer, or is unsigned as the approved file was.
+    /// The file has the approved signer, or both files are unsigned.
     Same,
-    /// The approved file was unsigned, and this one is signed.
+    /// The approved file was unsigned, but this one is signed.
     Gained,
-    /// The signer is another one, which a person accepted.
+    /// The signer has changed, and the user accepted that.
     Accepted,
 }
 
-/// A file whose signer is not the approved one.
+/// The error for a file whose signer is not the approved one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "you approved `{tool}` from `{approved_from}`, signed by `{approved}`, and the file from `{from}` \
@@ -35,12 +35,13 @@ pub struct SignerChanged {
     pub found: Signer,
 }
 
-/// Compares the signer `found` of a file from a source with that of the approved tool.
+/// Compares `found`, the signer of a file from the source `from`, with the signer of the approved
+/// tool.
 ///
 /// # Errors
 ///
-/// Fails if the approved file was signed, this one is signed by somebody else or by nobody, and no
-/// person accepted that.
+/// Fails if the approved file was signed, this one is unsigned or has another signer, and the user
+/// did not accept that.
 pub fn check_pin(
     approved: Option<(&str, &LockedTool)>,
     from: &str,

@@ -7,7 +7,7 @@ use crate::lock::LockedTool;
 use crate::signature::SshKey;
 use crate::signer::Identity;
 
-/// Two lines that `ssh-keygen` wrote; nobody keeps their private keys.
+/// Two lines that `ssh-keygen` wrote. Their private keys were not kept.
 const KEYS: [&str; 2] = [
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJibRM43+nNH2JWbRSp9xtntEdb9ps46VO+97ueB2bE2 a",
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBts0Wk2w4pTxC50rCFGYB6lvpun9X3VPOtXkvwcfmmZ b",
@@ -109,7 +109,7 @@ fn a_name_that_a_signer_claims_is_admitted_by_its_signature_alone() {
     let trust = Trust::new(vec![acme()], false);
     assert_eq!(trust.admit("clock", &stranger, TODAY), Ok(Admission::Stranger));
     assert!(trust.admit("weather", &stranger, TODAY).is_err());
-    // To strip the signature off helps nobody.
+    // Stripping the signature does not help an attacker.
     let refusal = trust.admit("weather", &Signer::None, TODAY).expect_err("claimed").to_string();
     assert!(refusal.contains("those of the signer `acme`"), "{refusal}");
     assert_eq!(trust.admit("clock", &Signer::None, TODAY), Ok(Admission::Unsigned));

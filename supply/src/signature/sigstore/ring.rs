@@ -1,8 +1,8 @@
-//! The cryptography of the verifier of Sigstore, computed by ring, as everywhere here.
+//! The cryptography of the Sigstore verifier, computed by ring, as everywhere in this crate.
 //!
-//! The verifier wants a signature checked against the hash of the artifact, and ring checks one
-//! against a message alone. So the artifact is put in hand for the time of a verification, and is
-//! hashed once more by ring.
+//! The verifier checks a signature against the hash of the artifact, but ring can check it only
+//! against a message. So the artifact is kept in a thread-local variable during a verification, and
+//! ring hashes it once more.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,16 +24,16 @@ thread_local! {
     static IN_HAND: RefCell<Option<Rc<[u8]>>> = const { RefCell::new(None) };
 }
 
-/// Makes ring the provider of the verifier, for the whole process.
+/// Makes ring the verifier's provider, for the whole process.
 pub(super) fn install() {
     static ONCE: Once = Once::new();
-    // Nothing else in the process installs one, and the first stays.
+    // Nothing else in the process installs a provider, and only the first call has an effect.
     ONCE.call_once(|| {
         let _ = install_default_provider(&Ring);
     });
 }
 
-/// Runs a verification with its artifact in hand.
+/// Runs a verification while its artifact is in `IN_HAND`.
 pub(super) fn with_artifact<T>(artifact: &[u8], verify: impl FnOnce() -> T) -> T {
     struct PutDown;
     impl Drop for PutDown {

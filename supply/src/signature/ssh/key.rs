@@ -1,4 +1,4 @@
-//! Public keys of OpenSSH, and the signatures that they check.
+//! OpenSSH public keys, and the verification of signatures with them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +15,10 @@ use ikigai_protocol::written_out;
 
 const OF: &str = "ssh";
 
-/// The flag in a signature of a security key that somebody touched it.
+/// The flag in a security key's signature that says that a user touched the key.
 const TOUCHED: u8 = 1;
 
-/// A public key of OpenSSH.
+/// An OpenSSH public key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SshKey {
     fingerprint: [u8; 32],
@@ -28,7 +28,8 @@ pub struct SshKey {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Material {
     Ed25519(Vec<u8>),
-    /// A key in a security key, which signs the application and its own state with the message.
+    /// A key on a security key, which signs the application and its own state together with the
+    /// message.
     SecurityKey {
         key: Vec<u8>,
         application: Vec<u8>,
@@ -80,11 +81,11 @@ impl Curve {
 }
 
 impl SshKey {
-    /// Parses a line of a file `.pub`: `ssh-ed25519 AAAA… comment`.
+    /// Parses a line of a `.pub` file: `ssh-ed25519 AAAA… comment`.
     ///
     /// # Errors
     ///
-    /// The text is no such line, or the key is of a type that is not supported.
+    /// Fails if the text is not such a line, or if the key's type is not supported.
     pub fn parse(text: &str) -> Result<Self, KeyError> {
         if text.contains("PRIVATE KEY-----") {
             return Err(KeyError::Private);
@@ -108,7 +109,7 @@ impl SshKey {
         Self::from_blob(&blob)
     }
 
-    /// Parses a key as it is sent.
+    /// Parses a key in its SSH wire format.
     pub(super) fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
         let cut = || KeyError::malformed(OF, "the key is cut");
         let mut wire = Wire::new(blob);
@@ -217,7 +218,7 @@ fn ed25519(wire: &mut Wire<'_>) -> Result<Vec<u8>, KeyError> {
 fn ecdsa(wire: &mut Wire<'_>, curve: Curve) -> Result<Material, KeyError> {
     let found = wire.string().filter(|name| *name == curve.name().as_bytes());
     found.ok_or_else(|| KeyError::malformed(OF, "it names another curve than its type"))?;
-    // The form without compression, which is the one that OpenSSH writes.
+    // The uncompressed form, which OpenSSH writes.
     let is_point = |point: &&[u8]| point.len() == 2 * curve.scalar_bytes() + 1 && point[0] == 4;
     let point = wire.string().filter(is_point);
     let point = point.ok_or_else(|| KeyError::malformed(OF, "it has no point of its curve"))?;
@@ -235,7 +236,7 @@ fn rsa(wire: &mut Wire<'_>) -> Result<Material, KeyError> {
     Ok(Material::Rsa { modulus: modulus.to_owned(), exponent: exponent.to_owned() })
 }
 
-/// Returns the two scalars of a signature of ECDSA, each filled to its length.
+/// Returns the two scalars of an ECDSA signature, each padded to `length` bytes.
 fn scalars(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
     let mut wire = Wire::new(bytes);
     let mut scalars = Vec::with_capacity(2 * length);

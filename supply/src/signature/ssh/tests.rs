@@ -1,4 +1,5 @@
-//! Signatures as OpenSSH makes them, made here with keys of ring so that each part can be wrong.
+//! Signatures in OpenSSH's format. The tests make them with ring's keys, so that each part can be
+//! wrong.
 
 use ring::rand::SystemRandom;
 use ring::signature::{
@@ -10,7 +11,7 @@ use crate::signature::KeyError;
 
 const FILE: &[u8] = b"\0asm and the rest of a tool";
 
-/// The parts of a signature, each of which a test may change before it is put together.
+/// The parts of a signature. A test may change each of them before they are joined.
 struct Parts {
     key: Vec<u8>,
     namespace: &'static str,
@@ -197,7 +198,7 @@ fn a_security_key_has_to_be_touched() {
 
 const TOUCHED: u8 = 1;
 
-/// Returns the integer with these bytes, as SSH sends it.
+/// Encodes the integer with these bytes in SSH's wire format.
 fn integer(bytes: &[u8]) -> Vec<u8> {
     let start = bytes.iter().position(|byte| *byte != 0).unwrap_or(bytes.len());
     let is_high = bytes.get(start).is_some_and(|byte| *byte >= 0x80);
@@ -213,7 +214,7 @@ fn scalars_of_ecdsa_that_are_short_are_filled() {
     parts.algorithm = "ecdsa-sha2-nistp256";
     let curve: &[u8] = b"nistp256";
     parts.key = strings(&[parts.algorithm.as_bytes(), curve, pair.public_key().as_ref()]);
-    // About one signature in 128 has a scalar with a zero in front.
+    // About one signature in 128 has a scalar with a leading zero byte.
     let mut has_short = false;
     while !has_short {
         let signature = pair.sign(&random, &parts.message).expect("a signature");

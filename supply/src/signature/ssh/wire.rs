@@ -1,4 +1,4 @@
-//! The primitives of messages of SSH (RFC 4251, section 5).
+//! The primitives of SSH messages (RFC 4251, section 5).
 
 /// Bytes that are read from the front.
 pub(super) struct Wire<'a>(&'a [u8]);
@@ -41,7 +41,8 @@ impl<'a> Wire<'a> {
 
 /// Appends bytes after their length.
 pub(super) fn put_string(message: &mut Vec<u8>, bytes: &[u8]) {
-    // All that is put is shorter: names, digests, and parts of a signature of limited length.
+    // All such byte strings are shorter: names, digests, and parts of a signature of limited
+    // length.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     message.extend(length.to_be_bytes());
     message.extend(bytes);
