@@ -1,5 +1,5 @@
-//! References, registries, downloads and credentials against real registries and against a small one
-//! that misbehaves: the tables *what happens* and *bad input* of the supply.
+//! References, registries, downloads and credentials, against real registries and a small one that
+//! misbehaves.
 
 #[path = "registries/artifacts.rs"]
 mod artifacts;

@@ -1,5 +1,5 @@
-//! A registry in memory, in the styles in which real ones differ, with pages that a test puts in its
-//! way.
+//! A registry in memory that imitates the differences between real registries. A test can replace
+//! its pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,11 +18,11 @@ use crate::serving::{Serving, lock};
 pub struct Style {
     /// True if `Location` has scheme and host.
     pub absolute_location: bool,
-    /// True if parts of blobs are sent.
+    /// True if the registry sends parts of blobs.
     pub ranges: bool,
-    /// True if there is the API of referrers.
+    /// True if the registry supports the referrers API.
     pub referrers: bool,
-    /// The user and the password, as `Authorization` has them.
+    /// The expected value of `Authorization`, for user and password.
     pub authorization: Option<String>,
     /// The value of `WWW-Authenticate` that asks for it.
     pub challenge: Option<String>,
@@ -36,7 +36,7 @@ struct State {
     style: Style,
     host: String,
     blobs: BTreeMap<String, Vec<u8>>,
-    /// By repository and by tag or digest: the media type and the text.
+    /// The media type and the text, by repository and by tag or digest.
     manifests: BTreeMap<(String, String), (String, Vec<u8>)>,
     pages: BTreeMap<String, Reply>,
     seen: Vec<Received>,
@@ -48,7 +48,7 @@ impl Fake {
     ///
     /// # Errors
     ///
-    /// There is no port.
+    /// Fails if no port is free.
     pub async fn start(style: Style) -> io::Result<Self> {
         let state =
             |address: SocketAddr| State { style, host: address.to_string(), ..State::default() };
@@ -61,24 +61,24 @@ impl Fake {
         self.0.host()
     }
 
-    /// Changes the style, into one with its own address in it for example.
+    /// Changes the style, for example to one that contains the registry's own address.
     pub fn restyle(&self, style: Style) {
         self.0.state().style = style;
     }
 
-    /// Answers every request for a path with this, whatever its method.
+    /// Answers every request for a path with this reply, for all methods.
     pub fn page(&self, path: &str, reply: Reply) {
         self.0.state().pages.insert(path.to_owned(), reply);
     }
 
-    /// Keeps a blob, and returns its digest as `sha256:HEX`.
+    /// Stores a blob, and returns its digest as `sha256:HEX`.
     pub fn blob(&self, bytes: &[u8]) -> String {
         let digest = digest(bytes);
         self.0.state().blobs.insert(digest.clone(), bytes.to_vec());
         digest
     }
 
-    /// Keeps a manifest under a tag and under its digest, and returns the latter.
+    /// Stores a manifest under a tag and under its digest, and returns the digest.
     pub fn manifest(&self, repository: &str, tag: &str, kind: &str, text: &[u8]) -> String {
         let (digest, value) = (digest(text), (kind.to_owned(), text.to_vec()));
         let mut state = self.0.state();
@@ -88,7 +88,7 @@ impl Fake {
         digest
     }
 
-    /// Returns the requests by now, and forgets them.
+    /// Returns the requests since the last call, and forgets them.
     #[must_use]
     pub fn seen(&self) -> Vec<Received> {
         std::mem::take(&mut self.0.state().seen)
@@ -198,7 +198,7 @@ impl State {
             (known == repository && !name.starts_with("sha256:")).then(|| name.clone())
         };
         let tags: Vec<String> = self.manifests.keys().filter_map(of).collect();
-        // Two a page, so that clients have to turn it.
+        // Two tags per page, so that clients must request further pages.
         let last = query.split('&').find_map(|it| it.strip_prefix("last="));
         let rest: Vec<_> =
             tags.iter().filter(|tag| last.is_none_or(|last| tag.as_str() > last)).collect();

@@ -1,18 +1,19 @@
-//! The part of HTTP/1.1 that the servers need: bodies with a length, one request a connection.
+//! The part of HTTP/1.1 that the servers need: bodies with a length, and one request per
+//! connection.
 
 use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite};
 use tokio::io::{AsyncWriteExt as _, BufReader};
 
-/// A request that was received.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     /// The method, in capitals.
     pub method: String,
     /// The path, with its query.
     pub path: String,
-    /// The headers in their order; names in lower case.
+    /// The headers in their order, with names in lower case.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: Vec<u8>,
@@ -52,7 +53,7 @@ impl Reply {
         self
     }
 
-    /// Returns the head with which a body of that length begins.
+    /// Returns the head of an answer with a body of `length` bytes.
     pub(crate) fn head(&self, length: usize) -> Vec<u8> {
         let mut head = format!("HTTP/1.1 {} \r\ncontent-length: {length}\r\n", self.status);
         head.push_str("connection: close\r\n");
@@ -63,7 +64,7 @@ impl Reply {
         head.into_bytes()
     }
 
-    /// Writes the answer; one to `HEAD` has no body.
+    /// Writes the answer. The answer to a `HEAD` request has no body.
     pub(crate) async fn write(
         &self,
         stream: &mut (impl AsyncWrite + Unpin),
@@ -77,11 +78,11 @@ impl Reply {
     }
 }
 
-/// Reads a request, or nothing if the connection ended before it.
+/// Reads a request. Returns `None` if the connection ended before it.
 pub(crate) async fn request(
     reader: &mut (impl AsyncBufRead + Unpin),
 ) -> io::Result<Option<Received>> {
-    // A client of TLS begins otherwise, and waits for an answer.
+    // A TLS client begins differently, and waits for an answer.
     match reader.fill_buf().await?.first() {
         None => return Ok(None),
         Some(byte) if !byte.is_ascii_uppercase() => return Err(io::ErrorKind::InvalidData.into()),
@@ -99,7 +100,7 @@ pub(crate) async fn request(
     Ok(Some(Received { method, path, headers, body }))
 }
 
-/// Reads an answer from a server that closes the connection behind it.
+/// Reads an answer from a server that closes the connection after it.
 pub(crate) async fn reply(
     reader: impl tokio::io::AsyncRead + Unpin,
     method: &str,

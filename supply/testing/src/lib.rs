@@ -1,7 +1,7 @@
-//! Registries for tests: real ones, where they are installed; a small one that can be told to
-//! misbehave; a proxy that cuts, stalls and lies; and one that counts round trips.
+//! Registries for tests: real ones, if they are installed; a small one that can misbehave; a proxy
+//! that cuts, stalls and lies; and a proxy that counts round trips.
 //!
-//! From the distribution specification alone, without code of ours.
+//! Written only from the distribution specification, without ikigai's own code.
 
 mod fake;
 mod http;

@@ -1,4 +1,4 @@
-//! A proxy in front of a registry that does something wrong to answers, one after the other.
+//! A proxy in front of a registry that damages answers, one after the other.
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,24 +10,24 @@ use tokio::net::TcpStream;
 use crate::http::{Received, Reply, reply, request};
 use crate::serving::{Serving, lock};
 
-/// A thing that goes wrong with one answer.
+/// The damage to one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The connection ends after so many bytes of the body.
+    /// The connection ends after this many bytes of the body.
     Cut(usize),
-    /// Nothing comes after so many bytes of the body.
+    /// Nothing more arrives after this many bytes of the body.
     Stall(usize),
-    /// One bit of this byte of the body is another one.
+    /// One bit in this byte of the body is flipped.
     Flip(usize),
-    /// The body has no end.
+    /// The body is endless.
     Endless,
-    /// The whole comes as if it was the part that was asked for.
+    /// The whole body arrives, labelled as the requested part.
     WrongRange,
-    /// The beginning comes under the range that was asked for.
+    /// The beginning of the body arrives, labelled with the requested range.
     WrongPart,
-    /// The whole comes where a part was asked for.
+    /// The whole body arrives, although a part was requested.
     Whole,
-    /// The server has an error.
+    /// The server reports an error.
     Unavailable,
 }
 
@@ -36,7 +36,7 @@ pub struct Proxy(Serving<State>);
 
 struct State {
     upstream: String,
-    /// The part of a path, and what goes wrong with the next answer for it.
+    /// A part of the path, and what goes wrong with the next answer for it.
     faults: VecDeque<(String, Fault)>,
     seen: Vec<Received>,
 }
@@ -46,7 +46,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// There is no port.
+    /// Fails if no port is free.
     pub async fn start(upstream: &str) -> io::Result<Self> {
         let (upstream, faults, seen) = (upstream.to_owned(), VecDeque::new(), Vec::new());
         Ok(Self(Serving::start(|_| State { upstream, faults, seen }, serve).await?))
@@ -58,19 +58,19 @@ impl Proxy {
         self.0.host()
     }
 
-    /// Does something wrong to the next answer for a path with `part` in it, behind the faults that
-    /// are there.
+    /// Adds a fault for the next answer to a path that contains `part`, after the faults that are
+    /// already queued.
     pub fn next(&self, part: &str, fault: Fault) {
         self.0.state().faults.push_back((part.to_owned(), fault));
     }
 
-    /// Returns the requests by now, and forgets them.
+    /// Returns the requests since the last call, and forgets them.
     #[must_use]
     pub fn seen(&self) -> Vec<Received> {
         std::mem::take(&mut self.0.state().seen)
     }
 
-    /// Returns the number of faults that nobody met.
+    /// Returns the number of faults that were not used yet.
     #[must_use]
     pub fn left(&self) -> usize {
         self.0.state().faults.len()
@@ -106,7 +106,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()
             writer.write_all(&reply.body[..most.min(length)]).await?;
             writer.flush().await?;
             if matches!(fault, Some(Fault::Stall(_))) {
-                // Until the client has enough of it.
+                // Until the client stops reading.
                 reader.read_to_end(&mut Vec::new()).await?;
             }
             return Ok(());
@@ -142,7 +142,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()
     reply.write(&mut writer, &asked.method).await
 }
 
-/// Asks the registry for what was asked.
+/// Forwards the request to the registry.
 pub(crate) async fn forward(
     upstream: &str,
     asked: &Received,

@@ -1,4 +1,4 @@
-//! Starts real registries, and ends them with the test, also if the test is killed.
+//! Starts real registries. They end with the test, even if the test is killed.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,11 +12,11 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, bail};
 use tempfile::TempDir;
 
-/// The variable that, set to `1`, makes the absence of a registry a failure: for CI, where tests
-/// that did not run would go unnoticed.
+/// If this variable is `1`, a missing registry is a failure. It is for CI, which would not notice
+/// skipped tests.
 pub const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_REGISTRIES";
 
-/// The script of the parent of a registry. It waits on a pipe that the test holds open and that
+/// The script of a registry's parent process. It waits on a pipe that the test keeps open. The pipe
 /// closes even if the test is killed.
 const KEEPER: &str = r#"
     "$@" <&- &
@@ -29,7 +29,7 @@ const KEEPER: &str = r#"
 /// A running registry. Dropping it stops it and removes its files.
 pub struct Real {
     host: String,
-    // Closed first: the keeper waits for that.
+    // Closed first, because the keeper waits for it.
     alive: Option<ChildStdin>,
     keeper: Child,
     log: Option<JoinHandle<()>>,
@@ -37,12 +37,12 @@ pub struct Real {
 }
 
 impl Real {
-    /// Starts Debian's `docker-registry`, with TLS if there is a certificate with a key, and with a
-    /// password if there is a file of `htpasswd`. Returns nothing where it is not installed.
+    /// Starts Debian's `docker-registry`. It uses TLS if there is a certificate with a key, and a
+    /// password if there is a `htpasswd` file. Returns `None` if it is not installed.
     ///
     /// # Errors
     ///
-    /// It does not start, or it is not installed and [`REQUIRE_VARIABLE`] is `1`.
+    /// Fails if it does not start, or if it is not installed and [`REQUIRE_VARIABLE`] is `1`.
     pub fn docker(
         tls: Option<(&Path, &Path)>,
         htpasswd: Option<&Path>,
@@ -72,14 +72,14 @@ impl Real {
         .map(Some)
     }
 
-    /// Starts `ferro-oci-server`. Returns nothing where it is not installed.
+    /// Starts `ferro-oci-server`. Returns `None` if it is not installed.
     ///
     /// # Errors
     ///
-    /// It does not start.
+    /// Fails if it does not start.
     pub fn ferro() -> anyhow::Result<Option<Self>> {
         let Some(program) = on_path("ferro-oci-server") else { return Ok(None) };
-        // It does not tell its port, so the system picks one, which is free again at once.
+        // It does not report its port. So the system picks one, which is free again at once.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let listen = [("FERRO_OCI_LISTEN", address.clone())];
         Self::start(&[program.into()], &listen, tempfile::tempdir()?, move |line| {
@@ -102,7 +102,7 @@ impl Real {
     ) -> anyhow::Result<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec 2>&1\n{KEEPER}"), "keeper"]).args(arguments);
-        // Outside the test's group, so that a signal to the group does not end the cleanup.
+        // Outside the test's process group, so that a signal to the group does not end the cleanup.
         command.process_group(0).current_dir(directory.path());
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         let mut keeper = command
@@ -126,7 +126,7 @@ impl Real {
             }
             logged.push(line);
         }
-        // Read to the end, or the pipe would fill and the registry block.
+        // Read to the end, because the pipe would otherwise fill up and block the registry.
         real.log = Some(thread::spawn(move || lines.map_while(Result::ok).for_each(drop)));
         Ok(real)
     }
@@ -135,7 +135,7 @@ impl Real {
 impl Drop for Real {
     fn drop(&mut self) {
         drop(self.alive.take());
-        // Nothing can be done about a failure here, and the test has its result.
+        // A failure here cannot be handled, and the test already has its result.
         let _ = self.keeper.wait();
         if let Some(log) = self.log.take() {
             let _ = log.join();
@@ -143,7 +143,7 @@ impl Drop for Real {
     }
 }
 
-/// Returns a program that CI has, or nothing with a line that says so.
+/// Returns a program that CI has. If it is missing, prints a line and returns `None`.
 fn installed(name: &str) -> anyhow::Result<Option<PathBuf>> {
     let found = on_path(name);
     if found.is_none() {

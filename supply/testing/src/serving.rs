@@ -1,4 +1,4 @@
-//! A server on a port of this machine: the part that the registry and the proxies here share.
+//! A server on a port of this machine: the part that the registry and the proxies share.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,8 @@ pub(crate) struct Serving<S> {
 }
 
 impl<S: Send + 'static> Serving<S> {
-    /// Starts a server with the state that belongs to its address. `serve` answers one connection.
+    /// Starts a server. `state` makes its state from its address, and `serve` answers one
+    /// connection.
     pub(crate) async fn start<F>(
         state: impl FnOnce(SocketAddr) -> S,
         serve: impl Fn(TcpStream, Arc<Mutex<S>>) -> F + Send + 'static,
@@ -29,7 +30,7 @@ impl<S: Send + 'static> Serving<S> {
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                // A client that goes away in the midst of an answer tells of it itself.
+                // A client that goes away during an answer reports that itself.
                 tokio::spawn(serve(stream, Arc::clone(&shared)));
             }
         });

@@ -1,9 +1,9 @@
-//! A proxy in front of a registry that counts the round trips of a client which asks several things at
-//! once.
+//! A proxy in front of a registry that counts the round trips of a client which sends several
+//! requests at once.
 //!
-//! It holds each request back until as many are there as the client has things to ask, and passes them
-//! on together. So what it counts is no matter of time: a client that asks fewer at once waits for
-//! ever, but for a limit after which the test has failed.
+//! It holds each request back until the expected number of requests has arrived, and passes them on
+//! together. So the count does not depend on time: a client that sends fewer at once is blocked
+//! until a limit, after which the test has failed.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use crate::http::{Reply, request};
 use crate::proxy::forward;
 use crate::serving::{Serving, lock};
 
-/// The longest time that a request is held back, shorter than clients wait.
+/// The longest time that a request is held back. It is shorter than clients wait.
 const MOST: Duration = Duration::from_secs(20);
 
 /// A proxy on a port of this machine. Dropping it ends it.
@@ -27,17 +27,17 @@ pub struct Waves(Serving<State>);
 struct State {
     upstream: String,
     width: usize,
-    /// The paths of the requests that are held back, and who waits for each.
+    /// The paths of the requests that are held back, and the channels that release them.
     held: Vec<(String, oneshot::Sender<()>)>,
     passed: Vec<Vec<String>>,
 }
 
 impl Waves {
-    /// Starts a proxy in front of `HOST:PORT` that passes on so many requests at once.
+    /// Starts a proxy in front of `HOST:PORT` that passes on `width` requests at once.
     ///
     /// # Errors
     ///
-    /// There is no port.
+    /// Fails if no port is free.
     pub async fn start(upstream: &str, width: usize) -> io::Result<Self> {
         let upstream = upstream.to_owned();
         let state = |_| State { upstream, width, held: Vec::new(), passed: Vec::new() };
@@ -50,7 +50,7 @@ impl Waves {
         self.0.host()
     }
 
-    /// Returns the paths of the requests that were passed on, by the wave, each sorted.
+    /// Returns the paths of the requests that were passed on, by wave. Each wave is sorted.
     #[must_use]
     pub fn passed(&self) -> Vec<Vec<String>> {
         self.0.state().passed.clone()
@@ -58,7 +58,7 @@ impl Waves {
 }
 
 impl State {
-    /// Holds a request back, and passes all on if it is the last of its wave.
+    /// Holds a request back. The last request of a wave releases the wave.
     fn hold(&mut self, path: String) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
         self.held.push((path, sender));
@@ -67,7 +67,7 @@ impl State {
             paths.sort();
             self.passed.push(paths);
             for sender in waiting {
-                // One that went away is not waited for.
+                // A request whose client went away is ignored.
                 let _ = sender.send(());
             }
         }

@@ -1,4 +1,4 @@
-//! Artifacts that are pushed and read back, and those that are refused.
+//! Artifacts that are pushed and read back, and artifacts that are refused.
 
 use std::process::Command;
 
@@ -96,7 +96,7 @@ async fn another_program_copies_what_was_pushed_and_its_copy_is_read() {
         copy(&out, &at("weather:copied"), "--dest-tls-verify=false").await;
         let copied = resolve(&repository, &tag("copied")).await.expect(name);
         assert_eq!(copied.manifest, packed.digest(), "{name}");
-        // A layout of ours is one for others.
+        // Other programs can read ikigai's layouts.
         let own = directory.path().join("own");
         Layout::create(&own).expect(name).add(&packed, "weather").expect(name);
         let own = format!("oci:{}:weather", own.display());
@@ -106,7 +106,7 @@ async fn another_program_copies_what_was_pushed_and_its_copy_is_read() {
     }
 }
 
-/// Returns a manifest of layers of these kinds, whose configuration lists `config`.
+/// Returns a manifest with layers of these media types, whose configuration lists `config`.
 fn manifest(fake: &Fake, kinds: &[&str], config: (&str, &str)) -> String {
     let descriptor = |kind: &str, bytes: &[u8]| {
         let digest = fake.blob(bytes);

@@ -1,4 +1,4 @@
-//! The places where credentials go, and those where they do not.
+//! The servers that get credentials, and those that must not.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::scene::*;
 
 /// `me:secret` in base64.
 const BASIC: &str = "bWU6c2VjcmV0";
-/// The same for a file of `htpasswd`, with bcrypt.
+/// The same for a `htpasswd` file, with bcrypt.
 const HTPASSWD: &str = "me:$2y$05$MQy.fqh4nK.4X/gUOPP4yusWdZTvwZKgy8w7XHXhaFaTNvPBFewWW\n";
 
 fn kept(directory: &Path, host: &str) -> Credentials {
@@ -142,7 +142,7 @@ async fn a_redirect_takes_no_credential_along() {
     assert_eq!(seen[0].header("authorization"), None);
     let asked = fake.seen();
     assert_eq!(asked.last().and_then(|it| it.header("authorization")), Some(basic.as_str()));
-    // The store's refusal is not the registry's, and no credential would help.
+    // The store refuses, not the registry, and no credential would help.
     store.page("/file", Reply::new(403, "text/plain", "expired"));
     let (_other, fresh) = crate::scene::cache();
     let error = fresh.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;

@@ -27,7 +27,7 @@ impl Server {
     }
 }
 
-/// Starts every registry that there is.
+/// Starts every available registry.
 pub(crate) async fn servers() -> Vec<(&'static str, Server)> {
     let debian = Style { absolute_location: true, ranges: true, ..Style::default() };
     let newer = Style { referrers: true, ..Style::default() };
@@ -47,7 +47,7 @@ pub(crate) fn transport(settings: &Settings) -> Arc<Transport> {
     Arc::new(Transport::new(settings).expect("a transport"))
 }
 
-/// Returns settings with which silence is soon too long.
+/// Returns settings with a short limit on silence.
 pub(crate) fn impatient() -> Settings {
     Settings { silence: Duration::from_secs(1), ..settings() }
 }
@@ -102,7 +102,7 @@ pub(crate) fn signed(packed: &Packed, text: &'static [u8]) -> Attached {
         .expect("packed")
 }
 
-/// Returns an empty cache that loses no time between attempts.
+/// Returns an empty cache that hardly pauses between attempts.
 pub(crate) fn cache() -> (TempDir, Cache) {
     let directory = tempfile::tempdir().expect("a directory");
     let cache = Cache::new(directory.path()).with_pause(Duration::from_millis(1));

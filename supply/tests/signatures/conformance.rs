@@ -1,4 +1,4 @@
-//! The bundles of sigstore-conformance, each with the verdict that its name asks for.
+//! The bundles of sigstore-conformance, each with the verdict that its name implies.
 
 use std::error::Error;
 use std::fs;
@@ -13,7 +13,7 @@ use ikigai_supply::{Identity, Signer};
 const IDENTITY: &str = "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon/.github/workflows/extremely-dangerous-oidc-beacon.yml@refs/heads/main";
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 
-/// A key of P-256 whose private half nobody keeps.
+/// A P-256 key whose private half was not kept.
 const OTHER_KEY: &str = "-----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE0V5GJRho5NGMN7gnZP5EFyZuPIgI
 nZ7mb1pDbvCUMzd5paaoIcFlYUiD3ZGZSUpH+5Ah0KffUY6JfP+pZTIOHA==
@@ -38,7 +38,7 @@ impl Case {
         Self::try_read(name).expect(name)
     }
 
-    /// Fails where the root or the key of the case is refused.
+    /// Fails if the root or the key of the case is refused.
     fn try_read(name: &str) -> Result<Self, Box<dyn Error>> {
         let path = folder().join(name);
         let text = |name: &str| fs::read_to_string(path.join(name)).ok();
@@ -70,7 +70,7 @@ impl Case {
     }
 }
 
-/// Returns the reason of a refusal in one word.
+/// Returns the reason for a refusal in one word.
 fn word(error: &SignatureError) -> &'static str {
     match error {
         SignatureError::Malformed { .. } => "malformed",
@@ -83,8 +83,8 @@ fn word(error: &SignatureError) -> &'static str {
     }
 }
 
-/// Every directory of the suite and its verdict. A name that ends in `_fail` asks for a refusal, any
-/// other for a signature; the reason is that of our messages.
+/// Every directory of the suite and its verdict. A name that ends in `_fail` requires a refusal,
+/// and any other name a valid signature. The reason is ikigai's own.
 const VERDICTS: &[(&str, &str)] = &[
     ("bundle-empty-certificate-chain_fail", "malformed"),
     ("bundle-from-wrong-instance_fail", "unknown log"),
@@ -228,11 +228,11 @@ fn a_bundle_by_a_key_needs_that_key() {
 #[test]
 fn a_signed_manifest_has_to_name_the_file() {
     let case = Case::read("happy-path-v0.3");
-    // The artifact stands where a manifest would. That it is signed is not enough.
+    // The artifact takes the position of the manifest. A valid signature over it is not enough.
     let payload = Payload { file: b"a tool", manifest: Some(&case.artifact) };
     let error = case.verify(payload).expect_err("no manifest").to_string();
     assert!(error.contains("the OCI manifest is no JSON"), "{error}");
-    // Where the file itself is signed, no manifest is asked.
+    // If the file itself is signed, the manifest is not checked.
     let payload = Payload { file: &case.artifact, manifest: Some(b"{}") };
     assert_eq!(case.verify(payload).expect("signed").part, Part::File);
 }

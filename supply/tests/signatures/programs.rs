@@ -12,8 +12,8 @@ use ikigai_supply::signature::{
 };
 use tempfile::TempDir;
 
-/// The variable that, set to `1`, makes the absence of a program a failure: for CI, where tests
-/// that did not run would go unnoticed.
+/// If this variable is `1`, a missing program is a failure. It is for CI, which would not notice
+/// skipped tests.
 const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_SIGNERS";
 
 const FILE: &[u8] = b"\0asm and the rest of a tool";
@@ -25,7 +25,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Returns none, and says so, where the program is missing.
+    /// Returns `None` and reports it if the program is missing.
     fn new(program: &'static str) -> Option<Self> {
         let is_there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .any(|folder| folder.join(program).is_file());
@@ -60,13 +60,13 @@ impl Desk {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Makes a key `NAME` and returns what a policy names.
+    /// Makes a key `NAME` and returns the public key for a policy.
     fn ssh_key(&self, name: &str, arguments: &[&str]) -> SshKey {
         self.run([&["-q", "-N", "", "-f", name], arguments].concat());
         SshKey::parse(&self.read(&format!("{name}.pub"))).expect("a key")
     }
 
-    /// Signs the file, and returns the signature that lies beside it.
+    /// Signs the file, and returns the signature that was written next to it.
     fn ssh_signature(&self, key: &str, arguments: &[&str]) -> Vec<u8> {
         let path = self.path("tool.wasm.sig");
         if path.exists() {
@@ -77,7 +77,7 @@ impl Desk {
     }
 }
 
-/// Reports that a test did nothing.
+/// Reports that a test was skipped.
 fn left_out(program: &str) {
     let is_required = std::env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
     assert!(!is_required, "`{program}` is missing, and `{REQUIRE_VARIABLE}` asks for it");
@@ -88,7 +88,7 @@ fn left_out(program: &str) {
     }
     let Some(path) = std::env::var_os("IKIGAI_TEST_LEFT_OUT") else { return };
     let file = File::options().append(true).create(true).open(path);
-    // One write, so that the lines of tests that run at once stay apart.
+    // One write, so that the lines of concurrent tests do not mix.
     let written = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
     written.expect("the report of what was left out");
 }
@@ -154,7 +154,7 @@ fn signatures_of_minisign_verify_with_the_key_that_they_name() {
     let public = desk.read("a.pub");
     let line = public.lines().nth(1).expect("a line");
     assert_eq!(MinisignKey::parse(line).map(Key::Minisign).expect("a key"), key);
-    // The comment that minisign writes names the id, without zeros at its beginning.
+    // The comment that minisign writes contains the id, without leading zeros.
     let id = public.lines().next().and_then(|line| line.split(' ').next_back()).expect("an id");
     assert_eq!(key.signer().to_string(), format!("minisign:{id:0>16}"));
     assert!(matches!(MinisignKey::parse(&desk.read("a.key")), Err(KeyError::Private)));
