@@ -1,8 +1,8 @@
-//! The stored assets of a person, as the [`AssetStore`] of a host.
+//! The user's stored assets, as the [`AssetStore`] of a host.
 //!
-//! Owns the moment at which the store is opened (when an asset is first asked for) and the form
-//! of its answers for a tool. The rules of assets are those of `ikigai-assets`; the host asks the
-//! policy before it asks a store.
+//! Owns the time at which the store is opened (when an asset is first asked for) and the form of
+//! its answers for a tool. The rules of assets are in `ikigai-assets`; the host asks the policy
+//! before it asks a store.
 
 pub mod display;
 mod named;
@@ -25,15 +25,16 @@ use uuid::Uuid;
 
 pub use named::{NotNamed, named};
 
-/// The longest that an operation waits for a server, or for another process that holds a file:
-/// well within the wall clock of a call (30 s), so that a tool can say what went wrong.
+/// The longest that an operation waits for a server, or for another process that has locked the
+/// file. It is well within the wall clock of a call (30 s), so that a tool can report what went
+/// wrong.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which a result of a tool is kept below `outputs/`.
+/// The time for which a tool's result is kept below `outputs/`.
 const OUTPUTS_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The most bytes of all outputs; the oldest are removed first. Enough for some 9,000 of the
-/// shortest that are kept, which have 30,000 characters.
+/// The most bytes of all outputs; the oldest are removed first. That is enough for some 9,000 of
+/// the shortest outputs that are kept, which have 30,000 characters.
 const OUTPUTS_MOST: u64 = 256 << 20;
 
 /// The longest that the removal of old outputs and versions may delay a write.
@@ -59,8 +60,8 @@ pub struct StoredAssets {
 
 impl StoredAssets {
     /// Creates the assets of the store at this address, with the budget of each agent's pins and
-    /// the capacity for all assets. Nothing is opened yet. An invalid address is the error of
-    /// each operation on an asset, and of nothing else.
+    /// the capacity for all assets. Nothing is opened yet. If the address is invalid, every
+    /// operation on an asset fails with that error, and everything else works.
     #[must_use]
     pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget, capacity: Capacity) -> Self {
         let options = Options {
@@ -77,13 +78,12 @@ impl StoredAssets {
     ///
     /// # Errors
     ///
-    /// The address is invalid.
+    /// Fails if the address is invalid.
     pub fn url(&self) -> Result<&StoreUrl, Error> {
         self.url.as_ref().map_err(|error| Error::Url(error.clone()))
     }
 
-    /// Returns the store, which is opened at the first call. If that fails the next call tries
-    /// again.
+    /// Returns the store, and opens it at the first call. If that fails, the next call tries again.
     ///
     /// # Errors
     ///
@@ -102,21 +102,20 @@ impl StoredAssets {
         Ok(if caller.own_thread { store.on_own_thread() } else { store.clone() })
     }
 
-    /// Returns false if the store is a file that does not exist, and thus holds no assets. It is
-    /// not created to find that out.
+    /// Returns false if the store is a file that does not exist, and thus holds no assets. The
+    /// check does not create the file.
     #[must_use]
     pub fn may_hold_assets(&self) -> bool {
         let file = self.url.as_ref().ok().and_then(StoreUrl::file);
         self.store.initialized() || file.is_none_or(std::path::Path::exists)
     }
 
-    /// Keeps a long result of a tool as an asset of its own: `outputs/ID.txt`, or, where
-    /// an earlier call had the same id, a name that begins with it. A principal has a `folder`
-    /// for its own outputs.
+    /// Keeps a tool's long result as an asset: `outputs/ID.txt`, or a name that begins with `ID` if
+    /// an earlier call had the same id. Each principal has its own `folder` for outputs.
     ///
     /// # Errors
     ///
-    /// The result is not kept. The message of the error is for a model.
+    /// Fails if the result cannot be kept. The message of the error is for a model.
     pub async fn keep_output(
         &self,
         agent: &Agent,
@@ -125,7 +124,7 @@ impl StoredAssets {
         text: &str,
     ) -> Result<AssetPath, AssetError> {
         let folder = folder.unwrap_or(private::OUTPUTS);
-        // An id is the provider's, and may have any character.
+        // The provider chooses the id, which may have any character.
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
         let unique = || format!("{folder}{id}-{}.txt", Uuid::now_v7().simple());
@@ -146,7 +145,8 @@ impl StoredAssets {
         .await
     }
 
-    /// Removes outputs that are old, or beyond the most bytes of all of them.
+    /// Removes outputs that are too old, and then the oldest ones until the rest is within the
+    /// limit.
     // Boxed: the futures that write assets are nested deep enough without it.
     fn make_room_for_outputs<'a>(
         &'a self,
@@ -160,8 +160,9 @@ impl StoredAssets {
         })
     }
 
-    /// Removes old outputs and versions, once in the life of a process: a writer of outputs makes
-    /// room for them. What does not fit into a short time is left to the next process.
+    /// Removes old outputs and versions, once per process. A process that writes outputs makes room
+    /// for them as well. If the work does not end within a short time, the next process continues
+    /// it.
     pub async fn prune(&self, store: &Store) {
         let work = async {
             if let Err(error) = store.prune_outputs(OUTPUTS_KEPT).await {
@@ -245,7 +246,8 @@ impl AssetStore for StoredAssets {
     fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
         let list = answered(prefix, async move {
             let store = self.opened_for(caller).await?;
-            // Those of other principals are left out before the bound, which they would use up.
+            // The assets of other principals are removed before the limit applies, which they would
+            // use up.
             let asked = (!caller.is_principal).then_some(ENTRIES_ASKED);
             let mut found = store.list(prefix, asked).await?;
             found.retain(|metadata| is_for(caller, &metadata.path));
@@ -275,13 +277,13 @@ fn check_way(file: &Path) -> Result<(), Error> {
     })
 }
 
-/// Returns the path of an asset. One that is kept for another principal is not there.
+/// Returns the path of an asset. An asset that is kept for another principal is not found.
 fn path_for(caller: &Caller, uri: &str) -> Result<AssetPath, Error> {
     let path = AssetPath::parse(uri)?;
     if is_for(caller, &path) { Ok(path) } else { Err(Error::NotFound(path)) }
 }
 
-/// Returns whether the caller may know of an asset: a principal knows no outputs but its own.
+/// Returns whether the caller may know of an asset. A principal knows only its own outputs.
 fn is_for(caller: &Caller, path: &AssetPath) -> bool {
     !caller.is_principal || !path.is_output() || private::is_kept_for(&caller.agent, path)
 }
@@ -298,7 +300,7 @@ pub(crate) fn for_model(error: &Error) -> String {
     }
 }
 
-/// Turns an error into one for a tool, which names the asset as the tool did.
+/// Turns an error into an error for a tool, which names the asset as the tool did.
 async fn answered<T>(
     uri: &str,
     work: impl Future<Output = Result<T, Error>>,
@@ -308,7 +310,7 @@ async fn answered<T>(
             (Error::NotFound(_), _) => format!("File not found: {uri}"),
             (Error::ReadOnly(_), _) => format!("Asset is read-only: {uri}"),
             (_, Some(fault)) => {
-                // The address of the store and the words of its server are not for a tool.
+                // The tool must not see the address of the store or the messages of its server.
                 tracing::warn!("an operation on an asset failed: {error}");
                 format!("Cannot reach asset: {uri} ({fault})")
             }
@@ -382,7 +384,7 @@ mod tests {
             is_principal,
             own_thread: false,
         };
-        // A name that would lead into the folder of another if it were taken as it is.
+        // A name that would lead into another principal's folder if it were used unchanged.
         let (ann, bob) = (caller("ann", true), caller("ann/../bob", true));
         let owner = caller("ann", false);
         let mut kept = Vec::new();

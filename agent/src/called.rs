@@ -1,4 +1,4 @@
-//! A call that has ended, as the conversation and a person see it.
+//! A call that has ended, as the conversation and the user see it.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::images::{self, Room};
 use crate::members::Members;
 use crate::own_tool::SLASH_COMMAND;
 
-/// The code of an error to which the tool gave none that is a text.
+/// The code of an error to which the tool gave no code, or one that is not a text.
 const NO_CODE: &str = "failed";
 
 /// A call that has ended.
@@ -31,7 +31,7 @@ pub struct Called {
     pub error: Option<CallError>,
     /// The command that would allow what the call was refused, if there is one.
     pub allow_with: Option<String>,
-    /// True if policy refused the call, or refused it something that a person could allow.
+    /// True if policy refused the call, or refused a part of it that the user could allow.
     pub is_refused: bool,
     /// The images of the answer that a model may be sent, in their order.
     pub images: Vec<Image>,
@@ -43,19 +43,19 @@ pub struct Called {
     pub characters: usize,
 }
 
-/// The error of a call: of the host, which did not get an answer, or of the tool, which answered
-/// with an error of its own.
+/// The error of a call. It is the host's error if the tool did not answer, and otherwise the error
+/// that the tool answered with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// The `error_code` of the envelope or of the tool's answer. `failed` where the tool's is not
+    /// The `error_code` of the envelope or of the tool's answer; `failed` if the tool's code is not
     /// a text.
     pub code: String,
-    /// The message for a person or a model.
+    /// The message for the user or the model.
     pub message: String,
 }
 
 impl CallError {
-    /// Returns the error in an envelope. A tool's answer is one if it is an object with an
+    /// Returns the error in an envelope. A tool's answer is an error if it is an object with an
     /// `error_code` and a text as its `error`.
     fn from_envelope(envelope: &Envelope) -> Option<Self> {
         match envelope {
@@ -76,7 +76,7 @@ impl CallError {
 }
 
 impl Called {
-    /// Returns a call that did not run because the answer has more than `most`.
+    /// Returns a call that did not run because the answer has more than `most` calls.
     pub(super) fn beyond(call: &Call, most: usize) -> Self {
         let reason =
             format!("not run: of the calls of one answer the first {most} are; ask for it again");
@@ -94,11 +94,12 @@ impl Called {
         Self::new(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
     }
 
-    /// Returns a call that ended with this envelope, of which the model is shown so much.
+    /// Returns a call that ended with this envelope. `shown` is the text that the model reads of
+    /// it.
     pub(super) fn new(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
         let allow_with = envelope.aside().allow_with.clone();
         let code = envelope.failure().map(|(code, _)| code);
-        // What is no command for models is a mistake of the model.
+        // If `slash_command` is denied, the model asked for a command that models do not have.
         let is_denied = code == Some(EnvelopeCode::PermissionDenied) && call.name != SLASH_COMMAND;
         let is_refused = allow_with.is_some() || is_denied;
         Self {

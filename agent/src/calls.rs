@@ -1,5 +1,5 @@
-//! The calls of one answer: they run at once where they may, and their results are in the order
-//! of the calls.
+//! The calls of one answer. Calls run at once if they may, and their results are in the order of
+//! the calls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,22 +25,23 @@ use crate::order;
 use crate::own_tool::SLASH_COMMAND;
 use crate::slash;
 
-/// The most calls that run at once. The host runs as many components at once, and further ones
-/// would wait; of native tools, each of which is a few processes, more would only be slower.
+/// The most calls that run at once. The host runs as many components at once, so further ones would
+/// wait. Each native tool is a few processes, so more of them would only be slower.
 const AT_ONCE: usize = 16;
 
-/// The most calls of one answer that run; the others have a result that says that they did not.
-/// Far more than a model asks for that means what it does, and few enough that the calls of one
-/// answer do not fill the audit log.
+/// The most calls of one answer that run; the others get a result that says that they did not run.
+/// No model that works sensibly asks for so many, and the limit keeps the calls of one answer from
+/// filling the audit log.
 const MOST: usize = 256;
 
-/// Returns the ids that the calls of one answer will have in the audit log, of those that will run.
+/// Chooses the ids in the audit log for those calls of one answer that will run.
 pub(super) fn audit_ids(calls: &[Call]) -> Vec<CallId> {
     calls.iter().take(MOST).map(|_| CallId::choose()).collect()
 }
 
-/// Runs the calls of one answer under these ids of the audit log, and returns one [`Called`] for each, in the order of the calls.
-/// Returns when nothing that they started is left running, also where they are cancelled.
+/// Runs the calls of one answer under these ids of the audit log, and returns one [`Called`] for
+/// each, in the order of the calls. Even if it is cancelled, it returns only when nothing that the
+/// calls started is left running.
 pub(super) async fn run(
     environment: &Environment,
     snapshot: Option<&Arc<Snapshot>>,
@@ -84,7 +85,7 @@ pub(super) async fn run(
             on_event(Event::Warning(&remark));
         }
         ended[index] = Some(called);
-        // Before the others: the rest of a group that was begun has waited the longest.
+        // Before the other groups: the rest of a group that has begun has waited the longest.
         waiting.push_front(group);
     }
     let ended = calls.iter().zip(ended).map(|(call, called)| {
@@ -131,8 +132,8 @@ async fn run_one(
     Called { content, images, is_cancelled, ..called }
 }
 
-/// Returns the arguments for the tool: those that the model wrote, without the nulls that stand
-/// for arguments left out. Anything but JSON is returned as it is, and the host refuses it.
+/// Returns the arguments for the tool: the model's, without the nulls that stand for omitted
+/// arguments. Arguments that are not JSON are returned unchanged, and the host refuses them.
 fn arguments(environment: &Environment, snapshot: &Snapshot, call: &Call) -> Bytes {
     if call.arguments.trim().is_empty() {
         // Some servers write a call without arguments this way.

@@ -1,7 +1,7 @@
-//! The commands that a person and a model share: assets in the context, and tools.
+//! The commands that users and models share: they arrange assets in the context, and show tools.
 //!
-//! Owns the syntax of a line and the answer of each command. Commands of a person alone belong
-//! to the program that the person types into.
+//! Owns the syntax of a line and the answer of each command. Commands that only a user may give
+//! belong to the program that reads the user's input.
 
 mod compact;
 mod tools;
@@ -61,13 +61,13 @@ pub const COMMANDS: [(&str, &str); 6] = [
 
 /// The one who gives a command.
 pub enum By<'a> {
-    /// A person, who is asked before an asset is replaced.
+    /// The user, who is asked before an asset is replaced.
     Person(&'a mut dyn Confirm),
-    /// A model, which is not asked, and may do this much with assets.
+    /// A model, which is not asked. It has this access to assets.
     Model(AssetAccess),
 }
 
-/// Asks a person.
+/// Asks the user.
 pub trait Confirm: Send {
     /// Returns true if the proposal is to be written.
     fn confirm<'a>(
@@ -76,7 +76,7 @@ pub trait Confirm: Send {
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 }
 
-/// The reason for which a line is not a command.
+/// The reason why a line is not a command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// No command has this name.
@@ -95,13 +95,13 @@ pub enum Malformed {
     Unclosed(#[from] Unclosed),
 }
 
-/// The reason for which a command was not carried out. Nothing has changed.
+/// The reason why a command was not carried out. Nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The line is not a command.
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    /// Policy does not let the model do that with assets.
+    /// Policy does not grant the model this access to assets.
     #[error("Permission denied: {}", not_granted(*.0))]
     NotGranted(AssetAccess),
     /// The session has no asset store.
@@ -130,7 +130,7 @@ pub enum CommandError {
     /// The model that should rewrite the asset did not answer.
     #[error(transparent)]
     Provider(#[from] Failure),
-    /// The text that the model wrote does not take the asset's place.
+    /// The text that the model wrote does not replace the asset.
     #[error("`{path}` was not compacted: {refusal}")]
     Refused {
         /// The asset.
@@ -169,7 +169,8 @@ impl fmt::Display for DidYouMean<'_> {
     }
 }
 
-// Not as a source: the message of this error contains it, with the name that was probably meant.
+// `NotNamed` is not the error's source: the message of `CommandError` already contains it, with the
+// name that was probably meant.
 impl From<NotNamed> for CommandError {
     fn from(missing: NotNamed) -> Self {
         Self::NotNamed(missing)
@@ -196,18 +197,18 @@ impl Command {
     fn needs(&self) -> AssetAccess {
         match self {
             Self::Tool(_) => AssetAccess::None,
-            // Pinning puts the text before the model.
+            // Pinning shows the text to the model.
             Self::Pin(_) | Self::Pinned | Self::Blocks => AssetAccess::Read,
             Self::Unpin(_) | Self::Compact { .. } => AssetAccess::Write,
         }
     }
 
-    /// Parses a line. Words are separated by white space; a word with white space in it stands
-    /// between quotation marks.
+    /// Parses a line. Words are separated by white space; a word that contains white space needs
+    /// quotation marks.
     ///
     /// # Errors
     ///
-    /// The line is not one of [`COMMANDS`].
+    /// Fails if the line is not one of [`COMMANDS`].
     pub fn parse(line: &str) -> Result<Self, Malformed> {
         let words = words(line)?;
         let (name, arguments) = words.split_first().map_or(("", &[][..]), |(n, a)| (n, a));
@@ -277,7 +278,7 @@ pub(super) async fn run(
             Command::Tool(name) => describe_tools(environment, snapshot, name.as_deref()).await,
         }
     };
-    // The store makes a change wholly or not at all, wherever its future is dropped.
+    // If its future is dropped anywhere, the store makes a change completely or not at all.
     cancel.run_until_cancelled(work).await.unwrap_or(Err(CommandError::Cancelled))
 }
 
@@ -309,7 +310,7 @@ async fn list_pinned(environment: &Environment) -> Result<String, CommandError> 
     let (own, pins): (Vec<_>, Vec<_>) = pins.into_iter().partition(|pin| is_summary(pin));
     let mut lines: Vec<String> = pins.into_iter().map(display::listed).collect();
     if let Some(summary) = &summary {
-        // It counts once, and as much as is sent of it.
+        // The summary counts once, with as much as is sent of it.
         let pinned = usage.pinned_tokens.saturating_sub(own.iter().map(|pin| pin.tokens).sum());
         let is_sent = recent::has_room(pinned, summary.tokens, assets.budget);
         usage.pinned_tokens = pinned + if is_sent { summary.tokens } else { 0 };

@@ -1,11 +1,11 @@
 //! Room in a conversation: old results become one line each, and older turns become notes.
 //!
 //! Owns the decision when a conversation is compacted and how far. The first step loses nothing:
-//! each result is kept as an asset before a line with its name takes its place. The second has
-//! the model write notes on the messages that are left out (`summary`). What a person typed stays as
-//! it was typed, up to [`MOST_TYPED`], and so do the last turns.
+//! each result is kept as an asset, and a line with the asset's name replaces it. In the second
+//! step the model writes notes on the messages that are left out (`summary`). The user's prompts
+//! stay as they were typed, up to [`MOST_TYPED`], and so do the last turns.
 //!
-//! **Invariant:** a step that fails changes nothing, and the person is told.
+//! **Invariant:** a step that fails changes nothing, and the user is warned.
 
 mod summary;
 
@@ -21,31 +21,32 @@ use crate::recent;
 
 pub(crate) use summary::NotesRefused;
 
-/// The bytes from which on a result becomes a line. The line has some 300, so that a shorter result
-/// would hardly make room, and costs a call to be read again.
+/// The size in bytes from which a result becomes a line. The line has some 300 bytes, so replacing
+/// a shorter result would hardly make room, and reading it again would cost a call.
 const WORTH_IT: usize = 1000;
 
-/// The tokens of what a person typed in turns that are left out.
+/// The most tokens of the user's prompts in turns that are left out.
 const MOST_TYPED: u64 = 20_000;
 
 /// The turns before the current one that stay as they are.
 const LAST_TURNS: usize = 2;
 
-/// The share of the size at which a conversation is compacted that it should have afterwards. A
-/// compaction costs the provider's cache of what follows, so it makes room for many requests.
+/// The share of the limit that a conversation should have after a compaction. A compaction costs
+/// the provider's cache of everything that follows, so it makes room for many requests.
 const AFTERWARDS: f64 = 0.5;
 
-/// The share from which on older turns become notes as well. Below it the results alone made room
-/// for some requests.
+/// The share of the limit above which older turns become notes. Below it, shortening the results
+/// has made room for some requests.
 const STILL_LONG: f64 = 0.75;
 
 /// The size at which a conversation is compacted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CompactAt {
-    /// A share of the tokens that a request may have: those of the model's window less those of an
-    /// answer. Where the window is not known, only a refusal of the provider leads to a compaction.
+    /// A share of the tokens that a request may have: those of the model's window minus those of an
+    /// answer. If the window is not known, the conversation is compacted only after the provider
+    /// refused a request.
     Share(f64),
-    /// A number of tokens, even where that is less than the window.
+    /// A number of tokens, which may be less than the window.
     Tokens(u64),
 }
 
@@ -55,11 +56,11 @@ impl Default for CompactAt {
     }
 }
 
-/// The fewest tokens at which a conversation may be compacted. The system prompt alone may have
-/// more, and a smaller number is a share of the window in the wrong form.
+/// The fewest tokens at which a conversation may be compacted. Even the system prompt may have
+/// more, and a smaller number is probably a share of the window in the wrong form.
 const MIN_TOKENS: u64 = 1000;
 
-/// The error for a text that is no size at which a conversation is compacted.
+/// The error for a text that does not say when a conversation is compacted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is neither a share of the window, such as 0.8, nor a number of tokens from {MIN_TOKENS}"
@@ -129,7 +130,7 @@ pub(super) enum Cause {
     Request,
     /// The provider refused the last request for its length.
     Refusal,
-    /// The person asks for it.
+    /// The user asks for it.
     Command,
 }
 
@@ -154,7 +155,7 @@ pub(super) struct Compaction<'a> {
 }
 
 impl Compaction<'_> {
-    /// Compacts the conversation where `cause` calls for it. `is_current` is true while the model is
+    /// Compacts the conversation if `cause` calls for it. `is_current` is true while the model is
     /// to answer the last prompt.
     pub(super) async fn run(
         &self,
@@ -169,7 +170,7 @@ impl Compaction<'_> {
         let kept = conversation.of_last_turns(LAST_TURNS + usize::from(is_current));
         let is_asked = cause == Cause::Command && kept < conversation.messages().len();
 
-        // This future may be dropped wherever it waits, and then nothing has changed.
+        // If this future is dropped while it waits, nothing has changed.
         let mut shorter = conversation.clone();
         let asked = if is_asked { conversation.messages().len() - kept } else { 0 };
         let lines = self.lines(conversation, asked, most, &mut done.warnings).await;
@@ -185,7 +186,7 @@ impl Compaction<'_> {
                 Ok(Some((kept, event))) => {
                     let room = self.meter.room(self.model);
                     done.left = recent::record(&conversation.said(kept), room);
-                    // One message holds what stands for all the others.
+                    // One message contains the stand-in for all the others.
                     messages = conversation.messages().len() - kept - 1;
                     done.events.push(event);
                 }
@@ -208,7 +209,8 @@ impl Compaction<'_> {
         self.meter.count(self.fixed.with_messages(conversation.messages()).bytes())
     }
 
-    /// Returns the tokens at which a request is too large, or nothing where it is not.
+    /// Returns the tokens at which a request is too large, or nothing if the request is small
+    /// enough.
     fn at(&self, cause: Cause, now: u64) -> Option<u64> {
         let room = self.meter.room(self.model);
         let set = match self.set {
@@ -217,14 +219,15 @@ impl Compaction<'_> {
         };
         match cause {
             Cause::Request => set.filter(|set| now > *set),
-            // The present number may be an estimate that is below the true one.
+            // The count may be an estimate that is too low.
             Cause::Refusal => Some(set.unwrap_or(now).min(now)),
             Cause::Command => Some(set.unwrap_or(u64::MAX)),
         }
     }
 
-    /// Returns the lines for old results, by the ids of their calls: those of the first `asked`
-    /// messages, and the oldest of the others until a request has at most so many tokens.
+    /// Returns the lines for old results, by the ids of their calls. They replace the results of
+    /// the first `asked` messages, and then the oldest others until a request has at most `most`
+    /// tokens.
     async fn lines(
         &self,
         conversation: &Conversation,
@@ -256,8 +259,8 @@ impl Compaction<'_> {
         lines
     }
 
-    /// Leaves out older turns, and returns the number of messages that stay, at most `kept`, with
-    /// the event. Returns nothing where there is nothing to leave out.
+    /// Leaves out older turns. Returns the number of messages that stay, at most `kept`, with the
+    /// event. Returns nothing if nothing can be left out.
     async fn summarize(
         &self,
         conversation: &mut Conversation,
@@ -281,8 +284,8 @@ impl Compaction<'_> {
         Ok(Some((kept, Event::Summarized { kept, notes, most_typed })))
     }
 
-    /// Returns how many messages stay: the last `kept`, or as many of these as there is room for.
-    /// A single turn may have more rounds than the window holds, and then its old ones go as well.
+    /// Returns how many messages stay: the last `kept`, or fewer if there is no room for them. If a
+    /// single turn has more rounds than fit into the window, its old rounds are left out as well.
     fn cut(&self, conversation: &Conversation, kept: usize, most: u64) -> Option<usize> {
         let messages = conversation.messages();
         let mut cuts = conversation.cuts().filter(|cut| *cut <= kept);

@@ -1,11 +1,11 @@
-//! Remarks for a person where a command of `bash` failed because of its sandbox: few know that it has
-//! one, and `cargo: command not found` sounds as if the machine lacked the program.
+//! Remarks for the user if a `bash` command failed because of its sandbox. Few users know that
+//! `bash` has one, and `cargo: command not found` sounds as if the machine lacked the program.
 //!
 //! Owns the signs of such failures in an output. A sign alone proves nothing, since a command
-//! prints what it likes: a program is said to be hidden only after it was found in a directory of
-//! `PATH` that the sandbox leaves out, and a command that would allow more is named only where the
-//! policy, asked about it, agrees. Files are no subject here. A model that asks for a key in the
-//! home directory must not have us recommend to grant it.
+//! prints what it likes. So a remark says that a program is hidden only after ikigai found it in a
+//! directory of `PATH` that the sandbox leaves out. It names a command that would allow more only
+//! if the policy would agree to it. It says nothing about files: if a model asks for a key in the
+//! home directory, ikigai must not recommend that the user grant it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -22,11 +22,11 @@ use serde_json::Value;
 use crate::called::Called;
 use crate::environment::Environment;
 
-/// The shell among the standard tools.
+/// The built-in shell.
 pub(super) const SHELL: &str = "bash";
 
-/// The words, in lower case, by which programs say that a name was not resolved or that there is no
-/// way to a network: those of curl and git, of glibc, of the kernel, of Node.
+/// The messages, in lower case, with which programs report that a name was not resolved or that
+/// there is no route to a network: those of curl and git, glibc, the kernel and Node.
 const NO_NETWORK: [&str; 5] = [
     "could not resolve host",
     "temporary failure in name resolution",
@@ -42,7 +42,7 @@ pub(super) struct Remarks {
     on_network: AtomicBool,
 }
 
-/// Returns the remarks on the sandbox that a call of the shell gives cause for.
+/// Returns the remarks on the sandbox after a call of the shell.
 pub(super) fn remarks(
     environment: &Environment,
     snapshot: &Snapshot,
@@ -68,12 +68,12 @@ pub(super) fn remarks(
     [program, network].into_iter().flatten().collect()
 }
 
-/// Returns what a command printed, as far as the envelope has it: the output of one that ended, or
-/// the beginning of one that was ended.
+/// Returns the command's output from the envelope: all of it if the command ended on its own, or
+/// the beginning if it was killed.
 fn output(envelope: &str) -> Option<String> {
     let envelope: Value = serde_json::from_str(envelope).ok()?;
     let output = envelope["result"]["output"].as_str().or_else(|| envelope["stdout"].as_str());
-    // A command that was ended leaves the beginning of its JSON.
+    // If a command was killed, `stdout` has the beginning of its JSON.
     output.map(|text| text.replace("\\n", "\n"))
 }
 
@@ -110,10 +110,10 @@ impl Confined<'_> {
         ))
     }
 
-    /// Returns the directories of the home that a program needs, if the sandbox hides it. They may
-    /// not be all.
+    /// Returns the directories in the home directory that a program needs, if the sandbox hides it.
+    /// The program may need others too.
     fn hidden(&self, program: &Path, home: &Path) -> Option<Vec<PathBuf>> {
-        // A home may itself be behind a link.
+        // The home directory may itself be behind a link.
         let home = &home.canonicalize().ok()?;
         let program = program.parent()?.canonicalize().ok()?.join(program.file_name()?);
         let real = program.canonicalize().ok()?;
@@ -134,8 +134,8 @@ impl Confined<'_> {
         Some(needed)
     }
 
-    /// Returns the sentence that grants the shell the toolchain of a program, if the program belongs to one and the
-    /// policy would allow all of it.
+    /// Returns the sentence that grants the shell a program's toolchain, if the program belongs to
+    /// one and the policy would allow all of it.
     fn hint_of_toolchain(&self, name: &str, program: &Path) -> Option<String> {
         let authority = self.host.authority();
         let contents = [self.shell.build.digest];
@@ -175,7 +175,7 @@ impl Confined<'_> {
     }
 
     fn on_network(&self, output: &str) -> Option<String> {
-        // With hosts of its own the refusals of others are in the envelope.
+        // If the shell was granted hosts, the envelope already lists the hosts that were refused.
         if !self.decision.grant.net.is_none() || self.shell.build.backend() == Backend::Wasm {
             return None;
         }
@@ -208,9 +208,9 @@ fn with_hint(text: String, hint: Option<String>) -> String {
     }
 }
 
-/// Returns the directory with all that belongs to a program in the home: the one that holds its
-/// `bin`, unless that is the home itself or one that holds secrets beside programs, such as the
-/// tokens of `~/.cargo`; then its `bin` alone.
+/// Returns the directory in the home directory that contains everything of a program: the parent of
+/// its `bin`. If that parent is the home directory itself, or has secrets next to programs, such as
+/// the tokens in `~/.cargo`, returns only the `bin`.
 fn root(program: &Path, home: &Path) -> PathBuf {
     let dir = program.parent().unwrap_or(program);
     let around = dir.parent().filter(|_| dir.file_name().is_some_and(|name| name == "bin"));

@@ -1,7 +1,7 @@
 //! The messages of a conversation, and the only operations that change them.
 //!
-//! Owns the rules that every provider demands of a conversation, and knows no tool, no host and
-//! no network.
+//! Owns the rules that every provider demands of a conversation. Knows nothing about tools, hosts
+//! and networks.
 //!
 //! **Invariant:** after each operation
 //!
@@ -10,8 +10,8 @@
 //! - only the model calls. Each call has its result in the message after it, in the order of the
 //!   calls, and no result is there without its call.
 //!
-//! The model is asked through an [`Exchange`] alone, and as long as there is one the last message
-//! is the user's.
+//! The model is asked only through an [`Exchange`]. While an exchange exists, the last message is
+//! the user's.
 
 mod compacted;
 #[cfg(test)]
@@ -48,19 +48,19 @@ struct Prompt {
     typed: String,
 }
 
-/// A prompt without a text, where there is nothing else that the model could answer.
+/// The error for a prompt without a text, if the model has nothing else to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EmptyPrompt;
 
 /// A turn of a conversation in which the model is to speak.
 ///
-/// One that is dropped leaves everything that was appended, the prompt included.
+/// If it is dropped, everything that was appended stays, including the prompt.
 #[derive(Debug)]
 #[must_use = "the prompt stays without an answer"]
 pub(super) struct Exchange<'a> {
     conversation: &'a mut Conversation,
     /// True if the turn began with a prompt, and the model has not called anything since. Then the
-    /// prompt may be taken back.
+    /// prompt may be discarded.
     is_fresh: bool,
 }
 
@@ -86,15 +86,15 @@ impl Conversation {
         *self = Self::default();
     }
 
-    /// Begins a turn with a prompt: its images, and its texts that are not blank. `typed` has the
-    /// words of the person alone.
+    /// Begins a turn with a prompt: its images, and its texts that are not blank. `typed` has only
+    /// the user's own words.
     ///
-    /// Where the user's side spoke last, in a turn that failed or was dropped, the prompt is
-    /// added to what it said. There it may be empty, which asks the model to go on.
+    /// If the last message is the user's, because a turn failed or was dropped, the prompt is added
+    /// to it. In that case the prompt may be empty, which asks the model to continue.
     ///
     /// # Errors
     ///
-    /// [`EmptyPrompt`]. The conversation has not changed.
+    /// Fails with [`EmptyPrompt`] if there is nothing to answer. The conversation has not changed.
     pub(super) fn begin(
         &mut self,
         typed: &str,
@@ -119,7 +119,7 @@ impl Conversation {
         Ok(Exchange { conversation: self, is_fresh: has_prompt })
     }
 
-    /// Goes on with a turn in which the user's side spoke last; `is_fresh` is true if it began with
+    /// Continues a turn whose last message is the user's. `is_fresh` is true if the turn began with
     /// a prompt, and the model has not called anything since.
     pub(super) fn go_on(&mut self, is_fresh: bool) -> Option<Exchange<'_>> {
         let is_open = self.messages.last().is_some_and(|last| last.role == Role::User);
@@ -157,8 +157,8 @@ impl Exchange<'_> {
     /// Appends an answer together with the results of its calls, after which the model may be
     /// asked again.
     ///
-    /// A result belongs to the call with its id. A call without a result is left out, and so is
-    /// a result without a call. An answer without a pair of them is not appended.
+    /// A result belongs to the call with its id. Calls without a result and results without a call
+    /// are left out. If no pair is left, the answer is not appended.
     pub(super) fn append(&mut self, answer: Vec<Part>, results: Vec<CallResult>) {
         let mut results: Vec<Option<CallResult>> = results.into_iter().map(Some).collect();
         let mut take = |call: &Call| {
@@ -182,11 +182,11 @@ impl Exchange<'_> {
         self.conversation.messages.push(Message { role: Role::User, parts: matched });
     }
 
-    /// Ends the turn with the model's last word. Calls in it are left out, since they have no
+    /// Ends the turn with the model's last answer. Calls in it are left out, since they have no
     /// results.
     ///
-    /// An answer that says nothing is not appended. Then the prompt is taken back, unless the
-    /// model has called something since.
+    /// An answer that says nothing is not appended. Then the prompt is discarded, unless the model
+    /// has called something since.
     pub(super) fn end(self, mut answer: Vec<Part>) {
         answer.retain(|part| matches!(part, Part::Text { .. } | Part::Blob(_)));
         if !is_silent(&answer) {
@@ -314,7 +314,7 @@ mod tests {
         Shorten {
             id: String,
         },
-        /// One of the cuts, by its place among them.
+        /// One of the cuts, by its index.
         Summarize {
             cut: usize,
             most_typed: usize,
@@ -340,7 +340,8 @@ mod tests {
         prop_oneof![1 => Just(Operation::Clear), 2 => shorten, 3 => summarize, 9 => turn]
     }
 
-    /// Leaves out the messages before one of the cuts, and checks that the others are as they were.
+    /// Leaves out the messages before one of the cuts, and checks that the other messages did not
+    /// change.
     fn summarize(
         conversation: &mut Conversation,
         cut: usize,

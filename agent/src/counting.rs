@@ -1,7 +1,7 @@
-//! The tokens of a conversation: those that the provider counted, and an estimate where it did not.
+//! The tokens of a conversation: those that the provider counted, and an estimate of the others.
 //!
 //! Owns the [`Meter`], which learns from each answer how large a request is, and the sizes of
-//! windows. It asks no provider for a count: that would be a request of its own before each one.
+//! windows. It never asks a provider for a count: that would take another request before each one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,32 +13,32 @@ use crate::environment::Model;
 use crate::spend::Spend;
 use crate::usage;
 
-/// The tokens that are left for an answer of Anthropic, for which a request always sets a limit,
-/// unless the person sets another.
+/// The tokens that are left for an answer of Anthropic, unless the user sets another limit.
+/// Anthropic requires a limit in every request.
 const ANTHROPIC_ANSWER: u64 = 32_000;
 
-/// The tokens that are left for an answer where no limit is known.
+/// The tokens that are left for an answer if no limit is known.
 const USUAL_ANSWER: u64 = 8_000;
 
-/// The pixels for which one token is estimated, and the most tokens of an image: a larger one is
-/// made smaller by the provider. The numbers are those of Anthropic,
-/// <https://platform.claude.com/docs/en/build-with-claude/vision>; OpenAI and Google count tiles, and
-/// come to some hundred tokens up to as many.
+/// The pixels for which one token is estimated, and the most tokens of an image: the provider makes
+/// a larger image smaller. The numbers are Anthropic's,
+/// <https://platform.claude.com/docs/en/build-with-claude/vision>. OpenAI and Google count tiles,
+/// and come to between some hundred tokens and this maximum.
 const PIXELS_OF_A_TOKEN: u64 = 750;
 const MOST_IMAGE_TOKENS: u64 = 1_600;
 
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The number.
     pub tokens: u64,
-    /// True if it is an estimate: a quarter of the bytes, and for images by their pixels, for all of it
-    /// or for what was added since the provider counted. Such a number is displayed with a `~`.
+    /// True if it is an estimate: a quarter of the bytes, and for images by their pixels, for all
+    /// of it or for what was added since the provider counted. Such a number is displayed with a
+    /// `~`.
     pub is_estimate: bool,
 }
 
 impl Counted {
-    /// Returns the estimate for so many bytes.
+    /// Returns the estimate for this number of bytes.
     pub(super) fn estimated(bytes: usize) -> Self {
         Self { tokens: tokens(bytes), is_estimate: true }
     }
@@ -166,7 +166,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Records the cost of a request of so many bytes.
+    /// Records the cost of a request with this number of bytes.
     pub(super) fn answered(&mut self, bytes: usize, usage: Usage) {
         self.measured = usage.input.map(|tokens| Measured { tokens, bytes }).or(self.measured);
         self.cached = usage.cached;
@@ -194,13 +194,13 @@ impl Meter {
         self.spend(usage);
     }
 
-    /// Forgets what one model counted, since another counts differently.
+    /// Forgets the counts of one model, since another model counts differently.
     pub(super) fn forget(&mut self) {
         (self.measured, self.cached) = (None, None);
     }
 
-    /// Returns the tokens of a request of so many bytes. Bytes beyond those of the last request that
-    /// was counted are estimated, and so is a request that is smaller.
+    /// Returns the tokens of a request with this number of bytes. Bytes beyond those of the last
+    /// request that was counted are estimated, and so is a smaller request.
     pub(super) fn count(&self, bytes: usize) -> Counted {
         let Some(Measured { tokens: counted, bytes: then }) = self.measured else {
             return Counted::estimated(bytes);
@@ -227,8 +227,8 @@ impl Meter {
         }
     }
 
-    /// Returns the tokens that the model takes in together with its answer, if that is known: from
-    /// the configuration, or from a refusal where that named fewer.
+    /// Returns the tokens that the model takes in together with its answer, if that number is
+    /// known. It comes from the configuration or from a refusal, whichever is lower.
     pub(super) fn window(&self, model: &Model) -> Option<u64> {
         let learned = self.learned.get(&(model.client.provider(), model.name.clone())).copied();
         match (model.context, learned) {
@@ -245,7 +245,7 @@ impl Meter {
             _ => USUAL_ANSWER,
         };
         let answer = model.max_tokens.map_or(usual, u64::from);
-        // A limit for answers that leaves no room for requests would be a mistake.
+        // A limit for answers that left no room for requests would be a mistake.
         Some(window - answer.min(window / 2))
     }
 }

@@ -1,5 +1,5 @@
-//! The surroundings of a conversation: the host, the assets and the model that its turns and commands
-//! work with.
+//! The environment of a conversation: the host, the assets and the model that its turns and
+//! commands work with.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use crate::recent::Recent;
 use crate::undo::Undo;
 use crate::usage::UsageMeter;
 
-/// A model, and how it is reached.
+/// A model, and how to reach it.
 #[derive(Debug)]
 pub struct Model {
     /// The client that sends its requests.
     pub client: Client,
     /// The provider's name for the model.
     pub name: String,
-    /// The most tokens of an answer, where the person sets a limit. Otherwise the model's own
-    /// holds, and 32,000 with Anthropic, which requires one.
+    /// The most tokens of an answer, if the user sets a limit. Otherwise the model's own limit
+    /// applies, or 32,000 for Anthropic, which requires a limit.
     pub max_tokens: Option<u32>,
-    /// The tokens that it takes in together with its answer, if the person sets them. Otherwise
-    /// they are learned from a refusal that names them.
+    /// The tokens that the model takes in together with its answer, if the user sets them.
+    /// Otherwise the number is read from a refusal that names it.
     pub context: Option<u64>,
     /// The settings of its answers.
     pub settings: Settings,
@@ -42,12 +42,12 @@ pub struct Model {
 pub struct SessionAssets {
     /// The store, which is opened when it is first needed.
     pub store: Arc<StoredAssets>,
-    /// The most tokens that an agent may have pinned; for the model to know.
+    /// The most tokens that an agent may have pinned. The model is told this number.
     pub budget: u64,
     /// The agent whose pins are in the model's context.
     pub agent: Agent,
-    /// True if the agent is a principal that came over a network. No other principal reads its
-    /// long results.
+    /// True if the agent is a principal that came over a network. No other principal reads its long
+    /// results.
     pub is_principal: bool,
 }
 
@@ -58,7 +58,7 @@ impl SessionAssets {
         self.is_principal && private::is_kept_for(self.agent.as_str(), path)
     }
 
-    /// Returns whether an asset is kept for another than the agent, which is a principal.
+    /// Returns whether an asset is kept for another principal than the agent.
     #[must_use]
     pub fn is_of_another(&self, path: &AssetPath) -> bool {
         self.is_principal && path.is_output() && !self.is_own(path)
@@ -71,21 +71,21 @@ impl SessionAssets {
     }
 }
 
-/// Everything that turns and commands work with, but the conversation.
+/// Everything that turns and commands work with, except the conversation.
 pub(super) struct Environment {
     pub(super) host: Arc<Host>,
     pub(super) workspace: PathBuf,
     pub(super) assets: Option<SessionAssets>,
-    /// True if the model may use the host's own tool, where there are assets.
+    /// True if the model may use the host's own tool. It needs assets too.
     pub(super) offers_own_tool: bool,
     pub(super) model: Option<Model>,
-    /// The person who is asked where a call may not run as it is, if there is one.
+    /// The user who is asked if a call needs more than it was granted, if there is one.
     pub(super) front_end: Option<Arc<dyn FrontEnd>>,
     /// The notes for agents in files of the workspace and of the user.
     pub(super) guidance: Guidance,
     /// The summary of earlier conversations in this workspace.
     pub(super) recent: Recent,
-    /// The person's own part of the system prompt.
+    /// The user's own part of the system prompt.
     pub(super) system: Option<String>,
     /// The files that the last turn changed.
     pub(super) undo: Undo,

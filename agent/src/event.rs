@@ -1,4 +1,4 @@
-//! The events of a turn, for whoever shows them.
+//! The events of a turn, for the program that displays them.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
 /// An event of a turn.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// Something that a person should know and that stops nothing.
+    /// A warning for the user that stops nothing.
     Warning(&'a str),
     /// The prompt is sent with this image.
     Image(&'a Image),
@@ -23,8 +23,8 @@ pub enum Event<'a> {
     CrowdedOut(&'a CrowdedOut),
     /// A further piece of the model's text.
     Text(&'a str),
-    /// The model thinks, with a further piece of its thoughts as far as the provider tells them;
-    /// an empty one otherwise.
+    /// The model is thinking. The text is a further piece of its thoughts, or empty if the provider
+    /// does not send them.
     Thinking(&'a str),
     /// The model began to ask for this tool; nothing runs yet.
     Asking(&'a str),
@@ -41,7 +41,7 @@ pub enum Event<'a> {
         attempt: u32,
         /// The time until the next attempt.
         wait: Duration,
-        /// The reason for which it failed.
+        /// The reason why it failed.
         failure: &'a Failure,
     },
     /// A request was answered, at this cost.

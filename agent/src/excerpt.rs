@@ -1,10 +1,10 @@
 //! Results that are too long for a model's context: they are cut, and the whole is kept as an
 //! asset.
 //!
-//! An envelope is one line of JSON, and an asset is read by lines. So the text inside is kept:
-//! the one long text of a result as it is, several under a heading each. A result that is long
-//! because of its structure is kept as indented JSON. A line of more than [`LONGEST_LINE`]
-//! characters is broken, since no window of lines could show a part of it.
+//! An envelope is one line of JSON, and an asset is read by lines. So the text inside is kept: if
+//! the result has one long text, unchanged, and if it has several, each under a heading. A result
+//! that is long because of its structure is kept as indented JSON. A line of more than
+//! [`LONGEST_LINE`] characters is broken, since no range of lines could show a part of it.
 
 use std::fmt::Write as _;
 
@@ -29,14 +29,13 @@ pub const SHOWN_CHARACTERS: usize = 30_000;
 /// The most of a result that reaches the model of a conversation.
 const SHOWN: Extent = Extent::of_characters(SHOWN_CHARACTERS);
 
-/// The most characters of a text within a result that is never cut by itself.
+/// The most characters of a text within a result that is never cut.
 const LONG: usize = 1000;
 
-/// The most characters of a result beside its long texts. A result with more is cut as a whole.
+/// The most characters of a result outside its long texts. A result with more is cut as a whole.
 const FRAME: usize = 10_000;
 
-/// No fewer than the bytes of the envelope of an answer around the answer:
-/// `{"tool_success":true,"result":}`.
+/// At least the bytes of the envelope around an answer: `{"tool_success":true,"result":}`.
 const AROUND: usize = 64;
 
 /// A result as the model reads it.
@@ -47,13 +46,13 @@ pub(super) struct Shown {
     pub(super) characters: usize,
 }
 
-/// Returns the result as it is.
+/// Returns the whole result.
 pub(super) fn whole(envelope: &Envelope) -> Shown {
     let text = json(envelope, Layout::Compact);
     Shown { characters: text.chars().count(), text }
 }
 
-/// Returns the result, shortened where it is long. Then the whole is kept among `assets`.
+/// Returns the result, shortened if it is long. Then the whole is kept among `assets`.
 pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
     let whole = whole(envelope);
     let Some(long) = Long::new(envelope, &whole, SHOWN) else { return whole };
@@ -68,15 +67,15 @@ pub struct Excerpt {
     pub result: String,
     /// True if `result` has the shape of the answer, and only its texts are shorter.
     pub keeps_shape: bool,
-    /// Sentences for the model about the parts that are left out, and about the place of the whole.
+    /// Sentences for the model on the parts that are left out, and on where to find the whole.
     pub truncated: String,
     /// The URI of the whole, if it was kept.
     pub whole: Option<String>,
 }
 
-/// Returns an excerpt of the answer of a tool, or nothing if the answer has no more than `limit`.
-/// The excerpt leaves `spared` characters of it for what the caller adds. The whole is kept among `assets`, under
-/// a name that begins with the `id` that it is given then.
+/// Returns an excerpt of a tool's answer, or nothing if the answer is within `limit`. The excerpt
+/// leaves `spared` characters of the limit for text that the caller adds. The whole is kept among
+/// `assets`, under a name that begins with `id`, which is called only then.
 pub async fn excerpt(
     envelope: &Envelope,
     limit: Extent,
@@ -107,11 +106,11 @@ struct Long {
     tool_success: bool,
     /// False if the structure was too long, so that the answer is cut as one text.
     keeps_shape: bool,
-    /// True if `members` are those of a result that is an object. Otherwise they are those of
-    /// the envelope itself.
+    /// True if `members` are those of a result that is an object. If not, they are those of the
+    /// envelope.
     is_object: bool,
     members: Vec<(String, Member)>,
-    /// The texts beside the answer of a tool.
+    /// The members of the envelope around the tool's answer.
     aside: Aside,
 }
 
@@ -134,7 +133,7 @@ struct Cut {
 impl Long {
     /// Returns the envelope to cut, or nothing if it is short enough.
     fn new(envelope: &Envelope, whole: &Shown, limit: Extent) -> Option<Self> {
-        // Those that only the escapes of JSON make long are not cut.
+        // A result that is long only because of JSON's escapes is not cut.
         (whole.characters > limit.characters.min(limit.lines))
             .then(|| Self::parse(envelope, whole, limit))
             .filter(|long| !long.fits())
@@ -155,7 +154,7 @@ impl Long {
         members.retain(|(name, _)| is_object || name != "tool_success");
         let members =
             members.into_iter().map(|(name, value)| (name, Member::from_value(value))).collect();
-        // Those of a failure are among its members.
+        // A failure already has these texts among its members.
         let aside = if tool_success { envelope.aside().clone() } else { Aside::default() };
         let long = Self { limit, tool_success, keeps_shape: true, is_object, members, aside };
         if long.texts().next().is_some() && long.frame() <= FRAME {
@@ -167,7 +166,7 @@ impl Long {
         Self { limit, tool_success, keeps_shape: false, is_object: false, members, aside }
     }
 
-    /// Keeps the whole among `assets`, and cuts what is shown.
+    /// Keeps the whole among `assets`, and cuts the text that the model reads.
     async fn keep_and_cut(self, id: &str, assets: Option<&SessionAssets>) -> Cut {
         let (kept, is_broken) = self.kept();
         let location = match assets {
@@ -187,7 +186,7 @@ impl Long {
         })
     }
 
-    /// Returns the number of characters beside the long texts.
+    /// Returns the number of characters outside the long texts.
     fn frame(&self) -> usize {
         let size = |(name, member): &(String, Member)| match member {
             Member::Short(value) => name.chars().count() + value.get().chars().count(),
@@ -202,7 +201,7 @@ impl Long {
             && self.texts().all(|(_, text)| text.lines <= self.limit.lines)
     }
 
-    /// Returns the text to keep, and whether lines of it were broken.
+    /// Returns the text to keep, and whether some of its lines were broken.
     fn kept(&self) -> (String, bool) {
         let texts: Vec<_> = self.texts().collect();
         let mut kept = String::new();
@@ -219,10 +218,10 @@ impl Long {
     }
 
     /// Returns the head and the tail of each long text. `location` is the URI of the whole, or the
-    /// reason for which it was not kept.
+    /// reason why it was not kept.
     fn cut(self, location: Result<String, String>, is_broken: bool) -> Cut {
         let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
-        // Several are kept under a heading each.
+        // If there are several texts, each is kept under a heading.
         let heading = usize::from(lengths.len() > 1);
         let mut line = 1;
         let room = self.limit.characters.saturating_sub(self.frame());
@@ -296,7 +295,7 @@ impl Member {
     }
 }
 
-/// Returns a sentence for the model on where the whole is.
+/// Returns a sentence that tells the model where to find the whole.
 fn where_kept(location: &Result<String, String>, is_broken: bool) -> String {
     match location {
         Ok(uri) => {

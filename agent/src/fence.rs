@@ -1,4 +1,4 @@
-//! Fences around a text that is quoted, which nothing in the text can end.
+//! Fences around a quoted text. Nothing in the text can end them.
 
 /// Returns a fence that does not occur in the text.
 pub(super) fn fence(text: &str) -> String {

@@ -1,14 +1,14 @@
-//! The notes for agents that people keep in files: `AGENTS.md`, or else `CLAUDE.md`, of the
+//! The notes for agents that people keep in files: `AGENTS.md`, or otherwise `CLAUDE.md`, of the
 //! workspace, and one file of the user for all workspaces.
 //!
 //! Owns which files are read, how they are opened, and how their text is marked in the system
-//! prompt. Anybody may have written the file of a workspace: it is opened beneath the workspace,
-//! never waited for, cut at [`MAX_BYTES`], and stands between two lines that it cannot contain.
-//! The directories above the workspace are not looked at, since nothing else of them reaches the
-//! model either; a person who wants the notes of a whole repository makes it the workspace.
+//! prompt. The file of a workspace may have any author. So ikigai opens it beneath the workspace,
+//! never waits for it, cuts it at [`MAX_BYTES`], and puts it between two lines that it cannot
+//! contain. Directories above the workspace are not searched, since nothing else in them reaches
+//! the model either. For the notes of a whole repository, make the repository the workspace.
 //!
-//! The files are read once in a conversation. Otherwise each of their changes, by a tool too, would
-//! change what stands before the conversation, and no provider would find that in its cache.
+//! The files are read once per conversation. Otherwise each change of them, even by a tool, would
+//! change the text before the conversation, and the provider could not use its cache.
 
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -27,8 +27,8 @@ use tokio::sync::OnceCell;
 /// The largest part of a file that is sent: 32 KiB, some 8,000 tokens, as much as Codex reads.
 const MAX_BYTES: u64 = 32 << 10;
 
-/// The names of such a file in a workspace. The first that exists is read, since projects that have
-/// both mean the same with them.
+/// The names of the file in a workspace. The first that exists is read, since projects that have
+/// both use them for the same text.
 const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 /// The notes of one conversation.
@@ -36,20 +36,20 @@ const NAMES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 pub(super) struct Guidance {
     is_on: bool,
     notes: OnceCell<Vec<Note>>,
-    /// Lines for a person about the files that were left out or cut.
+    /// Warnings for the user about files that were left out or cut.
     warnings: Mutex<Vec<String>>,
 }
 
 /// The notes of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Note {
-    /// The path of the file, for a person.
+    /// The path of the file, as the user is shown it.
     pub(super) path: String,
     /// The block for the model, under its label.
     pub(super) block: String,
 }
 
-/// The person who wrote a file, as far as its place says.
+/// The author of a file, as far as its location tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Author {
     User,
@@ -59,12 +59,12 @@ enum Author {
 /// The part of a file that is sent, and the number of bytes of the whole.
 struct Excerpt {
     text: String,
-    /// The bytes of `text` and of the file, where they differ.
+    /// The bytes of `text` and of the file, if they differ.
     cut: Option<(u64, u64)>,
 }
 
 impl Guidance {
-    /// Returns the notes of a conversation that reads none, unless `is_on`.
+    /// Returns the notes of a conversation, which are read only if `is_on`.
     pub(super) fn new(is_on: bool) -> Self {
         Self { is_on, ..Self::default() }
     }
@@ -74,14 +74,14 @@ impl Guidance {
         *self = Self::new(self.is_on);
     }
 
-    /// Returns the notes, the user's first. Reads them if nobody has yet.
+    /// Returns the notes, the user's first. Reads them at the first call.
     pub(super) async fn notes(&self, places: &Paths, workspace: &Path) -> &[Note] {
         if !self.is_on {
             return &[];
         }
         let read = async {
             let (places, workspace) = (places.clone(), workspace.to_owned());
-            // A disk may be slow, and a terminal is to go on.
+            // Reading may be slow, and must not block a terminal.
             let read = tokio::task::spawn_blocking(move || read(&places, &workspace)).await;
             let (notes, warnings) = read.unwrap_or_else(|error| {
                 (Vec::new(), vec![format!("notes for agents are not read: {error}")])
@@ -92,7 +92,7 @@ impl Guidance {
         self.notes.get_or_init(|| read).await
     }
 
-    /// Returns the warnings about the files that were read, to whoever asks first.
+    /// Returns the warnings about the files that were read, and clears them.
     pub(super) fn take_warnings(&self) -> Vec<String> {
         std::mem::take(&mut *self.warnings())
     }
@@ -124,7 +124,7 @@ fn read(places: &Paths, workspace: &Path) -> (Vec<Note>, Vec<String>) {
     };
     let of_user = [
         places.config.as_ref().map(|dir| dir.join("AGENTS.md")),
-        // Claude Code's, which people have who came from there.
+        // Claude Code's file, which people who came from there already have.
         places.home.as_ref().map(|home| home.join(".claude/CLAUDE.md")),
     ];
     let found = of_user.into_iter().flatten().find_map(|path| {
@@ -144,7 +144,7 @@ fn read(places: &Paths, workspace: &Path) -> (Vec<Note>, Vec<String>) {
     (notes, warnings)
 }
 
-/// Returns the result of opening a file, or nothing if there is no such file.
+/// Returns the result of opening a file, or nothing if the file does not exist.
 fn existing(opened: io::Result<File>) -> Option<io::Result<File>> {
     use io::ErrorKind::{NotADirectory, NotFound};
     match opened {
@@ -153,11 +153,11 @@ fn existing(opened: io::Result<File>) -> Option<io::Result<File>> {
     }
 }
 
-/// The flags for opening a file that may be anything: neither a FIFO nor a terminal is waited for.
+/// The flags for opening a file of any type, without waiting for a FIFO or a terminal.
 const FLAGS: OFlags = OFlags::NONBLOCK.union(OFlags::NOCTTY);
 
-/// Opens a file of the user, which nobody else may be able to write: what it says is taken for the
-/// user's own word.
+/// Opens a file of the user. It fails if another user can write the file: its text is treated as
+/// the user's own.
 fn open_of_user(path: &Path) -> io::Result<File> {
     let is_own = |uid| uid == 0 || paths::is_own(uid);
     let mut options = File::options();
@@ -169,14 +169,14 @@ fn open_of_user(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file in the workspace. A link is followed as far as it stays in the workspace,
-/// whatever the links on the way have become since.
+/// Opens a file in the workspace. A link is followed only within the workspace, even if a tool
+/// swaps links on the way.
 fn open_beneath(workspace: &Path, name: &str) -> io::Result<File> {
     let workspace = Dir::from_std_file(File::open(workspace)?);
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(FLAGS.bits().cast_signed());
     let opened = workspace.open_with(name, &options).map_err(|error| match error.raw_os_error() {
-        // The answer of `cap-std` itself, which has no number of the system.
+        // This is `cap-std`'s own error, which has no system error number.
         None if error.kind() == io::ErrorKind::PermissionDenied => {
             io::Error::other("it is a link that leads out of the workspace")
         }
@@ -187,17 +187,17 @@ fn open_beneath(workspace: &Path, name: &str) -> io::Result<File> {
 
 /// Reads the beginning of a file, as much as is sent.
 fn excerpt(file: File) -> io::Result<Excerpt> {
-    // Every question is about the open file: by its name another one may be found.
+    // Each check uses the open file: its name may lead to another file by now.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    // A file that the kernel makes up may block, or tell of the host.
+    // A file that the kernel generates may block, or reveal facts about the host.
     if !filesystems::is_ordinary(&file)? {
         return Err(io::Error::other("it is not on an ordinary file system"));
     }
     let mut content = Vec::new();
-    // By one byte more, a file that is exactly as large is told from a larger one.
+    // One byte more tells a file of exactly this size from a larger one.
     file.take(MAX_BYTES + 1).read_to_end(&mut content)?;
     let is_cut = content.len() as u64 > MAX_BYTES;
     if is_cut {
@@ -210,8 +210,8 @@ fn excerpt(file: File) -> io::Result<Excerpt> {
     Ok(Excerpt { text: visible(&text), cut })
 }
 
-/// Returns the length of the whole lines among these bytes; of the whole characters if there is no
-/// whole line.
+/// Returns the length of the whole lines among these bytes, or of the whole characters if there is
+/// no whole line.
 pub(super) fn whole_lines(bytes: &[u8]) -> usize {
     if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
         return end + 1;
@@ -222,8 +222,8 @@ pub(super) fn whole_lines(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns the text with its invisible characters written out, so that the model reads nothing that
-/// a person does not see in the file. The two that belong to ordinary emoji stay.
+/// Returns the text with its invisible characters written out, so that the model reads only
+/// characters that the user can see in the file. Two that are part of ordinary emoji stay.
 pub(super) fn visible(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text).replace("\r\n", "\n");
     let is_kept = |c: char| matches!(c, '\n' | '\t' | '\u{200d}' | '\u{fe0f}');
@@ -263,8 +263,8 @@ fn block(author: Author, path: &str, Excerpt { text, cut }: &Excerpt) -> String 
     format!("{}{cut}", between_marks(text, label))
 }
 
-/// Returns a text under its label, between two lines with a mark that it does not contain. The label
-/// is told the mark.
+/// Returns a text under its label, between two lines with a mark that the text does not contain.
+/// `label` gets the mark.
 pub(super) fn between_marks(text: &str, label: impl FnOnce(&str) -> String) -> String {
     let mark = mark(text);
     let (label, line) = (label(&mark), format!("===== {mark} ====="));
@@ -272,8 +272,8 @@ pub(super) fn between_marks(text: &str, label: impl FnOnce(&str) -> String) -> S
     format!("{label}\n\n{line}\n{text}{end}{line}")
 }
 
-/// Returns a mark that the text does not contain. It depends on the text alone, so that the block
-/// stays the same from one conversation to the next, and whoever writes the text cannot choose it.
+/// Returns a mark that the text does not contain. It depends only on the text, so that the block
+/// stays the same from one conversation to the next, and the author of the text cannot choose it.
 fn mark(text: &str) -> String {
     let mut mark = Digest::from_bytes(text.as_bytes()).to_string();
     loop {

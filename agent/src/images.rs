@@ -1,7 +1,7 @@
-//! The images of a conversation: those of a prompt, those that the answer of a tool brings, and the
-//! room that a request has for them.
+//! The images of a conversation: those of prompts and of tools' answers, and the room that a
+//! request has for them.
 //!
-//! The limits are those of `ikigai-provider`. Nothing here looks into an image.
+//! `ikigai-provider` sets the limits. Nothing here inspects the content of an image.
 
 use ikigai_host::exec::content::BlockKind;
 use ikigai_host::exec::envelope::Envelope;
@@ -14,16 +14,16 @@ use crate::members::Members;
 /// The member of an envelope that tells the model which images are not sent.
 const LEFT_OUT: &str = "images_left_out";
 
-/// The images that a request may have besides those of the conversation.
+/// The room that a request has for further images.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     images: usize,
     bytes: u64,
-    /// False if the model takes none.
+    /// False if the model takes no images.
     is_open: bool,
 }
 
-/// The reason for which an image is not sent.
+/// The reason why an image is not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoRoom {
     #[error(
@@ -42,7 +42,7 @@ pub(super) enum NoRoom {
 }
 
 impl Room {
-    /// Returns the room beside these messages.
+    /// Returns the room that these messages leave.
     pub(super) fn beside(messages: &[Message]) -> Self {
         let (mut images, mut bytes) = (Image::MAX_IN_REQUEST, Image::MAX_BYTES_IN_REQUEST);
         for image in of_messages(messages) {
@@ -57,7 +57,7 @@ impl Room {
         Self { images: 0, bytes: 0, is_open: false }
     }
 
-    /// Takes the room for an image.
+    /// Takes the room that an image needs.
     pub(super) fn take(&mut self, image: &Image) -> Result<(), NoRoom> {
         if !self.is_open {
             return Err(NoRoom::Model);
@@ -91,13 +91,13 @@ fn of_messages(messages: &[Message]) -> impl Iterator<Item = &Image> {
     messages.iter().flat_map(|message| &message.parts).flat_map(of_part)
 }
 
-/// A block of content that is an image.
+/// An image block of a tool's content.
 #[derive(Deserialize)]
 struct Block {
     data: String,
 }
 
-/// Returns the images in the answer of a tool, and a line for each that is not sent.
+/// Returns the images in a tool's answer, and a line for each that is not sent.
 pub(super) fn of_answer(envelope: &Envelope, tool: &str) -> (Vec<Image>, Vec<String>) {
     let (mut images, mut refused) = (Vec::new(), Vec::new());
     let Envelope::Success(success) = envelope else { return (images, refused) };
@@ -119,8 +119,8 @@ pub(super) fn of_answer(envelope: &Envelope, tool: &str) -> (Vec<Image>, Vec<Str
     (images, refused)
 }
 
-/// Returns the content of a result with lines on the images that are not sent, after those that it
-/// has.
+/// Returns the content of a result with lines about the images that are not sent, after the lines
+/// that it already has.
 pub(super) fn noted(content: String, left_out: &[String]) -> String {
     if left_out.is_empty() {
         return content;
@@ -134,12 +134,13 @@ pub(super) fn noted(content: String, left_out: &[String]) -> String {
         members.0.push((LEFT_OUT.to_owned(), to_raw_value(&lines)?));
         serde_json::to_string(&members)
     };
-    // Content that is no object is an imported log's.
+    // Only an imported log has content that is not an object.
     noted().unwrap_or_else(|_: serde_json::Error| format!("{content}\n{}", left_out.join("\n")))
 }
 
-/// Returns the content of each result without its images, by the id of its call, where the model has
-/// refused images and those of results may be the reason: they came last, or there are no others.
+/// Returns the content of each result without its images, by the id of its call, after the model
+/// refused images. Returns nothing if a prompt's images are the likelier reason: if there are any,
+/// and the last message has no images of results.
 pub(super) fn without_those_of_results(messages: &[Message]) -> Vec<(String, String)> {
     let has = |message: &Message, is: fn(&Part) -> bool| message.parts.iter().any(is);
     let of_result = |part: &Part| matches!(part, Part::Result(it) if !it.images.is_empty());
@@ -167,7 +168,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Returns an image with this name and at least so many bytes.
+    /// Returns an image with this name and at least `bytes` bytes.
     pub(crate) fn image(name: &str, bytes: usize) -> Image {
         let mut png =
             b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x02\0\0\0".to_vec();

@@ -1,14 +1,14 @@
-//! The log of a kept conversation: events that are only appended, and from which [`replay`] makes
-//! the conversation again.
+//! The log of a kept conversation. Events are only appended, and [`replay`] restores the
+//! conversation from them.
 //!
-//! Owns the events and their form as JSON (`format`), the rules by which they make up a conversation
-//! (`replay`), and the moment at which each is written (`keeper`). The rows are those of
-//! `ikigai-assets`, which reads none of this.
+//! Owns the events and their form as JSON (`format`), the rules by which they make up a
+//! conversation (`replay`), and the time at which each is written (`keeper`). `ikigai-assets`
+//! stores the rows, and reads none of their content.
 //!
-//! **Invariant:** every beginning of a log makes a conversation that is valid for every provider,
-//! so that a process may die at any write. A call is in the log before it runs, and its results
-//! are when the whole round has ended. A call without a result gets one that says that it may have
-//! run.
+//! **Invariant:** every prefix of a log makes a conversation that is valid for every provider, so
+//! that a process may die at any write. A call is in the log before it runs, and its result is in
+//! the log when the whole round has ended. A call without a result gets one that says that the call
+//! may have run.
 
 mod format;
 mod keeper;
@@ -26,12 +26,12 @@ pub use replay::{LostCall, OpenTurn, ReplayError, Replayed, replay};
 /// An event of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// A turn began, or the model was asked to go on if there is neither a text nor an image.
+    /// A turn began. Without a text and an image, the model was asked to continue.
     Prompt {
         /// The words that the person typed.
         typed: String,
-        /// The texts that the model is sent: those words with the text of what they mention, and
-        /// what was handed over with them.
+        /// The texts that the model is sent: the user's words, in which the text of each mention
+        /// replaces it, and the text that was attached.
         texts: Vec<String>,
         /// The images that the model is sent with them.
         images: Vec<Image>,
@@ -42,7 +42,7 @@ pub enum Event {
         parts: Vec<Part>,
         /// The cost of the request.
         usage: Usage,
-        /// The ids that the calls have in the audit log, in their order, as far as they run.
+        /// The ids in the audit log of the calls that run, in their order.
         audit: Vec<String>,
     },
     /// The calls of the event before ended.
@@ -50,20 +50,20 @@ pub enum Event {
         /// The result of each call.
         results: Vec<CallResult>,
     },
-    /// The calls of the event before were given up with their turn. The conversation goes on
+    /// The calls of the event before were abandoned with their turn. The conversation continues
     /// without them.
     Dropped,
-    /// A turn ended. If the model said and called nothing, its prompt was taken back.
+    /// A turn ended. If the model neither said nor called anything, its prompt was discarded.
     End {
         /// The way in which it ended, a word such as `answered`.
         reason: String,
-        /// The parts of the model's last word.
+        /// The parts of the model's last answer.
         parts: Vec<Part>,
-        /// The cost of its request, and of requests beside the conversation since the end of the turn
-        /// before.
+        /// The cost of its request, and of requests outside the conversation since the end of the
+        /// turn before.
         usage: Usage,
     },
-    /// A request beside the conversation was answered after the last turn.
+    /// A request outside the conversation was answered after the last turn.
     Spent {
         /// Its cost.
         usage: Usage,
@@ -79,7 +79,7 @@ pub enum Event {
     },
     /// The next turns have these surroundings.
     Surroundings(Surroundings),
-    /// Results became a line each. The whole of each is in its own event.
+    /// Results became one line each. The events of the results still have all of their text.
     Shortened {
         /// The id of each call, with the line.
         results: Vec<(String, String)>,

@@ -1,6 +1,6 @@
 //! Conversations with language models that may call the tools of a host.
 //!
-//! A [`Session`] is one conversation. Each [turn](Session::turn) begins with a [`Prompt`]: the
+//! A [`Session`] is one conversation. Each [turn](Session::turn) begins with a [`Prompt`]. The
 //! session asks the model, runs the tools that it calls on a [`Host`](ikigai_host::Host), sends
 //! their results, and asks again until the model calls nothing.
 //!
@@ -45,32 +45,39 @@
 //! 1. [`Session`] holds the conversation, the host, and the [`Model`] and the [`SessionAssets`]
 //!    that it was given.
 //! 2. [`Session::turn`] takes a turn. It reports each [`Event`] while it happens, and returns a
-//!    [`Turn`]: the way in which it [ended](End), its cost and its [calls](Called).
+//!    [`Turn`]: how the turn [ended](End), its cost and its [calls](Called).
 //! 3. [`Session::command`] carries out a [command](command::Command) on assets and tools. The
 //!    model gives the same commands through the tool [`SLASH_COMMAND`].
 //! 4. [`assets::StoredAssets`] is the store of assets, for the session and for the host.
-//! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`] goes on
-//!    with one that was. [`journal`] is its log, and [`Surroundings`] tell what changed meanwhile.
+//! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`]
+//!    continues a kept conversation. [`journal`] is its log, and [`Surroundings`] tell what has
+//!    changed since.
 //!
-//! Within a turn, [`mention`] replaces the files and assets that a prompt mentions by their text and
-//! finds its images, for which `images` knows the room that a request has, `system` writes the system prompt with the pinned assets and the notes that `guidance` reads from
-//! files, `offer` translates the tools for the provider, `order` decides which calls run at once,
-//! `calls` runs them, `excerpt` shortens long results, `confined` says where the sandbox of the
-//! shell is the reason for a failure, and `undo` copies the files that calls change.
-//! `recent` has the model sum up conversations for those that come later.
-//! `conversation` holds the messages, `counting` knows how large a request is, and `compaction`
-//! makes room before one.
+//! The modules have these parts in a turn:
+//!
+//! - [`mention`] replaces the files and assets that a prompt mentions by their text, and finds its
+//!   images. `images` knows the room that a request has for them.
+//! - `system` writes the system prompt with the pinned assets and the notes that `guidance` reads
+//!   from files.
+//! - `offer` translates the tools for the provider.
+//! - `order` decides which calls run at once, and `calls` runs them.
+//! - `excerpt` shortens long results.
+//! - `confined` reports failures that the shell's sandbox causes.
+//! - `undo` copies the files that calls change.
+//! - `recent` has the model summarise conversations for later ones.
+//! - `conversation` holds the messages, `counting` knows how large a request is, and `compaction`
+//!   makes room before one.
 //!
 //! # Guarantees
 //!
-//! - Between two operations the conversation is valid for every provider, also after a failure or
-//!   an interruption at any point: the sides alternate, it ends where the model or the person may
+//! - Between two operations the conversation is valid for every provider, even after a failure or
+//!   an interruption at any point: the sides alternate, it ends where the model or the user may
 //!   speak, and each call has its result.
-//! - A tool runs through the host alone, so its policy, limits and audit log hold for every call.
-//! - This crate prints nothing and reads no terminal. A person who has to decide is asked through
+//! - A tool runs only through the host, so its policy, limits and audit log apply to every call.
+//! - This crate prints nothing and reads no terminal. It asks the user through
 //!   [`command::Confirm`].
 //!
-//! The form of requests and answers is that of `ikigai-provider`.
+//! `ikigai-provider` defines the form of requests and answers.
 
 #![deny(missing_docs)]
 

@@ -18,7 +18,8 @@ impl Members {
         serde_json::from_str(value.get()).ok()
     }
 
-    /// Returns the value of this name; of several the last, as most readers do.
+    /// Returns the value of this name. If the name occurs several times, the last one counts, as
+    /// for most readers.
     pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(own, _)| own == name).map(|(_, value)| &**value)
     }

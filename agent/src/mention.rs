@@ -1,11 +1,11 @@
-//! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by that of an asset. A
-//! file that is an image by its first bytes goes with the prompt, and its mention stays.
+//! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by the text of an
+//! asset. A file that is an image by its first bytes goes with the prompt, and its mention stays.
 //!
-//! This happens when a person submits the prompt, with the person's own rights, and asks no
-//! policy, since the person wants to show what the prompt mentions. So a relative path leads
-//! nowhere outside the workspace, not even by a link, which a tool could have put there; a
-//! file outside is named by its absolute path. A mention of something that cannot be shown stays
-//! as it is written, with a warning that says why.
+//! ikigai resolves mentions when the user submits the prompt, with the user's own rights. It asks
+//! no policy, since the user wants to show the model these files. A relative path leads nowhere
+//! outside the workspace, not even by a link, because a tool could have made the link. To mention a
+//! file outside, write its absolute path. If ikigai cannot show the mentioned file or asset, the
+//! mention stays as it is written, and a warning gives the reason.
 
 mod parse;
 
@@ -27,7 +27,7 @@ use crate::assets::named;
 use crate::environment::SessionAssets;
 use crate::fence::fenced;
 
-/// The largest text of a file or asset that is put into a prompt: 256 KiB, some 64,000 tokens.
+/// The largest text of a file or asset that goes into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
 
 /// A prompt whose mentions were replaced.
@@ -52,16 +52,15 @@ enum Content {
     Image(Image),
 }
 
-/// The reason for which a mention cannot be shown.
+/// The reason why a mention cannot be shown.
 enum Missing {
-    /// Nothing has this name. Perhaps something has it without the punctuation at its end.
+    /// No file or asset has this name. A name without the punctuation at its end may exist.
     Absent(String),
     Unusable(String),
 }
 
-/// Replaces each mention in the prompt by the text that it means, in a fence and under its name.
-/// A second mention of the same text is replaced by the name alone. Mentions of images stay as they
-/// are written.
+/// Replaces each mention in the prompt by its text, in a fence and under its name. Further mentions
+/// of the same text are replaced by only the name. Mentions of images stay as they are written.
 pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &str) -> Expanded {
     let mut expanded = Expanded::default();
     let mut shown = HashSet::new();
@@ -106,7 +105,7 @@ impl Expanded {
     }
 }
 
-/// Finds what is mentioned, and returns it with the punctuation behind its name.
+/// Finds the file or asset that is mentioned, and returns it with the punctuation after its name.
 async fn find<'a>(
     workspace: &Path,
     assets: Option<&SessionAssets>,
@@ -134,7 +133,7 @@ async fn find_named(
         Kind::Asset => asset(assets, name).await,
         Kind::File => {
             let (workspace, name) = (workspace.to_owned(), name.to_owned());
-            // A disk may be slow, and a terminal is to go on.
+            // Reading may be slow, and must not block a terminal.
             tokio::task::spawn_blocking(move || file(&workspace, &name))
                 .await
                 .map_err(|error| Missing::Unusable(error.to_string()))?
@@ -162,14 +161,14 @@ async fn asset(assets: Option<&SessionAssets>, name: &str) -> Result<Found, Miss
 
 fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     let failed = |error: io::Error| Missing::Unusable(error.to_string());
-    // Every question is about the open file: by its name another one may be found.
+    // Each check uses the open file: its name may lead to another file by now.
     let file = open(workspace, name)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
         return Err(Missing::Unusable(format!("it is {what}")));
     }
-    // A file that the kernel makes up may block, or tell of the host.
+    // A file that the kernel generates may block, or reveal facts about the host.
     if !filesystems::is_ordinary(&file).map_err(failed)? {
         return Err(Missing::Unusable("it is not on an ordinary file system".to_owned()));
     }
@@ -178,15 +177,15 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     let most = if ImageType::from_head(&bytes).is_some() { Image::MAX_BYTES } else { MAX_BYTES };
     check_size(metadata.len(), most)?;
     (&file).take(most + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(failed)?;
-    // It may have grown, and some files do not say how large they are.
+    // The file may have grown, and some files do not report their size.
     check_size(bytes.len() as u64, most)?;
     Ok(Found { label: format!("File {name}"), content: content(name, bytes)? })
 }
 
 /// Opens the file of this name, and follows links. A file with a relative path is opened beneath
-/// the workspace, whatever the links on the way have become since.
+/// the workspace, even if a tool swaps links on the way.
 fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
-    // Neither a FIFO nor a terminal is waited for.
+    // Do not wait for a FIFO or a terminal.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
@@ -221,8 +220,8 @@ fn check_size(bytes: u64, most: u64) -> Result<(), Missing> {
     Ok(())
 }
 
-/// Returns bytes as a text if they are one, and otherwise as an image. So a text that begins like an
-/// image stays a text.
+/// Returns bytes as a text if they are valid text, and otherwise as an image. So a text that begins
+/// like an image stays a text.
 fn content(name: &str, bytes: Vec<u8>) -> Result<Content, Missing> {
     let bytes = match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => {
@@ -251,11 +250,11 @@ mod tests {
 
     use super::*;
 
-    /// The mentions of a name while a tool swaps the file behind it. A check of the name before
-    /// it is opened gave the secret once in some hundred mentions.
+    /// The number of mentions of a name while a tool swaps the file behind it. When the name was
+    /// checked before it was opened, the secret came out once in some hundred mentions.
     const MENTIONS: usize = 20_000;
 
-    /// Returns the text that is mentioned, or the reason for which there is none.
+    /// Returns the text that is mentioned, or the reason why it cannot be shown.
     fn shown(workspace: &Path, name: &str) -> Result<String, String> {
         let found = file(workspace, name).map_err(|missing| match missing {
             Missing::Absent(reason) | Missing::Unusable(reason) => reason,
@@ -266,7 +265,7 @@ mod tests {
         }
     }
 
-    /// Returns the beginning of a PNG, which is all that is looked at.
+    /// Returns the beginning of a PNG. No more of it is read.
     fn png(width: u32, height: u32) -> Vec<u8> {
         let (width, height) = (width.to_be_bytes(), height.to_be_bytes());
         [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".as_slice(), &width, &height, &[8, 2, 0, 0, 0]].concat()

@@ -1,7 +1,6 @@
-//! The tools that a model is offered: those of a snapshot, in the provider's form.
+//! The tools that a model is offered: the tools of a snapshot, in the provider's form.
 //!
-//! This is the one place where a registry meets a request; serializers read the request and
-//! nothing else.
+//! Only this module brings a registry and a request together; serializers read only the request.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::own_tool;
 /// The choice of tools for a provider that takes fewer than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// The most tools, and the longest description of one.
+    /// The most tools, and the longest description of a tool.
     pub bounds: Bounds,
     /// The names of the tools that come before all others.
     pub first: Vec<String>,
@@ -30,11 +29,12 @@ impl Offer {
     }
 }
 
-/// Returns these tools in the provider's form, and with `commands` the host's own. They are sorted by
-/// name, so that equal tools are equal text.
+/// Returns these tools in the provider's form, and with `commands` the host's own tool. They are
+/// sorted by name, so that equal tools make equal text.
 ///
-/// Where the provider takes fewer than there are, the host's own comes first, then those that the
-/// offer names, then the system's, and last the user's; each of these groups by name.
+/// If the provider takes fewer tools, the host's own tool comes first, then the tools that the
+/// offer names, then the built-in tools, and last the user's. Each of these groups is sorted by
+/// name.
 #[must_use]
 pub fn offered<'a>(
     provider: Provider,
@@ -53,7 +53,7 @@ pub fn offered<'a>(
 /// The tools for which a request has no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrowdedOut {
-    /// The provider that takes so few.
+    /// The provider.
     pub provider: Provider,
     /// The number of tools that it takes.
     pub room: usize,
@@ -61,8 +61,8 @@ pub struct CrowdedOut {
     pub tools: Vec<String>,
 }
 
-/// Returns a warning for each tool that the provider is not offered for another reason than want
-/// of room, or not with its whole description.
+/// Returns a warning for each tool that the provider is not offered for another reason than lack of
+/// room, or that it is offered with a shortened description.
 fn warnings(provider: Provider, tools: &Tools) -> Vec<String> {
     let left_out = tools.left_out.iter().filter(|left| !left.reason.is_too_many());
     let left_out = left_out
@@ -74,7 +74,7 @@ fn warnings(provider: Provider, tools: &Tools) -> Vec<String> {
     left_out.chain(cut).collect()
 }
 
-/// Returns the tools for which a request has no room, or nothing where all fit.
+/// Returns the tools for which a request has no room, or nothing if all fit.
 #[must_use]
 pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<CrowdedOut> {
     let left_out = tools.left_out.iter().filter(|left| left.reason.is_too_many());
@@ -83,8 +83,8 @@ pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<C
     Some(CrowdedOut { provider, room, tools })
 }
 
-/// The tools of a request, and the differences to those of the snapshot that a person has not
-/// been told yet.
+/// The tools of a request, and the differences from the tools of the snapshot that the user has not
+/// seen yet.
 pub(super) struct Offered {
     pub(super) value: Value,
     /// Bytes of `value` as JSON.
@@ -94,7 +94,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    /// Returns the tools without a difference to tell.
+    /// Returns the tools without differences to report.
     fn as_before(value: Value, bytes: usize) -> Self {
         Self { value, bytes, warnings: Vec::new(), crowded_out: None }
     }
@@ -112,8 +112,9 @@ struct Translated {
 }
 
 impl OfferedTools {
-    /// Returns the tools for requests to the model: those of the snapshot that the policy does not deny,
-    /// and none without a snapshot. The differences go with them only if they were translated anew.
+    /// Returns the tools for requests to the model: those of the snapshot that the policy does not
+    /// deny, or none without a snapshot. The differences are included only if the tools were
+    /// translated anew.
     pub(super) fn for_model(
         &mut self,
         environment: &Environment,

@@ -1,10 +1,10 @@
 //! The order of the calls of one answer: which of them may run at once.
 //!
-//! Decides by the names and arguments of calls alone, and runs none. Calls that touch the
-//! same thing keep their order if one of them changes it. A call of `bash` may touch any file,
-//! and `glob` and `grep` read any. Assets share a budget, and an unpinning or a compaction makes
-//! room for the write that follows it; so every call that changes assets or pins touches the
-//! same thing. Calls of other tools touch unknown things, and wait for no other call.
+//! Decides only by the names and arguments of calls, and runs none. Calls that touch the same thing
+//! keep their order if one of them changes it. A call of `bash` may touch any file, and `glob` and
+//! `grep` read any. Assets share a budget, and an unpinning or a compaction makes room for the next
+//! write, so all calls that change assets or pins touch the same thing. It is not known what calls
+//! of other tools touch, and they wait for no other call.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::own_tool::SLASH_COMMAND;
 
-/// The length in bytes from which on Linux opens no path (`PATH_MAX`, `limits.h`).
+/// The length in bytes from which Linux opens no path (`PATH_MAX`, `limits.h`).
 const PATH_MAX: usize = 4096;
 
 /// The thing that a call touches, as far as its name and arguments say.
@@ -33,12 +33,12 @@ enum Target {
     Assets,
 }
 
-/// Returns the indices of the calls in serial groups: the calls of a group run one after the
-/// other, groups run at once. Groups are in the order of their first calls.
+/// Returns the indices of the calls in serial groups: the calls of a group run one after the other,
+/// and groups run at once. Groups are in the order of their first calls.
 pub(super) fn serial_groups(calls: &[Call], workspace: &Path) -> Vec<VecDeque<usize>> {
     let touched: Vec<Option<Touched>> =
         calls.iter().map(|call| Touched::by(call, workspace)).collect();
-    // Each call begins in a group of its own. A group has the index of its first call.
+    // At first each call is a separate group. A group has the index of its first call.
     let mut group_of: Vec<usize> = (0..calls.len()).collect();
     for later in 0..calls.len() {
         for earlier in 0..later {
@@ -80,7 +80,7 @@ impl Touched {
         };
         // The host refuses arguments that are not JSON.
         let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-        // No file has a longer name, and looking for one would take its time.
+        // No file has a longer name, and searching for one would take time.
         let path = arguments.get("file_path")?.as_str().filter(|path| path.len() < PATH_MAX)?;
         let target = match path.starts_with(SCHEME) {
             true => Target::Assets,
@@ -90,8 +90,8 @@ impl Touched {
     }
 }
 
-/// Returns the file behind a path: links are followed as far as the path exists, `.` and `..`
-/// are removed from the rest.
+/// Returns the file behind a path: follows links as far as the path exists, and removes `.` and
+/// `..` from the rest.
 fn real(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {
@@ -173,7 +173,7 @@ mod tests {
             ["a", "./a", "dir/../a", "missing/../a", "link", absolute.to_str().expect("UTF-8")];
         let calls = names.map(|name| on("file_edit", name));
         assert_eq!(ordered(&calls, &workspace), [vec![0, 1, 2, 3, 4, 5]]);
-        // A file that is not there yet, below a directory with two names.
+        // A file that does not exist yet, below a directory with two names.
         let calls = [on("file_write", "dir/new"), on("file_write", "elsewhere/new")];
         assert_eq!(ordered(&calls, &workspace), [vec![0, 1]]);
         let calls = [on("file_write", "dir/new"), on("file_write", "new")];
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn names_that_no_file_can_have_cost_nothing() {
-        // Looked for by its parts, a name of so many would take hours.
+        // Searching for a name with so many parts would take hours.
         let calls = [on("file_read", &"a/".repeat(5_000_000)), on("file_write", "a")];
         assert_eq!(ordered(&calls, Path::new("/w")), [vec![0], vec![1]]);
     }

@@ -4,7 +4,7 @@ use ikigai_host::policy;
 use ikigai_protocol::{ResultKind, ToolSchema};
 use serde_json::json;
 
-/// The name of the host's own tool. No other tool can have it
+/// The name of the host's own tool. No other tool can have this name
 /// ([`ikigai_protocol::RESERVED_NAMES`]).
 pub const SLASH_COMMAND: &str = policy::OWN_TOOL;
 

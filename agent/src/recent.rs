@@ -1,15 +1,15 @@
-//! The automatic summary: notes on earlier conversations in this workspace, in one asset that later
-//! conversations are sent.
+//! The automatic summary: notes on earlier conversations in this workspace, in one asset that is
+//! sent with later conversations.
 //!
-//! Owns the name of the asset, its place in the system prompt and in the budget, and the moment at
-//! which an entry is added (`entry`, `request`). A page or a program that a conversation has read
-//! must not live on in the next one. So an entry is made of what the person typed, what the model
-//! answered and the names of the tools that it called, and of no result and no argument; and the
-//! asset is sent as notes, between two lines that it cannot contain.
+//! Owns the name of the asset, its place in the system prompt and in the budget, and the time at
+//! which an entry is added (`entry`, `request`). Instructions from a page or a program that one
+//! conversation has read must not reach the next one. So an entry is made only from the user's
+//! prompts, the model's answers and the names of the tools that it called, not from results or
+//! arguments. The asset is sent as notes, between two lines that it cannot contain.
 //!
-//! The asset is no pin, since it belongs to one workspace and the pins of an agent to all of them. But it
-//! counts in the same budget, after the pins: where they leave it no room, it is neither sent nor
-//! written.
+//! The asset is not a pin: it belongs to one workspace, and an agent's pins belong to all
+//! workspaces. But it counts in the same budget, after the pins. If they leave it no room, it is
+//! neither sent nor written.
 
 mod entry;
 mod request;
@@ -40,13 +40,13 @@ const MOST: u64 = 4000;
 /// The most tokens of an entry.
 const MOST_OF_ENTRY: u64 = 300;
 
-/// The longest that an entry may take: a person waits for it.
+/// The longest that an entry may take, because the user waits for it.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The attempts at writing an entry, where other conversations write theirs at the same time.
+/// The attempts at writing an entry, if other conversations write theirs at the same time.
 const ATTEMPTS: u32 = 5;
 
-/// The characters of the workspace's own name in the name of its asset.
+/// The characters of the workspace's name in the name of its asset.
 const NAME: usize = 40;
 
 /// The digits of the digest in the name of an asset.
@@ -56,7 +56,7 @@ const DIGITS: usize = 16;
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     is_on: bool,
-    /// The warning that the summary is not sent, once there is one.
+    /// The warning that the summary is not sent, if it is not.
     unsent: OnceLock<String>,
     /// True if that warning was taken.
     is_told: AtomicBool,
@@ -67,16 +67,16 @@ pub(super) struct Recent {
 /// The part of a conversation that an entry is made of.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// The record of what was said.
+    /// The record of the conversation.
     pub(super) record: String,
     /// The session in which the conversation is kept.
     pub(super) session: SessionId,
-    /// True if the conversation has ended with it. Then the entry replaces the one of an earlier end
-    /// of the same session.
+    /// True if the conversation ended with this part. Then the entry replaces the entry of an
+    /// earlier end of the same session.
     pub(super) is_end: bool,
 }
 
-/// The reason for which no entry was added. The asset has not changed.
+/// The reason why no entry was added. The asset has not changed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotAdded {
     /// The store refuses, or fails.
@@ -94,7 +94,7 @@ pub(super) enum NotAdded {
         /// The budget of the agent.
         budget: u64,
     },
-    /// The model wrote nothing of use.
+    /// The model wrote nothing useful.
     #[error(transparent)]
     NoNotes(#[from] NoNotes),
     /// The token budget is used up.
@@ -127,8 +127,8 @@ impl Recent {
 }
 
 impl Part {
-    /// Returns the part that an entry is made of where turns became notes, with the record of what was
-    /// said in them. Only what is said in a kept conversation is remembered.
+    /// Returns the part for an entry when turns became notes, with the record of those turns. Only
+    /// kept conversations are remembered.
     pub(super) fn of_turns(
         environment: &Environment,
         keeper: &Keeper,
@@ -139,15 +139,15 @@ impl Part {
     }
 }
 
-/// Returns what was said as a record for the model, of at most an eighth of the `room` that its
-/// requests have. Returns nothing if no turn is in it from its prompt on.
+/// Returns prompts, answers and calls as a record for the model, of at most an eighth of the `room`
+/// that its requests have. Returns nothing if they contain no prompt.
 pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> Option<String> {
     let has_prompt = said.iter().any(|said| matches!(said, Said::Prompt(_)));
     has_prompt.then(|| request::record(said, room))
 }
 
-/// Returns the path of the summary of a workspace. The name says which it is, and the digest keeps
-/// apart those of equal names, and the agents, who do not see each other's conversations either.
+/// Returns the path of a workspace's summary. The name shows which workspace it is. The digest
+/// separates workspaces of the same name, and agents, who do not see each other's conversations.
 fn path(workspace: &Path, agent: &Agent) -> Result<AssetPath, Error> {
     let named = workspace.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
@@ -167,8 +167,8 @@ async fn read(store: &Store, path: &AssetPath) -> Result<Option<Asset>, Error> {
     }
 }
 
-/// Returns the summary of this workspace, if it is on and there is one. A store that does not exist
-/// is not created. The tokens are those of the part that is sent.
+/// Returns the summary of this workspace, if it is on and exists. A store that does not exist is
+/// not created. `tokens` counts only the part that is sent.
 async fn own(environment: &Environment) -> Result<Option<Asset>, Error> {
     let assets = environment.assets.as_ref().filter(|it| it.store.may_hold_assets());
     let Some(assets) = assets.filter(|_| environment.recent.is_on) else { return Ok(None) };
@@ -180,13 +180,13 @@ async fn own(environment: &Environment) -> Result<Option<Asset>, Error> {
     }))
 }
 
-/// Returns the summary of this workspace without its text, if it is on and there is one.
+/// Returns the summary of this workspace without its text, if it is on and exists.
 pub(super) async fn metadata(environment: &Environment) -> Result<Option<Metadata>, Error> {
     Ok(own(environment).await?.map(|asset| asset.metadata))
 }
 
-/// Returns the summary of this workspace, if it is to be sent beside the pins, and takes it out of
-/// these.
+/// Returns the summary of this workspace if it is to be sent with the pins, and removes it from
+/// `pinned`.
 pub(super) async fn beside(environment: &Environment, pinned: &mut Vec<Asset>) -> Option<Asset> {
     let budget = environment.assets.as_ref()?.budget;
     let unsent = match own(environment).await {
@@ -210,7 +210,7 @@ pub(super) async fn beside(environment: &Environment, pinned: &mut Vec<Asset>) -
     None
 }
 
-/// Returns whether so many tokens have room in a budget beside those of the pins.
+/// Returns whether a budget has room for `tokens` in addition to the pins.
 pub(super) fn has_room(pinned: u64, tokens: u64, budget: u64) -> bool {
     pinned.saturating_add(tokens) <= budget
 }
@@ -220,7 +220,7 @@ pub(super) fn is_summary(path: &AssetPath) -> bool {
     path.as_str().starts_with(FOLDER)
 }
 
-/// Returns a summary as the model is sent it, under its label.
+/// Returns a summary under its label, as the model is sent it.
 pub(super) fn labelled(asset: &Asset) -> String {
     let uri = asset.metadata.path.to_uri();
     let text = entry::newest(&String::from_utf8_lossy(&asset.content));
@@ -237,14 +237,14 @@ pub(super) fn labelled(asset: &Asset) -> String {
 }
 
 /// Has the model write an entry, and adds it to the summary of this workspace. Returns a warning if
-/// nothing was added; that the budget has no room is said once.
+/// nothing was added. It warns only once that the budget has no room.
 pub(super) async fn add(environment: &Environment, model: &Model, part: &Part) -> Option<String> {
     let assets = environment.assets.as_ref()?;
     let added = tokio::time::timeout(TIMEOUT, try_to_add(environment, assets, model, part)).await;
     warning(environment, &added.unwrap_or(Err(NotAdded::Slow)).err()?)
 }
 
-/// Returns the warning that nothing was added. That the budget has no room is said once.
+/// Returns the warning that nothing was added. It warns only once that the budget has no room.
 pub(super) fn warning(environment: &Environment, error: &NotAdded) -> Option<String> {
     let is_full =
         matches!(error, NotAdded::NoRoom { .. } | NotAdded::Store(Error::BudgetExceeded(_)));
@@ -263,7 +263,7 @@ async fn try_to_add(
     let store = assets.store.open().await?;
     let path = path(&environment.workspace, &assets.agent)?;
     let mut found = read(store, &path).await?;
-    // Before the model is asked for something that cannot be written.
+    // Check this before the model is asked for an entry that cannot be written.
     check_room(store, assets, &path, found.as_ref()).await?;
     let answer = request::ask(environment, model, &part.record).await?;
     let snapshot = environment.host.registry().snapshot();
@@ -279,7 +279,7 @@ async fn try_to_add(
         let version = found.as_ref().map(|asset| asset.metadata.version);
         let expected = version.map_or(Expected::Absent, Expected::Version);
         match store.write(&path, new.as_bytes(), &author, expected).await {
-            // Another conversation has added an entry meanwhile.
+            // Another conversation has added an entry in the meantime.
             Err(Error::Changed { .. }) if attempt < ATTEMPTS => {
                 found = read(store, &path).await?;
                 attempt += 1;
@@ -289,7 +289,8 @@ async fn try_to_add(
     }
 }
 
-/// Checks that an entry can be added: that the asset may be changed, and has room beside the pins.
+/// Checks that an entry can be added: that the asset may be changed, and fits into the budget with
+/// the pins.
 async fn check_room(
     store: &Store,
     assets: &SessionAssets,

@@ -1,5 +1,6 @@
-//! A part of a conversation as a record for whoever writes notes on it: paragraphs, the longest of
-//! them cut, and some in the middle left out where there are too many.
+//! A part of a conversation as a record, for a model that writes notes on it. The record consists
+//! of paragraphs. The longest of them are cut, and if there are too many, some in the middle are
+//! left out.
 
 use ikigai_provider::{Message, Part, Role};
 
@@ -19,7 +20,7 @@ pub(super) fn record(messages: &[Message], most: usize) -> String {
 }
 
 /// Returns the entries as a record of at most about `most` bytes. If they have more, those in the
-/// middle are missing, and the record says how many.
+/// middle are left out, and the record says how many.
 pub(super) fn bounded(entries: &[String], most: usize) -> String {
     let fitting = |entries: &mut dyn Iterator<Item = &String>, room: usize| {
         let mut used = 0;
@@ -33,7 +34,7 @@ pub(super) fn bounded(entries: &[String], most: usize) -> String {
     if all <= most {
         return entries.concat();
     }
-    // The first entries have the task, and the last ones the state of the work.
+    // The first entries state the task, and the last ones the state of the work.
     let head = fitting(&mut entries.iter(), most / 3);
     let tail = fitting(&mut entries[head..].iter().rev(), most - most / 3);
     let missing = entries.len() - head - tail;
@@ -41,7 +42,7 @@ pub(super) fn bounded(entries: &[String], most: usize) -> String {
     format!("{head}[{missing} entries are missing here]\n\n{tail}")
 }
 
-/// Returns one part as a paragraph, or nothing for what only a provider reads.
+/// Returns one part as a paragraph, or nothing for data that only a provider reads.
 fn entry(role: Role, part: &Part) -> Option<String> {
     Some(match (role, part) {
         (Role::User, Part::Text { text, .. }) => format!("User: {}\n\n", cut(text, TEXT)),

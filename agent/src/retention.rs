@@ -8,18 +8,18 @@ use ikigai_assets::{Error, SessionSummary};
 
 use crate::environment::SessionAssets;
 
-/// The seconds of a day. `humantime` would write months, which are no whole days.
+/// The seconds of a day. `humantime` would write months, whose length in days is not whole.
 const DAY: u64 = 24 * 60 * 60;
 
-/// The time before its removal from which on a person is told of a session.
+/// The time before a session's removal at which the user is warned.
 const TOLD_BEFORE: Duration = Duration::from_secs(7 * DAY);
 
 /// The time for which a session is kept after its last event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionRetention {
-    /// So long.
+    /// For this time.
     For(Duration),
-    /// Until somebody removes it.
+    /// Until the user removes it.
     Forever,
 }
 
@@ -29,7 +29,7 @@ impl Default for SessionRetention {
     }
 }
 
-/// The error for a text that is no time for which sessions are kept.
+/// The error for a text that is not a valid retention.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a valid retention for sessions: `90days`, `12h` or `never` is expected")]
 pub struct InvalidRetention(String);
@@ -59,21 +59,21 @@ impl FromStr for SessionRetention {
     }
 }
 
-/// The sessions that a retention concerns.
+/// The sessions that a retention affects.
 #[derive(Clone, Debug, Default)]
 pub struct Pruned {
     /// The number of sessions that were removed.
     pub removed: u64,
-    /// The sessions that will be within a week, the oldest first.
+    /// The sessions that will be removed within a week, oldest first.
     pub soon: Vec<SessionSummary>,
 }
 
-/// Removes the agent's sessions to which nothing was added for so long. A store that does not exist
-/// is not created for it.
+/// Removes the agent's sessions whose last event is older than the retention. A store that does not
+/// exist is not created for this.
 ///
 /// # Errors
 ///
-/// Those of the store. Some sessions may have been removed.
+/// Fails if the store fails. Some sessions may have been removed.
 pub async fn prune_sessions(
     assets: &SessionAssets,
     retention: SessionRetention,
@@ -84,7 +84,7 @@ pub async fn prune_sessions(
     }
     let store = assets.store.open().await?;
     let removed = store.prune_sessions(&assets.agent, time).await?;
-    // All sessions would be told of otherwise, as soon as they are written.
+    // Otherwise every session would be reported as soon as it is written.
     let Some(told) = time.checked_sub(TOLD_BEFORE).filter(|told| !told.is_zero()) else {
         return Ok(Pruned { removed, soon: Vec::new() });
     };

@@ -36,14 +36,14 @@ use crate::usage::{self, UsageMeter};
 pub use ending::Ending;
 pub use kept::{Exchanged, ResumeError, Resumed};
 
-/// The most requests of one turn, unless a session is set to another number. A model that has not
-/// answered after so many is going in circles.
+/// The most requests of one turn, unless a session sets another number. A model that has not
+/// answered after 50 requests is going in circles.
 pub const MAX_ROUNDS: u32 = 50;
 
 /// One conversation with a model over the tools of a host.
 ///
-/// Whatever ends a turn, the next one may follow: the conversation is valid for every provider
-/// at any time.
+/// However a turn ends, the next one may follow: the conversation is always valid for every
+/// provider.
 pub struct Session {
     environment: Environment,
     conversation: Conversation,
@@ -54,15 +54,15 @@ pub struct Session {
     /// The JSON Schema that answers must match.
     answer_schema: Option<Value>,
     today: Today,
-    /// A sentence that the model is sent with the next prompt.
+    /// A sentence that is sent to the model with the next prompt.
     news: Option<String>,
-    /// The turns that were there when the conversation was taken up.
+    /// The number of turns when the conversation was resumed.
     turns_before: usize,
 }
 
 impl Session {
-    /// Creates a session whose conversation is empty. Without a model it takes no turns, but
-    /// carries out every command that needs none.
+    /// Creates a session with an empty conversation. Without a model it takes no turns, but carries
+    /// out every command that needs no model.
     #[must_use]
     pub fn new(host: Arc<Host>, assets: Option<SessionAssets>, model: Option<Model>) -> Self {
         let environment = Environment {
@@ -97,17 +97,18 @@ impl Session {
         }
     }
 
-    /// Takes one turn: replaces what the prompt mentions by its text, adds its images, waits for `tools` (the
-    /// scan may still run), then asks the model and runs what it calls, until it calls nothing.
+    /// Takes one turn. First it replaces the mentions in the prompt by their text, adds the
+    /// prompt's images, and waits for `tools` (the scan may still run). Then it asks the model and
+    /// runs its calls until the model calls nothing.
     ///
-    /// Every request of the turn has the tools of the one snapshot. Cancelling ends a stream
-    /// at once, and a call when everything that it started is dead; then the turn returns. A
-    /// future that is dropped instead ends its calls as well, and leaves the conversation as it
-    /// was after the last whole round, with the prompt.
+    /// Every request of the turn has the tools of this one snapshot. Cancelling ends a stream at
+    /// once, and a call as soon as everything that it started is dead; then the turn returns. If
+    /// the future is dropped instead, its calls end too, and the conversation stays as it was after
+    /// the last complete round, with the prompt.
     ///
     /// # Errors
     ///
-    /// No turn was taken: see [`TurnError`]. Everything that can happen in a turn is an
+    /// Fails with [`TurnError`] if no turn was taken. Everything that can happen in a turn is an
     /// [`End`](crate::End).
     pub async fn turn(
         &mut self,
@@ -162,14 +163,14 @@ impl Session {
         let turn = rounds.run(exchange, begun).await;
         // The turn itself may have changed the pins.
         surround(keeper, environment, snapshot).await;
-        // A prompt that nobody answered is taken back.
+        // If no request was answered, the prompt is discarded, and `news` with it.
         if turn.rounds > 0 {
             *news = None;
         }
         Ok(turn)
     }
 
-    /// Takes back the files that `file_write` and `file_edit` changed in the last turn, and tells the
+    /// Restores the files that `file_write` and `file_edit` changed in the last turn, and tells the
     /// model with the next prompt. A file that is not as the turn left it stays.
     pub fn undo(&mut self) -> Undone {
         let undone = self.environment.undo.take_back(&self.environment.workspace);
@@ -183,21 +184,22 @@ impl Session {
         undone
     }
 
-    /// Returns the files of the workspace that `file_write` and `file_edit` changed in this conversation
-    /// since it was begun or taken up, and that are not as they were before. What other tools changed is
-    /// not known.
+    /// Returns the files of the workspace that `file_write` and `file_edit` changed since this
+    /// conversation began or was resumed, and that differ from their state before. Changes by other
+    /// tools are not known.
     #[must_use]
     pub fn changed_files(&self) -> Vec<ChangedFile> {
         self.environment.undo.changed(&self.environment.workspace)
     }
 
     /// Makes room in the conversation between two turns: results that are older than the last two
-    /// turns become a line each, and those turns become notes. Warnings are events. Returns nothing
-    /// where there is nothing older.
+    /// turns become one line each, and those turns become notes. Warnings are events. Returns
+    /// nothing if no turns are older.
     ///
     /// # Errors
     ///
-    /// [`CommandError::NoModel`] and [`CommandError::Cancelled`]. The conversation has not changed.
+    /// Fails with [`CommandError::NoModel`] or [`CommandError::Cancelled`]. The conversation has
+    /// not changed.
     pub async fn compact(
         &mut self,
         snapshot: Option<&Snapshot>,
@@ -254,7 +256,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The command was not carried out, and nothing has changed.
+    /// Fails if the command was not carried out. Nothing has changed.
     pub async fn command(
         &self,
         command: &Command,
@@ -274,16 +276,21 @@ impl Session {
     /// Returns the messages so far for a program: an array of `{"role": "user" | "model",
     /// "parts": […]}`.
     ///
-    /// A part is `{"text"}`, `{"call": {id, name, arguments}}` with the arguments as the model
-    /// wrote them, `{"result": {id, name, content, is_error}}` with the text that the model
-    /// read and perhaps with `images`, or `{"image": {name, media_type, width, height, bytes}}`. Parts
-    /// that only a provider reads are left out, and so are the data of images.
+    /// A part is one of:
+    ///
+    /// - `{"text"}`
+    /// - `{"call": {id, name, arguments}}`, with the arguments as the model wrote them
+    /// - `{"result": {id, name, content, is_error}}`, with the text that the model read, and
+    ///   possibly with `images`
+    /// - `{"image": {name, media_type, width, height, bytes}}`
+    ///
+    /// Parts that only a provider reads are left out, and so is the data of images.
     #[must_use]
     pub fn transcript(&self) -> Value {
         self.conversation.transcript()
     }
 
-    /// Removes all messages. Pins, the person's part of the system prompt and the model stay; notes
+    /// Removes all messages. Pins, the user's part of the system prompt and the model stay; notes
     /// in files are read anew.
     pub fn clear(&mut self) {
         self.conversation.clear();
@@ -291,7 +298,8 @@ impl Session {
         self.leave();
     }
 
-    /// Forgets what belongs to the conversation that ends here, besides its messages.
+    /// Forgets the state that belongs to the conversation that ends here. Its messages are not
+    /// affected.
     fn leave(&mut self) {
         self.turns_before = self.conversation.turns();
         self.environment.remarks = Remarks::default();
@@ -313,26 +321,27 @@ impl Session {
         self.meter.forget();
     }
 
-    /// Returns the person's own part of the system prompt.
+    /// Returns the user's own part of the system prompt.
     #[must_use]
     pub fn system(&self) -> Option<&str> {
         self.environment.system.as_deref()
     }
 
-    /// Sets the person's own part of the system prompt. A blank text removes it.
+    /// Sets the user's own part of the system prompt. A blank text removes it.
     pub fn set_system(&mut self, text: Option<String>) {
         self.environment.system = text.filter(|text| !text.trim().is_empty());
     }
 
     /// Sets whether the model is sent the notes for agents in `AGENTS.md` or `CLAUDE.md` of the
-    /// workspace, and those of the user; it is not by default. They are read once, when the
-    /// system prompt is first needed.
+    /// workspace, and the user's. By default it is not. The notes are read once, when the system
+    /// prompt is first needed.
     pub fn set_notes(&mut self, is_on: bool) {
         self.environment.guidance = Guidance::new(is_on);
     }
 
-    /// Sets whether the model is sent the summary of earlier conversations in this workspace, and
-    /// adds to it what is said in this one, if it is kept; it is not by default.
+    /// Sets whether the summary of earlier conversations in this workspace is sent to the model. If
+    /// it is, this conversation is added to the summary, provided that it is kept. By default it is
+    /// off.
     pub fn set_auto_summary(&mut self, is_on: bool) {
         self.environment.recent = Recent::new(is_on);
     }
@@ -362,44 +371,44 @@ impl Session {
         self.limits.compact_at = at;
     }
 
-    /// Sets the tokens of requests and answers after which no further request is sent. Those of a
-    /// session that is resumed count as well.
+    /// Sets the tokens of requests and answers after which no further request is sent. The tokens
+    /// of a session that is resumed count too.
     pub fn set_spend(&mut self, spend: Spend) {
         self.limits.spend = spend;
     }
 
-    /// Sets the JSON Schema of the answer in each of the next turns. A provider that can holds the
-    /// model to it; otherwise a warning says why not. The model is not told of it by this, and no
-    /// answer is checked: both are for the caller.
+    /// Sets the JSON Schema of the answer in each of the next turns. A provider enforces it if it
+    /// can; otherwise a warning gives the reason. This neither tells the model about the schema nor
+    /// checks its answers: the caller does both.
     pub fn set_answer_schema(&mut self, schema: Option<Value>) {
         self.answer_schema = schema;
     }
 
-    /// Sets the person who is asked about the calls of the model; `None` where nobody is.
+    /// Sets the user who is asked about the model's calls; `None` if there is no user to ask.
     pub fn set_front_end(&mut self, front_end: Option<Arc<dyn FrontEnd>>) {
         self.environment.front_end = front_end;
     }
 
     /// Sets whether the model is offered the host's own tool,
-    /// [`SLASH_COMMAND`](crate::SLASH_COMMAND); it is by default, where there are assets.
+    /// [`SLASH_COMMAND`](crate::SLASH_COMMAND). By default it is, if the session has assets.
     pub fn set_own_tool(&mut self, is_offered: bool) {
         self.environment.offers_own_tool = is_offered;
     }
 
-    /// Returns the assets of the session, where there are any.
+    /// Returns the assets of the session, if it has any.
     #[must_use]
     pub fn assets(&self) -> Option<&SessionAssets> {
         self.environment.assets.as_ref()
     }
 
-    /// Returns the directory that tools work in and mentions of files count from.
+    /// Returns the directory in which tools work and from which mentions of files count.
     #[must_use]
     pub fn workspace(&self) -> &Path {
         &self.environment.workspace
     }
 }
 
-/// Adds the surroundings of a turn to the log of a conversation that is kept.
+/// Adds the surroundings of a turn to the log of a kept conversation.
 async fn surround(
     keeper: &mut Keeper,
     environment: &Environment,

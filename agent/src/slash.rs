@@ -1,8 +1,8 @@
 //! The calls of `slash_command`, the one tool that is the host's own.
 //!
-//! It runs the commands that free and arrange a model's context, and shows a tool. No command
-//! that loads code, gives a grant or changes the conversation is in its list, and a command that
-//! is not in the list is refused, whatever else a person may type.
+//! It runs the commands that free and arrange a model's context, and shows a tool. Its list has no
+//! command that loads code, gives a grant or changes the conversation. A command that is not in the
+//! list is refused, even if users may give it.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ use crate::own_tool::SLASH_COMMAND;
 /// The commands that a model may use.
 const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"];
 
-/// Carries out a call of a model, to which policy granted this much of assets. Nobody is asked.
+/// Carries out a model's call. `granted` is the access to assets that policy gave it. The user is
+/// not asked.
 pub(super) async fn answer(
     environment: &Environment,
     arguments: &Bytes,
@@ -59,8 +60,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Returns the answer of a command that failed: a success of the call with an error of its own,
-/// as the tools give.
+/// Returns the answer of a command that failed. As for other tools, the call succeeds, and its
+/// answer has the error.
 fn failed(error: &CommandError) -> Envelope {
     let message = match error {
         CommandError::Store(error) => for_model(error),

@@ -1,5 +1,5 @@
-//! The tokens that an agent spent today: in its kept conversations, whose logs have them, and in the
-//! others, for which the store has a sum of each day.
+//! The tokens that an agent spent today. The logs of kept conversations have theirs, and for the
+//! other conversations the store has a sum for each day.
 
 use std::collections::HashMap;
 use std::time::SystemTime;
@@ -17,16 +17,16 @@ const PAGE: u32 = 1000;
 /// The tokens that may be spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spend {
-    /// Those of one conversation, if there is a limit.
+    /// The tokens of one conversation, if there is a limit.
     pub session: Option<u64>,
-    /// Those of one day, from midnight on, in all conversations of the agent, if there is a limit.
-    /// Of those that are not kept, the ones with such a limit count.
+    /// The tokens of one day, from midnight on, in all conversations of the agent, if there is a
+    /// limit. Conversations that are not kept count only if they have this limit.
     pub day: Option<u64>,
 }
 
 impl Spend {
-    /// Returns the limit that is reached, with the tokens that were spent and that may be, where a
-    /// session spent so many and all of them so many today.
+    /// Returns the limit that is reached, the tokens that were spent, and the tokens that may be
+    /// spent. `session` is what this session spent, and `today` what all of them spent today.
     pub(super) fn reached(self, session: u64, today: u64) -> Option<(SpendLimit, u64, u64)> {
         let reached = |per, spent, limit: Option<u64>| {
             let limit = limit.filter(|limit| spent >= *limit)?;
@@ -46,21 +46,21 @@ pub enum SpendLimit {
     Day,
 }
 
-/// The tokens of each kept conversation today, and the part of this one's that is counted.
+/// The tokens of each kept conversation today, and the part of this conversation's that is counted.
 #[derive(Debug, Default)]
 pub(super) struct Today {
     /// The tokens of this conversation that are in its log, or in the sum of the day.
     counted: u64,
-    /// True if the sum could not be written, which is said once.
+    /// True if the sum could not be written. The user is warned of it once.
     is_failing: bool,
     /// The beginning of the day.
     midnight: Option<SystemTime>,
-    /// The last event that was read of a session, and the tokens of those of today up to it.
+    /// For each session, the last event that was read, and the tokens of today's events up to it.
     sessions: HashMap<SessionId, (u64, u64)>,
 }
 
 impl Today {
-    /// Notes that this conversation, which spent so many tokens, has them in its log.
+    /// Records that the log has all tokens that this conversation spent so far.
     pub(super) fn are_in_log(&mut self, spent: u64) {
         self.counted = spent;
     }
@@ -70,8 +70,8 @@ impl Today {
         spent.saturating_sub(self.counted)
     }
 
-    /// Adds the tokens of this conversation that are counted nowhere yet to the sum of the day.
-    /// Creates the store. Returns a warning if it cannot be written for the first time.
+    /// Adds the tokens of this conversation that are not counted yet to the sum of the day. Creates
+    /// the store. Returns a warning the first time that the store cannot be written.
     pub(super) async fn count(&mut self, assets: &SessionAssets, spent: u64) -> Option<String> {
         let tokens = self.uncounted(spent);
         if tokens == 0 {
@@ -93,8 +93,9 @@ impl Today {
         }
     }
 
-    /// Returns the tokens of all conversations since midnight, as far as they are counted. Reads the
-    /// events that were written since the last time. A store that does not exist is not created.
+    /// Returns the tokens of all conversations since midnight, as far as they are counted. Reads
+    /// the events that were written since the last call. A store that does not exist is not
+    /// created.
     pub(super) async fn tokens(&mut self, assets: &SessionAssets) -> Result<u64, Error> {
         if !assets.store.may_hold_assets() {
             return Ok(0);
@@ -107,7 +108,7 @@ impl Today {
             self.sessions.clear();
         }
         let filter = SessionFilter { agent: &assets.agent, workspace: None };
-        // The list begins with those that were written last.
+        // The sessions are sorted by their last write, newest first.
         let all = store.sessions(&filter, None).await?;
         for session in all.iter().take_while(|session| session.updated_at >= midnight) {
             let read = self.sessions.entry(session.id).or_default();
@@ -118,7 +119,7 @@ impl Today {
     }
 }
 
-/// Adds the events of a session that follow those that were read.
+/// Adds the events of a session that follow those already read.
 async fn add_events(
     store: &Store,
     session: &SessionId,
@@ -135,16 +136,16 @@ async fn add_events(
                 Ok(
                     Event::Calls { usage, .. } | Event::End { usage, .. } | Event::Spent { usage },
                 ) => tokens(usage),
-                // What a newer program wrote is counted by that program.
+                // Events of a newer program are counted by that program.
                 Ok(_) | Err(_) => 0,
             })
             .sum::<u64>();
     }
 }
 
-/// Returns the beginning of today where the user is.
+/// Returns the beginning of today in the user's time zone.
 fn midnight(now: &Zoned) -> SystemTime {
-    // It is missing in the first and the last year that there are dates for.
+    // It is missing only in the first and the last year of the calendar.
     now.start_of_day().unwrap_or_else(|_| now.clone()).timestamp().into()
 }
 

@@ -1,6 +1,6 @@
 //! The surroundings of a turn that may change between two processes: the policy, the tools and the
-//! pins. A kept conversation has them in its log, so that a person is told on resuming what is
-//! otherwise now. Nothing is restored from them.
+//! pins. The log of a kept conversation has them, so that ikigai can report the changes when the
+//! user resumes it. Nothing is restored from them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::SessionAssets;
 
-/// The most names of a list that a line has.
+/// The most names that a line lists.
 const NAMED: usize = 5;
 
-/// The characters of a digest that are kept: enough to see a change, which nobody forges.
+/// The characters of a digest that are kept. They are enough to detect a change, since there is no
+/// reason to forge one.
 const DIGEST: usize = 16;
 
 /// The policy, the tools and the pins of a turn, as far as they are known.
@@ -42,7 +43,7 @@ impl Surroundings {
         });
         let pins = match pins(assets).await {
             Ok(pins) => Some(pins),
-            // A request says so, for which they are read again.
+            // The next request reads the pins again, and reports the error.
             Err(error) => {
                 tracing::debug!("the pins are not known: {error}");
                 None
@@ -51,15 +52,15 @@ impl Surroundings {
         Self { policy: short(host.authority().digest()), tools, pins }
     }
 
-    /// Returns these surroundings with what `before` knows and these do not.
+    /// Returns these surroundings, with the unknown parts filled in from `before`.
     pub(crate) fn or(self, before: Option<&Self>) -> Self {
         let of_tools = before.and_then(|before| before.tools.clone());
         let of_pins = before.and_then(|before| before.pins.clone());
         Self { tools: self.tools.or(of_tools), pins: self.pins.or(of_pins), ..self }
     }
 
-    /// Describes each difference between these surroundings and `now`, in one line each. Something that is
-    /// unknown on one side counts as the same.
+    /// Describes each difference between these surroundings and `now`, in one line each. Parts that
+    /// are unknown on one side count as equal.
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<String> {
         let policy = (self.policy != now.policy)
@@ -104,7 +105,7 @@ fn list(names: &[String]) -> String {
     }
 }
 
-/// Returns the digest of a tool: of its file, and of everything that a model is told of it.
+/// Returns the digest of a tool: of its file, and of everything that a model reads about it.
 fn of_tool(tool: &Tool) -> String {
     let Tool { schema, build, .. } = tool;
     let text = format!(

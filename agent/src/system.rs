@@ -1,9 +1,9 @@
-//! The system prompt: how the tools of this host are meant to be used, the notes in files, the
-//! person's own text, the pinned assets, and the summary of earlier conversations.
+//! The system prompt: how to use the tools of this host, the notes in files, the user's own text,
+//! the pinned assets, and the summary of earlier conversations.
 //!
-//! All but the last two do not change from one request to the next, and those only
-//! where somebody changes them, so that a provider finds most of a request in its cache. For
-//! this the base names no time and no date; a model that needs one asks a tool.
+//! Most blocks do not change from one request to the next. Only the pinned assets and the summary
+//! change, and only if someone writes or pins one. So a provider finds most of a request in its
+//! cache. For the same reason the base has no time and no date; a model that needs one asks a tool.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::recent;
 /// A text that is sent before the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SystemBlock {
-    /// The author or the source, for a person.
+    /// The author or the source, as the user is shown it.
     pub source: String,
     /// The text, which is not empty.
     pub text: String,
@@ -35,7 +35,7 @@ pub(super) struct System {
     pub(super) blocks: Vec<SystemBlock>,
     /// Bytes of the last blocks, which are the pinned assets and the summary.
     pub(super) pinned_bytes: usize,
-    /// A warning where the pinned assets are not among them.
+    /// The warning, if the pinned assets are left out.
     pub(super) warning: Option<String>,
 }
 
@@ -46,7 +46,7 @@ pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot
     let mut blocks = vec![block("ikigai", base(environment, snapshot))];
     let notes = guidance.notes(host.registry().paths(), workspace).await;
     blocks.extend(notes.iter().map(|note| block(&note.path, note.block.clone())));
-    // After the notes: the later word counts.
+    // After the notes: the later text takes precedence.
     blocks.extend(system.clone().map(|text| block("you", text)));
     let (pinned, warning): (Vec<SystemBlock>, _) = match pinned(assets.as_ref()).await {
         Ok(mut pinned) => {
@@ -104,8 +104,8 @@ fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
     text
 }
 
-/// Returns the names of the person's tools whose `/tmp` is one of the call's own. The standard
-/// tools for files write to granted directories alone, and the shell has a paragraph of its own.
+/// Returns the names of the user's tools that have a private `/tmp` for each call. The built-in
+/// tools for files write only to granted directories, and the shell has a separate paragraph.
 fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s str> {
     let has_own = |tool: &&Tool| {
         tool.origin == ToolOrigin::User
@@ -119,9 +119,9 @@ fn with_own_temporary_files<'s>(host: &Host, snapshot: &'s Snapshot) -> Vec<&'s 
     snapshot.tools().filter(has_own).map(Tool::name).collect()
 }
 
-/// Returns a paragraph for a model about the shell of the built-in `bash`, its time limit, and what it does not see.
-/// Returns nothing for another tool, and where policy denies `bash`. With `asks` a person is asked where a command
-/// needs more than was granted.
+/// Returns a paragraph for a model about the shell of the built-in `bash`, its time limit, and the
+/// things that it does not see. Returns nothing for another tool, or if policy denies `bash`. With
+/// `asks`, the user is asked if a command needs more than was granted.
 #[must_use]
 pub fn about_bash(host: &Host, tool: &Tool, asks: bool) -> Option<String> {
     if tool.name() != SHELL || tool.origin != ToolOrigin::System {
@@ -132,9 +132,9 @@ pub fn about_bash(host: &Host, tool: &Tool, asks: bool) -> Option<String> {
     Some(about_shell(tool.build.backend(), &decision, hint, asks && decision.ask))
 }
 
-/// Returns a paragraph about the shell that `bash` is, and about the things of the machine that
-/// it does not see. `hint` says how the user gives it more; with `asks` the user is asked where a command
-/// needs more.
+/// Returns a paragraph about the shell that `bash` is, and about the parts of the machine that it
+/// does not see. `hint` tells how the user can grant it more. With `asks`, the user is asked if a
+/// command needs more.
 fn about_shell(backend: Backend, decision: &Decision, hint: Option<String>, asks: bool) -> String {
     let time = humantime::format_duration(decision.limits.wall_clock);
     let ended = format!("A command is ended after {time}; what it printed until then is kept.");
@@ -191,7 +191,7 @@ fn about_network(net: &Net, asks: bool) -> String {
 
 /// Returns a sentence about the servers that a command may start, with a space at the end.
 fn about_loopback(grant: &Grant) -> &'static str {
-    // With the whole network the loopback is the machine's.
+    // With the whole network, the loopback interface is the machine's.
     if !grant.own_sockets || grant.net.any {
         return "";
     }
@@ -215,10 +215,10 @@ fn about_assets(budget: u64) -> String {
     )
 }
 
-/// Returns the block of an asset, under the name by which it is read and changed.
+/// Returns the block of an asset, under the name with which the model reads and changes it.
 fn of_asset(asset: &Asset) -> SystemBlock {
     let uri = asset.metadata.path.to_uri();
-    // Summaries are no more than notes, also those of other workspaces that somebody pinned.
+    // Summaries are always notes, even the summaries of other workspaces if they are pinned.
     let text = if recent::is_summary(&asset.metadata.path) {
         recent::labelled(asset)
     } else {

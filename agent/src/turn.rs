@@ -27,13 +27,13 @@ use crate::spend::{Spend, SpendLimit, Today};
 use crate::system::{self, System};
 use crate::usage::{sum, tokens};
 
-/// A prompt of a person.
+/// A user's prompt.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
     /// The text that was typed. Mentions of files and assets in it are replaced by their text.
     pub typed: &'a str,
-    /// A text that was handed over with it, such as the output of a program. It is sent as it
-    /// is, since nobody has looked at its mentions.
+    /// A text that is attached to it, such as the output of a program. It is sent unchanged, since
+    /// the user has not checked the mentions in it.
     pub attached: Option<&'a str>,
 }
 
@@ -46,17 +46,17 @@ impl<'a> From<&'a str> for Prompt<'a> {
 /// A turn that has ended.
 #[derive(Debug)]
 pub struct Turn {
-    /// The way in which it ended.
+    /// How it ended.
     pub end: End,
     /// The number of requests that were answered.
     pub rounds: u32,
-    /// The cost of all of them, as far as the provider says.
+    /// The cost of all of them, as far as the provider reports it.
     pub usage: Usage,
     /// The calls of all answers, in their order.
     pub calls: Vec<Called>,
-    /// The text of the model's last word, as far as it came. Text that stood before calls is not
-    /// in it, nor are the nulls that only the form of the provider demanded where the answer has a
-    /// schema.
+    /// The text of the model's last answer, as far as it arrived. Text that came before calls is
+    /// not in it. If the answer has a schema, nulls are removed that only the provider's form
+    /// required.
     pub answer: Option<String>,
 }
 
@@ -73,28 +73,28 @@ impl Turn {
     }
 }
 
-/// The way in which a turn ended. After each of them the next turn may follow.
+/// The way in which a turn ended. The next turn may follow each of them.
 #[derive(Debug, PartialEq, Eq)]
 pub enum End {
     /// The model answered.
     Answered,
-    /// The model ended without a word. Where nothing ran the prompt is taken back.
+    /// The model ended without a word. If no call ran, the prompt is discarded.
     Silent,
     /// The answer reached the limit on its length, or filled the model's window. The part that
-    /// came stays; calls that were in it did not run, and were asked for once more before.
+    /// arrived stays. Calls in it did not run, although the model was asked once more.
     Cut,
-    /// The provider or the model refused, for the reason that it gave, if any. Nothing of
-    /// the answer stays, since a model that reads half of what it refused refuses again; where
-    /// nothing ran the prompt is taken back as well.
+    /// The provider or the model refused, for the reason that it gave, if any. The answer is
+    /// discarded, since a model that reads a half that it refused refuses again. If no call ran,
+    /// the prompt is discarded as well.
     Refused(String),
-    /// The model still called tools in the last request that a turn may take. All that it
-    /// called has run.
+    /// The model still called tools in the last request that a turn may send. All of its calls have
+    /// run.
     Exhausted {
         /// The number of requests.
         rounds: u32,
     },
-    /// The person interrupted it. The text that the model had written stays; calls that had not
-    /// ended have a result that says so. Where there is neither the prompt is taken back.
+    /// The user interrupted it. The text that the model had written stays; calls that had not ended
+    /// have a result that says so. If there is neither, the prompt is discarded.
     Interrupted,
     /// The token budget is used up, so the next request was not sent. If no call ran, the prompt is
     /// discarded.
@@ -106,17 +106,17 @@ pub enum End {
         /// The tokens that may be spent.
         limit: u64,
     },
-    /// The conversation must be kept ([`Session::require_kept`](crate::Session::require_kept)), and the
-    /// store could not be written, for this reason. No call ran that the log does not have.
+    /// The conversation must be kept ([`Session::require_kept`](crate::Session::require_kept)), and
+    /// the store could not be written, for this reason. No call ran that is not in the log.
     Unkept(String),
-    /// A request was not answered, or not to the end. Where it was the first of the turn the
-    /// prompt is taken back, and may be sent again; otherwise the work of the tools stays, and
-    /// the model may be asked to go on.
+    /// A request was not answered, or not completely. If it was the first of the turn, the prompt
+    /// is discarded and may be sent again. Otherwise the results of the tools stay, and the model
+    /// may be asked to continue.
     Failed(Failure),
 }
 
 impl End {
-    /// Returns the word for it in a program's output and in the log: `answered`, `silent`, `cut`,
+    /// Returns the end's word in a program's output and in the log: `answered`, `silent`, `cut`,
     /// `refused`, `exhausted`, `interrupted`, `spent`, `unkept` or `failed`.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -134,7 +134,7 @@ impl End {
     }
 }
 
-/// The reason for which no turn was taken. The conversation has not changed.
+/// The reason why no turn was taken. The conversation has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TurnError {
     /// The session has no model.
@@ -151,13 +151,13 @@ impl From<EmptyPrompt> for TurnError {
     }
 }
 
-/// The texts and images that the model is sent of a prompt.
+/// The texts and images of a prompt that are sent to the model.
 pub(super) struct Said {
     pub(super) texts: Vec<String>,
     pub(super) images: Vec<Image>,
 }
 
-/// Returns what the model is sent of a prompt: images as far as there is room.
+/// Returns the texts of a prompt, and as many of its images as there is room for.
 pub(super) async fn said(
     environment: &Environment,
     prompt: Prompt<'_>,
@@ -184,8 +184,8 @@ pub(super) async fn said(
     Said { texts: [Some(expanded.text), attached].into_iter().flatten().collect(), images }
 }
 
-/// Returns the shape that answers must have, in the form of the model's provider. Without one, the
-/// model is only told of the schema, and a warning says why.
+/// Returns the shape that answers must have, in the form of the model's provider. If the provider
+/// cannot express it, the model only reads the schema, and a warning gives the reason.
 pub(super) fn shape(model: &Model, schema: Option<&Value>, on_event: OnEvent<'_>) -> Option<Shape> {
     let translated = Shape::new(model.client.provider(), schema?);
     translated
@@ -214,7 +214,7 @@ pub(super) struct Rounds<'a> {
     pub(super) tally: &'a mut Today,
     /// The tokens that the session spent before the turn.
     pub(super) spent_before: u64,
-    /// True if a compaction failed in this turn. The next one would fail as well, and cost as much.
+    /// True if a compaction failed in this turn. Another one would fail too, and cost as much.
     pub(super) gave_up: bool,
     /// False if the model refused images in this turn.
     pub(super) takes_images: bool,
@@ -233,7 +233,7 @@ pub(super) struct Limits {
     pub(super) spend: Spend,
 }
 
-/// The last word of the model in a turn.
+/// The end of a turn, with the model's last answer.
 struct Last {
     end: End,
     parts: Vec<Part>,
@@ -241,7 +241,6 @@ struct Last {
 }
 
 impl Last {
-    /// Returns an end without an answer.
     fn from_end(end: End) -> Self {
         Self { end, parts: Vec::new(), usage: Usage::default() }
     }
@@ -255,15 +254,15 @@ struct Shown {
     has_call: bool,
 }
 
-/// The parts of a request beside the messages.
+/// The parts of a request other than the messages.
 struct Prepared {
     system: Vec<String>,
     tools: Value,
     sizes: Sizes,
 }
 
-/// The text for a model whose answer was cut in the middle of a call. It is no part of the
-/// conversation, since the answer is none either.
+/// The text for a model whose answer was cut in the middle of a call. Neither the text nor the
+/// answer becomes part of the conversation.
 const CUT_IN_CALL: &str = "Your last answer reached the limit on its length in the middle of a \
                            call, so nothing of it ran. Answer again with smaller calls: write a \
                            long file in several parts.";
@@ -282,7 +281,8 @@ impl Rounds<'_> {
     /// Takes the turn that `exchange` began with the event.
     pub(super) async fn run(mut self, mut exchange: Exchange<'_>, begun: journal::Event) -> Turn {
         let mut turn = Turn::interrupted();
-        // A person's commands between two turns are no part of a turn's cost, but of the session's.
+        // The cost of commands that the user gave between two turns counts for the session, but not
+        // for the turn.
         let before = self.environment.other_usage.take();
         self.meter.spend(before);
         self.keep([begun]).await;
@@ -347,12 +347,12 @@ impl Rounds<'_> {
         ControlFlow::Break(Last { end, parts, usage })
     }
 
-    /// Returns the end of a turn that must be kept and can no longer be.
+    /// Returns the end of a turn that must be kept and cannot be kept any more.
     fn unkept(&self) -> Option<End> {
         self.keeper.ends_turn().map(|reason| End::Unkept(reason.to_owned()))
     }
 
-    /// Returns the end of a turn whose next request would pass a limit.
+    /// Returns the end of a turn whose next request would exceed a limit.
     fn spent(&self) -> Option<End> {
         let spent = self.meter.spent() + tokens(self.environment.other_usage.untaken());
         let today = self.today.saturating_add(spent - self.spent_before);
@@ -360,7 +360,7 @@ impl Rounds<'_> {
         Some(End::Spent { per, spent, limit })
     }
 
-    /// Runs the calls of an answer, which is in the log before.
+    /// Runs the calls of an answer. The log already has them.
     async fn run_calls(
         &mut self,
         turn: &mut Turn,
@@ -384,7 +384,7 @@ impl Rounds<'_> {
         };
         let results = called.iter().map(|called| called.result(&mut room));
         let results: Vec<CallResult> = results.collect();
-        // Not before: this future may be dropped wherever it waits.
+        // Only now, since this future may be dropped while it waits.
         exchange.append(parts, results.clone());
         turn.calls.extend(called);
         self.keep([journal::Event::Results { results }]).await;
@@ -394,8 +394,9 @@ impl Rounds<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Asks the model, and once more where its answer reached the limit on its length in the middle
-    /// of a call, of which nothing has run. `shown` collects what came of the answer.
+    /// Asks the model. If its answer reached the limit on its length in the middle of a call, asks
+    /// once more; nothing of that answer has run. `shown` collects the parts of the answer that
+    /// have arrived.
     async fn ask(
         &mut self,
         exchange: &mut Exchange<'_>,
@@ -415,7 +416,7 @@ impl Rounds<'_> {
         Ok(Answer { usage: sum(answer.usage, again.usage), ..again })
     }
 
-    /// Asks the model, and makes room before where there is little. Asks once more where the provider
+    /// Asks the model. First it makes room, if there is little. It asks once more if the provider
     /// refused the length, or the images of results.
     async fn ask_with_room(
         &mut self,
@@ -441,8 +442,8 @@ impl Rounds<'_> {
         self.send(prepared, exchange.messages(), shown).await
     }
 
-    /// Leaves out the images of results, which the model has refused. Nobody asked for them, and
-    /// without this the conversation could not go on. Returns false if there are none.
+    /// Leaves out the images of results after the model refused them. The user did not ask for
+    /// these images, and they would block the conversation. Returns false if there are none.
     async fn leave_out_images(&mut self, exchange: &mut Exchange<'_>) -> bool {
         let results = images::without_those_of_results(exchange.messages());
         if results.is_empty() {
@@ -495,7 +496,7 @@ impl Rounds<'_> {
         let Some(part) = recent::Part::of_turns(self.environment, self.keeper, left) else {
             return;
         };
-        // The turn ends here, and says why.
+        // The token budget is used up. The turn ends here, and reports it.
         if self.spent().is_some() {
             return;
         }
@@ -511,7 +512,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Counts what was spent for the day, where the day has a limit and no log has the tokens.
+    /// Adds the spent tokens to the sum of the day, if the day has a limit and no log has them.
     async fn count(&mut self) {
         let spent = self.meter.spent();
         if self.keeper.is_on() {
@@ -524,7 +525,7 @@ impl Rounds<'_> {
         }
     }
 
-    /// Returns everything of a request but its messages.
+    /// Returns all parts of a request except its messages.
     async fn prepare(&mut self) -> Prepared {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
         let offered = tools.for_model(environment, model, *snapshot);
@@ -550,8 +551,8 @@ impl Rounds<'_> {
         Prepared { system: blocks, tools: offered.value, sizes }
     }
 
-    /// Sends the messages, and once more without the shape of the answer where the provider refuses
-    /// the request: some models take none, and some none together with tools.
+    /// Sends the messages. If the provider refuses the request, sends it once more without the
+    /// shape of the answer: some models do not support a shape, and some not together with tools.
     async fn send(
         &mut self,
         prepared: &Prepared,

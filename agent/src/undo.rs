@@ -1,10 +1,11 @@
-//! `/undo` and `/diff`: the copies of the files that a turn changes, and their way back.
+//! `/undo` and `/diff`: copies of the files that a turn changes, and the way to restore them.
 //!
-//! Owns the copies that are taken before each call of `file_write` and `file_edit`, in memory: up to
-//! [`MOST_BYTES`] for the last turn, and as much for the conversation. What `bash` or a tool of the user changes is not seen here. A path leads
-//! nowhere outside the workspace and through no link, neither for a copy nor on the way back: the
-//! kernel refuses both in one step, whatever a tool makes of the path meanwhile. A file that is not as
-//! the turn left it belongs to whoever changed it since, and stays.
+//! Owns the copies that are made in memory before each call of `file_write` and `file_edit`: up to
+//! [`MOST_BYTES`] for the last turn, and as much for the conversation. Changes by `bash` or a user
+//! tool are not seen here. When ikigai copies or restores a file, the path leads nowhere outside
+//! the workspace and through no link: the kernel refuses both in one step, even if a tool swaps
+//! parts of the path at the same time. If a file is not as the turn left it, another program or the
+//! user has changed it, and it stays.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,7 +25,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, openat2, renameat,
 use rustix::io::Errno;
 use serde_json::Value;
 
-/// The most bytes of all copies of one turn, and of all that a conversation began with: 64 MiB.
+/// The most bytes of all copies of one turn, and of all copies of a conversation: 64 MiB.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The files that the last turn and the conversation changed. Clones share them.
@@ -43,7 +44,7 @@ struct Copies {
 #[derive(Debug)]
 struct Change {
     before: Result<Before, Reason>,
-    /// The digest of the file as the last call left it; nothing where there was none.
+    /// The digest of the file as the last call left it, or nothing if the file did not exist.
     after: Option<Digest>,
 }
 
@@ -54,7 +55,7 @@ enum Before {
     Held { content: Arc<[u8]>, mode: Mode },
 }
 
-/// The reason for which a file is not taken back.
+/// The reason why a file is not restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Link,
@@ -78,7 +79,7 @@ impl fmt::Display for Reason {
 
 impl From<Errno> for Reason {
     fn from(error: Errno) -> Self {
-        // The answers of `openat2` to a link, and to a path that leads out.
+        // The errors of `openat2` for a link, and for a path that leads out.
         match error {
             Errno::LOOP | Errno::XDEV => Self::Link,
             error => Self::Failed(error),
@@ -92,12 +93,12 @@ impl From<io::Error> for Reason {
     }
 }
 
-/// The outcome of taking back a turn, by paths in the workspace.
+/// The outcome of undoing a turn, by paths in the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// The files that are as they were.
+    /// The files that were restored.
     pub restored: Vec<PathBuf>,
-    /// The files that were new, and are gone.
+    /// The files that were new, and were removed.
     pub removed: Vec<PathBuf>,
     /// The files that stay as they are now, each with the reason.
     pub kept: Vec<(PathBuf, String)>,
@@ -108,11 +109,11 @@ pub struct Undone {
 pub struct ChangedFile {
     /// Its path in the workspace.
     pub path: PathBuf,
-    /// Its contents, or the reason for which they are not known.
+    /// Its contents, or the reason why they are not known.
     pub contents: Result<FileContents, String>,
 }
 
-/// The contents of a file before a conversation and now; nothing where there was or is none.
+/// The contents of a file before a conversation and now. `None` means that the file does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileContents {
     /// The content before the first change.
@@ -136,7 +137,7 @@ impl Undo {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the files that the conversation changed and that are not as before now.
+    /// Returns the files that the conversation changed and that differ from their state before it.
     pub(super) fn changed(&self, workspace: &Path) -> Vec<ChangedFile> {
         let before = self.copies().conversation.clone();
         let changed = before.into_iter().filter_map(|(path, before)| {
@@ -151,8 +152,8 @@ impl Undo {
         changed.collect()
     }
 
-    /// Copies the file that a call is about to change, if it is the first such call of the turn, and
-    /// returns its path in the workspace.
+    /// Copies the file that a call is about to change, if it is the first such call of the turn,
+    /// and returns its path in the workspace.
     pub(super) async fn before(
         &self,
         workspace: &Path,
@@ -165,7 +166,7 @@ impl Undo {
         }
         let path = changed_path(workspace, &call.arguments)?;
         let (undo, workspace, changed) = (self.clone(), workspace.to_owned(), path.clone());
-        // A disk may be slow, and a terminal is to go on.
+        // Reading may be slow, and must not block a terminal.
         let copied = tokio::task::spawn_blocking(move || undo.copy(&workspace, changed)).await;
         copied.is_ok().then_some(path)
     }
@@ -191,7 +192,7 @@ impl Undo {
         copies.turn.entry(path).or_insert(Change { before, after });
     }
 
-    /// Notes how a call left the file.
+    /// Records the state in which a call left the file.
     pub(super) async fn after(&self, workspace: &Path, path: PathBuf) {
         let (undo, workspace) = (self.clone(), workspace.to_owned());
         let noted = tokio::task::spawn_blocking(move || {
@@ -205,7 +206,7 @@ impl Undo {
         }
     }
 
-    /// Takes back the files that the last turn changed, and forgets them.
+    /// Restores the files that the last turn changed, and forgets them.
     pub(super) fn take_back(&self, workspace: &Path) -> Undone {
         let mut undone = Undone::default();
         for (path, Change { before, after }) in std::mem::take(&mut self.copies().turn) {
@@ -255,8 +256,9 @@ impl Before {
     }
 }
 
-/// Returns the path in the workspace of the file that a call names; nothing for an asset, and for
-/// a path that leads out by itself, which the tool may not write by its standard grant.
+/// Returns the path in the workspace of the file that a call names. Returns nothing for an asset,
+/// or for a path that leads out of the workspace without a link: with its standard grant, the tool
+/// may not write there.
 fn changed_path(workspace: &Path, arguments: &str) -> Option<PathBuf> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     let named = arguments.get("file_path")?.as_str().filter(|path| !path.starts_with(SCHEME))?;
@@ -265,7 +267,7 @@ fn changed_path(workspace: &Path, arguments: &str) -> Option<PathBuf> {
         match component {
             Component::Normal(name) => path.push(name),
             Component::CurDir => {}
-            // After a link `..` leads elsewhere than the text says.
+            // After a link, `..` leads somewhere else than the text suggests.
             _ => return None,
         }
     }
@@ -278,7 +280,7 @@ fn open(dir: &File, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, E
     openat2(dir, path, flags, mode, inside)
 }
 
-/// Opens a regular file in the workspace; nothing if there is none.
+/// Opens a regular file in the workspace. Returns nothing if the file does not exist.
 fn open_file(workspace: &Path, path: &Path) -> Result<Option<File>, Reason> {
     let file = match open(&File::open(workspace)?, path, OFlags::RDONLY, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
@@ -290,7 +292,7 @@ fn open_file(workspace: &Path, path: &Path) -> Result<Option<File>, Reason> {
     Ok(Some(file))
 }
 
-/// Reads a file of at most so many bytes.
+/// Reads a file of at most `most` bytes.
 fn read(workspace: &Path, path: &Path, most: u64) -> Result<Before, Reason> {
     let Some(file) = open_file(workspace, path)? else { return Ok(Before::Absent) };
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
@@ -306,7 +308,7 @@ fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, Reason> {
     Ok(open_file(workspace, path)?.map(Digest::of_reader).transpose()?)
 }
 
-/// Puts a file back, if it is as the turn left it.
+/// Restores a file, if it is as the turn left it.
 fn restore(
     workspace: &Path,
     path: &Path,
@@ -325,7 +327,7 @@ fn restore(
     let Before::Held { content, mode } = before else {
         return Ok(unlinkat(&dir, name, AtFlags::empty())?);
     };
-    // Whole or not at all: a disk may be full.
+    // The file must appear complete or not at all: a disk may be full.
     let dir = File::from(dir);
     let fresh = PathBuf::from(format!(".{}.undo", uuid::Uuid::now_v7().simple()));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
@@ -333,7 +335,7 @@ fn restore(
     let written = file.write_all(content).and_then(|()| Ok(fchmod(&file, *mode)?));
     let placed = written.and_then(|()| Ok(renameat(&dir, &fresh, &dir, name)?));
     placed.map_err(|error| {
-        // What is left over is named like nothing of the person's.
+        // A leftover file has a name that no file of the user has.
         let _ = unlinkat(&dir, &fresh, AtFlags::empty());
         error.into()
     })

@@ -1,10 +1,10 @@
-//! The cost of requests: sums of tokens, and a count of what requests beside a conversation cost.
+//! The cost of requests: sums of tokens, and a counter for requests outside a conversation.
 
 use std::sync::{Mutex, PoisonError};
 
 use ikigai_provider::Usage;
 
-/// A count to which commands add what their own requests cost, such as those of a compaction.
+/// A counter to which commands add the cost of their requests, such as the request of a compaction.
 #[derive(Debug, Default)]
 pub(super) struct UsageMeter(Mutex<Usage>);
 

@@ -1,4 +1,4 @@
-//! Pins and sizes as text, the same for the command line, a person's commands and a model's.
+//! Pins and sizes as text, the same for the command line, the user's commands and the model's.
 
 use ikigai_assets::{AssetPath, Metadata, Pinned, Usage, thousands};
 
@@ -18,8 +18,8 @@ pub fn unpinned(path: &AssetPath, was_pinned: bool) -> String {
     format!("{text}: {path}")
 }
 
-/// Returns the heading of the list of pins, or the line in its place where it is empty:
-/// `Pinned Blocks (87k/100k tokens):`.
+/// Returns the heading of the list of pins, `Pinned Blocks (87k/100k tokens):`, or a line that says
+/// that the list is empty.
 #[must_use]
 pub fn pins_heading(usage: &Usage) -> String {
     if usage.pinned_assets == 0 {

@@ -1,9 +1,9 @@
-//! Assets by the short names that a person or a model writes.
+//! Assets by the short names that the user or the model writes.
 
 use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
 use ikigai_host::nearest::nearest_named;
 
-/// The reason for which no asset was found.
+/// The reason why no asset was found.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct NotNamed {
@@ -19,11 +19,12 @@ impl From<Error> for NotNamed {
     }
 }
 
-/// Finds the asset with the path `name`, or else `NAME.md`, `blocks/NAME` or `blocks/NAME.md`.
+/// Finds the asset with the path `name`; if there is none, `NAME.md`, `blocks/NAME` or
+/// `blocks/NAME.md`.
 ///
 /// # Errors
 ///
-/// No asset has one of these paths, or the store fails.
+/// Fails if no asset has one of these paths, or if the store fails.
 pub async fn named(store: &Store, name: &str) -> Result<Metadata, NotNamed> {
     for path in resolution(name).map_err(Error::from)? {
         match store.metadata(&path).await {

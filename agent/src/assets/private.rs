@@ -1,14 +1,14 @@
-//! The folders in which long results are kept for principals, each for the one that made the call.
+//! The folders in which long results are kept for principals. Each principal has its own folder.
 
 use std::fmt::Write as _;
 
 use ikigai_assets::AssetPath;
 
-/// The folder of all long results. It directly has the results of the host's own agent.
+/// The folder of all long results. The results of the host's own agent are directly in it.
 pub(crate) const OUTPUTS: &str = "outputs/";
 
-/// Returns the folder of the outputs of a principal. No two principals have the same: every byte but
-/// letters, digits and `-` is written as `_` and two digits.
+/// Returns the folder of a principal's outputs. Different principals have different folders: every
+/// byte but letters, digits and `-` is written as `_` and two digits.
 pub(crate) fn folder(principal: &str) -> String {
     let mut folder = OUTPUTS.to_owned();
     for byte in principal.bytes() {

@@ -1,8 +1,8 @@
 //! `/compact`: an asset rewritten shorter by the model.
 //!
-//! The model proposes a text in a request of its own, which has no tools and is not part of the
-//! conversation. The proposal is accepted only if it is shorter and has all references of the
-//! old text, which stays in the asset's history.
+//! The model proposes a text in a separate request, which has no tools and is not part of the
+//! conversation. The proposal is accepted only if it is shorter and has all references of the old
+//! text. The old text stays in the asset's history.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,7 +26,7 @@ const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name,
                     with the new text of the asset alone: no introduction, no code fence \
                     around it.";
 
-/// A shorter text of an asset, for a person to look at.
+/// A shorter text of an asset, for the user to check.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The asset.
@@ -39,7 +39,7 @@ pub struct Proposal {
     pub diff: String,
 }
 
-/// The reason for which an asset is not rewritten.
+/// The reason why an asset is not rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The asset is not text.
@@ -86,7 +86,7 @@ impl fmt::Display for Colon<'_> {
     }
 }
 
-/// Has an asset rewritten by the model, and writes the new text where it is accepted.
+/// Has the model rewrite an asset, and writes the new text if it is accepted.
 pub(super) async fn run(
     environment: &Environment,
     name: &str,
@@ -134,7 +134,7 @@ pub(super) async fn run(
     ))
 }
 
-/// Asks the model for a shorter text of the asset, in a request of its own.
+/// Asks the model for a shorter text of the asset, in a separate request.
 async fn rewritten(
     environment: &Environment,
     path: &AssetPath,
@@ -162,8 +162,8 @@ async fn rewritten(
     Ok(answer)
 }
 
-/// Returns the number of English words in so many tokens. A model counts neither well, but words
-/// better.
+/// Returns the number of English words that this many tokens have. Models are bad at counting
+/// either, but better at counting words.
 fn words(tokens: u64) -> u64 {
     (tokens.saturating_mul(3) / 4).max(1)
 }
@@ -199,7 +199,7 @@ fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     if dropped.is_empty() { Ok(new) } else { Err(Refusal::Dropped(dropped)) }
 }
 
-/// Returns the references in a text, each in one form.
+/// Returns the references in a text. Equal references are written in the same way.
 fn referred(text: &str) -> impl Iterator<Item = String> {
     references(text).map(|found| match found.path {
         Ok(path) => path.to_uri(),
@@ -207,7 +207,7 @@ fn referred(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the text without a fence that the model has put around all of it, against its task.
+/// Removes a fence that the model put around the whole text, although its task forbids one.
 fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
     if old.trim_start().starts_with("```") {
         return text;
@@ -218,8 +218,8 @@ fn unfenced<'a>(old: &str, text: &'a str) -> &'a str {
     inner.filter(|inner| !inner.contains("```")).map_or(text, str::trim_end)
 }
 
-/// Returns a unified diff by lines that end in a line feed. `similar` would end one at a carriage
-/// return as well, which no terminal shows.
+/// Returns a unified diff of lines that end in a line feed. By default `similar` also ends lines at
+/// carriage returns, which no terminal shows.
 fn diff(old: &str, new: &str) -> String {
     let [old, new] = [old, new].map(|text| text.split_inclusive('\n').collect::<Vec<_>>());
     let diff = TextDiff::configure().newline_terminated(true).diff_slices(&old, &new);

@@ -5,16 +5,16 @@
 #[error("a quotation has no end")]
 pub struct Unclosed;
 
-/// Splits a line into words. White space separates them unless it is quoted: between `"…"`, where
-/// a backslash escapes `"` and another backslash, or between `'…'`, where no character has a
-/// meaning of its own. A quotation may be a part of a word.
+/// Splits a line into words at white space that is not quoted. In `"…"`, a backslash escapes `"`
+/// and another backslash. In `'…'`, every character stands for itself. A quotation may be a part of
+/// a word.
 ///
 /// # Errors
 ///
-/// A quotation has no end.
+/// Fails if a quotation has no end.
 pub fn words(line: &str) -> Result<Vec<String>, Unclosed> {
     let mut words = Vec::new();
-    // Some also where the word is empty so far: `""`.
+    // `Some` for an empty word too: `""`.
     let mut word: Option<String> = None;
     let mut characters = line.chars();
     while let Some(character) = characters.next() {

@@ -28,13 +28,13 @@ const FEWEST_WORDS: u64 = 100;
 /// The most bytes of a quoted part: 100,000 tokens.
 const LONGEST_RECORD: u64 = 400_000;
 
-/// The requests that are sent for notes at most.
+/// The most requests that are sent for notes.
 const ATTEMPTS: u32 = 2;
 
-/// The reason for which no notes take the place of older turns.
+/// The reason why older turns are not replaced by notes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotesRefused {
-    /// There are none.
+    /// The model wrote no notes.
     #[error(transparent)]
     None(#[from] NoNotes),
     /// The notes are as long as the messages, or longer.
@@ -42,8 +42,8 @@ pub(crate) enum NotesRefused {
     NotShorter,
 }
 
-/// Has the model write notes on these messages, of which it is shown at most half as many bytes as
-/// `room` tokens have.
+/// Has the model write notes on these messages. It is shown at most half as many bytes as `room`
+/// tokens have.
 pub(super) async fn notes(
     environment: &Environment,
     model: &Model,
@@ -59,7 +59,7 @@ pub(super) async fn notes(
         let wish =
             format!("Write notes of at most about {words} words on this part of a conversation");
         match notes::write(environment, model, TASK, &wish, &record).await {
-            // Perhaps it was too long, too.
+            // The record may have been too long.
             Err(NoNotes::Failed(_)) if attempt < ATTEMPTS => {
                 (most, attempt) = (most / 2, attempt + 1);
             }

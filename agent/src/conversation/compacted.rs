@@ -1,8 +1,8 @@
 //! The operations that make a conversation shorter: results that become one line, and old messages
 //! that become notes.
 //!
-//! **Invariant:** neither changes what a person typed in the last turns, and both keep the rules of
-//! a conversation. They depend on nothing but their arguments, so that a log of them can be
+//! **Invariant:** neither operation changes the user's prompts in the last turns, and both keep the
+//! rules of a conversation. They depend only on their arguments, so that a log of them can be
 //! replayed.
 
 use ikigai_provider::{CallResult, Message, Part, Role};
@@ -26,18 +26,18 @@ pub(crate) struct LeftOut {
     pub(crate) notes: String,
     /// The prompts in them, as they were typed, oldest first.
     pub(crate) typed: Vec<String>,
-    /// The number of prompts that are not in `typed`, because they had no room there.
+    /// The number of prompts that are not in `typed`, because there was no room for them.
     pub(crate) untold: usize,
 }
 
-/// The error for a part of a conversation that cannot be left out: messages after it would be
-/// without what they refer to.
+/// The error for a part of a conversation that cannot be left out, because later messages refer to
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoSuchCut;
 
 impl Conversation {
-    /// Replaces the content of a result by a line about it, and leaves out its images. Returns false
-    /// if there is no result with this id.
+    /// Replaces the content of a result with a line about it, and leaves out its images. Returns
+    /// false if no result has this id.
     pub(crate) fn shorten(&mut self, id: &str, line: &str) -> bool {
         let parts = self.messages.iter_mut().flat_map(|message| &mut message.parts);
         let mut results = parts.filter_map(|part| match part {
@@ -51,15 +51,15 @@ impl Conversation {
     }
 
     /// Returns the numbers of messages that may stay at the end while the others are left out,
-    /// largest first. The first message that stays is the model's, and more than a prompt is
+    /// largest first. The first message that stays is the model's, and more than a prompt comes
     /// before it.
     pub(crate) fn cuts(&self) -> impl Iterator<Item = usize> + use<> {
         let length = self.messages.len();
         (3..length).step_by(2).map(move |first| length - first)
     }
 
-    /// Returns the messages that go if only the last `kept` stay. The request that stays with these is
-    /// not among them.
+    /// Returns the messages that are left out if only the last `kept` stay. The request that stays
+    /// with these is not one of them.
     pub(crate) fn leaving(&self, kept: usize) -> &[Message] {
         let first = self.messages.len() - kept;
         let is_request = |prompt: &Prompt| prompt.message + 1 == first && prompt.part == 0;
@@ -67,13 +67,13 @@ impl Conversation {
         &self.messages[..first - requests]
     }
 
-    /// Leaves out all but the last `kept` messages. Notes on the others take their place, and
-    /// the prompts among them as they were typed, with a line for each of their images, together of at
-    /// most `most_typed` bytes. The request of the turn that goes on stays as it was sent.
+    /// Leaves out all but the last `kept` messages. They are replaced by notes, and by their
+    /// prompts as they were typed, with a line for each image. The prompts have at most
+    /// `most_typed` bytes together. The request of the current turn stays as it was sent.
     ///
     /// # Errors
     ///
-    /// `kept` is none of [`Conversation::cuts`]. The conversation has not changed.
+    /// Fails if [`Conversation::cuts`] does not return `kept`. The conversation has not changed.
     pub(crate) fn summarize(
         &mut self,
         kept: usize,
@@ -125,15 +125,15 @@ impl Conversation {
         text
     }
 
-    /// Returns the number of messages that stay if the last `turns` turns do, and all if there are
-    /// no more turns.
+    /// Returns the number of messages that stay if the last `turns` turns stay. Returns the number
+    /// of all messages if there are no more turns.
     pub(crate) fn of_last_turns(&self, turns: usize) -> usize {
         let oldest = self.prompts.len().checked_sub(turns).and_then(|at| self.prompts.get(at));
         oldest.map_or(self.messages.len(), |prompt| self.messages.len() - prompt.message - 1)
     }
 
-    /// Returns the results that may be shortened, oldest first, each with the index of its message:
-    /// all but those of the last message that has any.
+    /// Returns the results that may be shortened, oldest first, each with the index of its message.
+    /// The results of the last message that has any are not among them.
     pub(crate) fn older_results(&self) -> impl Iterator<Item = (usize, &CallResult)> {
         let is_result = |part: &Part| matches!(part, Part::Result(_));
         let last = self.messages.iter().rposition(|message| message.parts.iter().any(is_result));
@@ -146,7 +146,7 @@ impl Conversation {
         })
     }
 
-    /// Returns what stands for messages that were left out.
+    /// Returns the stand-in for messages that were left out.
     pub(crate) fn left_out(&self) -> Option<&LeftOut> {
         self.left_out.as_ref()
     }
@@ -158,8 +158,8 @@ impl Conversation {
 }
 
 impl LeftOut {
-    /// Drops prompts until the others have at most `most` bytes. The first, which is the task as a
-    /// rule, goes last, and before it the newest.
+    /// Drops prompts until the others have at most `most` bytes. Keeps the first prompt, which
+    /// usually states the task, and then the newest ones.
     fn bound(&mut self, most: usize) {
         let mut room = most;
         let mut fits = vec![false; self.typed.len()];
@@ -167,7 +167,7 @@ impl LeftOut {
         for at in first.into_iter().chain((1..self.typed.len()).rev()) {
             match room.checked_sub(self.typed[at].len()) {
                 Some(rest) => (room, fits[at]) = (rest, true),
-                // The newest that fit without a gap: an older one alone would mislead.
+                // Only the newest prompts without a gap: a single older one would mislead.
                 None if at > 0 => break,
                 None => {}
             }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::images::tests::image;
 
-    /// A conversation of so many turns, each with one call.
+    /// Returns a conversation with this number of turns, each with one call.
     fn turns(count: usize) -> Conversation {
         let mut conversation = Conversation::default();
         for turn in 1..=count {

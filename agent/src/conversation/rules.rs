@@ -1,4 +1,4 @@
-//! The rules of a conversation as a check for tests, and parts to make conversations of.
+//! A check of the rules of a conversation for tests, and parts to build conversations from.
 
 use ikigai_provider::{Blob, Call, CallResult, Message, Part, Provider, Role};
 use proptest::prelude::*;
@@ -52,7 +52,7 @@ fn ids(message: &Message) -> (Vec<&str>, Vec<&str>) {
     (calls.collect(), results.collect())
 }
 
-/// Fails where messages break one of the rules of this module.
+/// Fails if messages break one of the rules of this module.
 pub(crate) fn check(messages: &[Message]) -> Result<(), TestCaseError> {
     let mut called = Vec::new();
     for (at, message) in messages.iter().enumerate() {

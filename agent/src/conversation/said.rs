@@ -1,10 +1,10 @@
-//! The words of a conversation, without what tools and files added to them.
+//! The words of a conversation, without the texts that tools and files added to them.
 
 use ikigai_provider::{Part, Role};
 
 use super::{Conversation, Prompt};
 
-/// Something that was said.
+/// A prompt, an answer or a call in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
     /// The words that the person typed.
@@ -16,15 +16,16 @@ pub(crate) enum Said<'a> {
 }
 
 impl Conversation {
-    /// Returns what was said, oldest first: in all messages if `kept` is 0, and otherwise in those
-    /// that go if only the last `kept` stay. Texts that prompts mention or that were handed over
-    /// with them, arguments, results, and notes on messages that were left out are not in it.
+    /// Returns the prompts, answers and calls, oldest first: of all messages if `kept` is 0, and
+    /// otherwise of the messages that are left out if only the last `kept` stay. It leaves out
+    /// arguments, results, notes on messages that were left out, and texts that a prompt mentions
+    /// or that were attached to it.
     pub(crate) fn said(&self, kept: usize) -> Vec<Said<'_>> {
         let first = self.messages.len() - kept;
         let before = self.prompts.iter().take_while(|prompt| prompt.message < first);
         let mut prompts: Vec<&Prompt> = before.collect();
         if kept > 0 {
-            // The request of the first message that stays does not go.
+            // The request of the first message that stays is not left out.
             prompts.pop();
         }
         let mut prompts = prompts.into_iter().peekable();
@@ -50,7 +51,7 @@ mod tests {
     use super::super::rules::{call, result};
     use super::*;
 
-    /// A conversation of so many turns, each with a prompt that mentions a file, and a call.
+    /// Returns a conversation with a turn for each prompt, which mentions a file, and a call.
     fn turns(prompts: &[&str]) -> Conversation {
         let mut conversation = Conversation::default();
         for (turn, typed) in prompts.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Results that a conversation has no room for any more: one line that names the asset with the
-//! whole takes the place of each.
+//! Results for which a conversation has no more room. Each is replaced by one line that names the
+//! asset with the whole.
 
 use ikigai_assets::{AssetPath, references};
 use ikigai_host::exec::envelope::Envelope;
@@ -12,12 +12,12 @@ use super::{Extent, Long, where_kept, whole};
 use crate::environment::SessionAssets;
 use crate::members::Members;
 
-/// Returns the line that takes the place of a result. The whole is kept among `assets` before,
-/// unless it is there already.
+/// Returns the line that replaces a result. The whole is first kept among `assets`, unless it is
+/// there already.
 ///
 /// # Errors
 ///
-/// The whole cannot be kept, and thus the result must stay.
+/// Fails if the whole cannot be kept. Then the result must stay.
 pub(crate) async fn left_out(
     result: &CallResult,
     assets: &SessionAssets,
@@ -41,9 +41,9 @@ pub(crate) async fn left_out(
     Ok(json!({ "tool_success": !result.is_error, "left_out": left_out }).to_string())
 }
 
-/// Returns the URI of the whole of a result that was cut when it came, if it is still there.
+/// Returns the URI of the whole of a result that was cut when it arrived, if it is still there.
 async fn kept_before(members: &Members, assets: &SessionAssets) -> Option<String> {
-    // The first of this name is the host's own; further ones would be a tool's.
+    // The first member of this name is the host's own; further ones would be the tool's.
     let (_, truncated) = members.0.iter().find(|(name, _)| name == "truncated")?;
     let truncated: String = serde_json::from_str(truncated.get()).ok()?;
     let mut paths = references(&truncated).filter_map(|found| found.path.ok());
@@ -52,7 +52,7 @@ async fn kept_before(members: &Members, assets: &SessionAssets) -> Option<String
     store.metadata(&path).await.ok().map(|metadata| metadata.path.to_uri())
 }
 
-/// Returns the text of a result that is kept, and true if lines of it were broken.
+/// Returns the text to keep of a result, and true if some of its lines were broken.
 fn text(content: &str, members: &Members) -> (String, bool) {
     match members.get("result") {
         Some(result) => {

@@ -1,4 +1,4 @@
-//! Long texts: the head and the tail of one, and the shares of several in a limit.
+//! Long texts: the head and the tail of a text, and the shares of several texts in a limit.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// Returns an extent of so many characters in any number of lines.
+    /// Returns an extent of this number of characters in any number of lines.
     #[must_use]
     pub const fn of_characters(characters: usize) -> Self {
         Self { characters, lines: usize::MAX }
@@ -46,9 +46,9 @@ impl Passage {
         Self { text, characters, lines, weight }
     }
 
-    /// Returns as much of the text as `room` holds, two thirds from its head and the rest from
-    /// its tail, and a description of the cut; the whole where it fits. Lines are counted from
-    /// `first_line`, as they are in the text that is kept.
+    /// Returns as much of the text as fits into `room`, and a description of the cut. Two thirds
+    /// come from the head and the rest from the tail. A text that fits is returned whole. Lines are
+    /// counted from `first_line`, as they are in the text that is kept.
     pub(super) fn cut(&self, room: Extent, first_line: usize) -> (Cow<'_, str>, Option<String>) {
         if self.weight <= room.characters && self.lines <= room.lines {
             return (Cow::Borrowed(&self.text), None);
@@ -82,9 +82,9 @@ impl Passage {
     }
 }
 
-/// Returns the number of characters that a character takes in JSON. One that is written with a
-/// single letter after a backslash counts as one: other texts have them as well, and a text of
-/// lines is not to be cut for its ends of lines.
+/// Returns the number of characters that a character takes in JSON. An escape of a backslash and a
+/// single letter counts as one character: it occurs in all texts, and a text of many lines must not
+/// be cut for its line ends.
 fn weight(character: char) -> usize {
     match character {
         '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 1,
@@ -93,7 +93,7 @@ fn weight(character: char) -> usize {
     }
 }
 
-/// Returns the number of characters, from the first on, that `room` holds.
+/// Returns how many of the first characters fit into `room`.
 fn fitting(characters: impl Iterator<Item = char>, room: Extent) -> usize {
     let mut used = Extent { characters: 0, lines: 0 };
     characters
@@ -106,14 +106,14 @@ fn fitting(characters: impl Iterator<Item = char>, room: Extent) -> usize {
         .count()
 }
 
-/// Returns the number of newlines before the character at this byte, those between the pieces
-/// of broken lines included.
+/// Returns the number of newlines before the character at this byte, including those between the
+/// pieces of broken lines.
 fn newlines_before(text: &str, byte: usize) -> usize {
     let breaks = breaks(text, LONGEST_LINE).take_while(|at| *at <= byte).count();
     text[..byte].matches('\n').count() + breaks
 }
 
-/// Returns the bytes at which a line goes on after `longest` characters of it.
+/// Returns the bytes at which a line continues after `longest` characters.
 fn breaks(text: &str, longest: usize) -> impl Iterator<Item = usize> {
     let mut column = 0;
     text.char_indices().filter_map(move |(at, character)| {
@@ -123,8 +123,8 @@ fn breaks(text: &str, longest: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns the characters that each of the texts may have, for all of them to fit: the short
-/// ones all that they have, the long ones equally many.
+/// Returns the characters that each text may have so that all fit. Short texts get all that they
+/// have, and the long ones share the rest equally.
 pub(super) fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
     let mut by_length: Vec<usize> = (0..lengths.len()).collect();
     by_length.sort_by_key(|text| lengths[*text]);

@@ -1,7 +1,7 @@
 //! Events as JSON: one object each, with the version of its form as the member `v`.
 //!
-//! A member that a later version adds is passed over; what an older program cannot pass over gets
-//! a new version or a new kind, which it refuses.
+//! A reader ignores a member that a later version adds. If an older program must not ignore
+//! something, that gets a new version or a new kind, which the program refuses.
 
 use ikigai_host::exec::scrub::Secrets;
 use ikigai_provider::{Blob, Call, CallResult, Image, ImageError, Part, Usage};
@@ -14,7 +14,7 @@ use super::Event;
 /// The version of the form in which events are written, and the newest that is read.
 pub const VERSION: u64 = 1;
 
-/// The reason for which the JSON of an event cannot be read.
+/// The reason why the JSON of an event cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("it has version {0}, and this program reads versions up to {VERSION}")]
@@ -184,8 +184,8 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
     serde_json::to_string(&object)
 }
 
-/// Adds the images of an event. Their data is not searched for values of variables: one would be in
-/// base64 by chance alone, and without it the image would be none.
+/// Adds the images of an event. Their data is not searched for values of variables. A value could
+/// occur in base64 only by chance, and removing it would destroy the image.
 fn add_images(
     value: &mut Value,
     event: &Event,
@@ -210,7 +210,7 @@ fn add_images(
 /// Reads an event of this kind.
 pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
     let value: Value = serde_json::from_str(json)?;
-    // The version first: a newer form need not be one that this program can read.
+    // Check the version first: this program may not be able to read a newer form.
     let version = value.get("v").and_then(Value::as_u64).ok_or(Unreadable::NoVersion)?;
     if version > VERSION {
         return Err(Unreadable::Newer(version));
@@ -279,8 +279,9 @@ fn scrub(value: &mut Value, secrets: &Secrets) {
     }
 }
 
-/// Returns the parts of an answer. If a value of a granted variable is in what only the provider
-/// reads, all of that is left out: a provider refuses it if it was changed, or is there in part.
+/// Returns the parts of an answer. If data that only the provider reads contains a value of a
+/// granted variable, all of that data is left out: a provider refuses it if it was changed, or if a
+/// part is missing.
 fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> {
     let has_value = |blob: &BlobForm| {
         let mut scrubbed = blob.value.clone();
@@ -300,7 +301,7 @@ fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> 
 }
 
 impl PartForm {
-    /// Returns the form of a part of the model's, which has no images.
+    /// Returns the form of a part of the model's answer, which has no images.
     fn from_part(part: &Part) -> Option<Self> {
         Some(match part {
             Part::Text { text, blob } => {
@@ -318,8 +319,8 @@ impl PartForm {
         })
     }
 
-    /// Returns the part, or nothing for data of a provider that this program does not know, to
-    /// which it will never be sent.
+    /// Returns the part. Returns nothing for data of a provider that this program does not know,
+    /// since the data will never be sent to it.
     fn part(self) -> Result<Option<Part>, Unreadable> {
         Ok(Some(match self {
             Self::Text { text, blob } => {
@@ -511,7 +512,7 @@ mod tests {
             assert!(!json.contains("cret-value") && json.contains("[redacted: KEY]"), "{json}");
             read(event.kind(), &json).expect("still an event");
         }
-        // An image has the value by chance, and is one afterwards.
+        // The image contains the value by chance, and must stay an image.
         let images = vec![image("se\"cret-value.png", 0)];
         let value = images[0].base64()[4..12].to_owned();
         let secrets = Secrets::from_variables(vec![
@@ -522,7 +523,7 @@ mod tests {
         let json = write(&event, &secrets).expect("JSON");
         assert!(!json.contains("cret-value"), "{json}");
         read(event.kind(), &json).expect("still an image");
-        // What the provider signed would be refused if it were changed.
+        // The provider would refuse signed data that was changed.
         let parts = vec![Part::Blob(blob("se\"cret-value")), call("{}")];
         let json = write(&calls(parts), &secrets).expect("JSON");
         assert!(!json.contains("cret-value") && !json.contains("blob"), "{json}");

@@ -1,9 +1,10 @@
-//! The writer of a log: it begins a session with the first prompt, appends events, and renews the
-//! lease meanwhile.
+//! The writer of a log. It begins a session with the first prompt, appends events, and renews the
+//! lease in the background.
 //!
-//! **Invariant:** after an event that cannot be written, the keeper writes nothing more, since a log with a
-//! gap makes an invalid conversation. It warns the person once. The conversation continues, unless it must be
-//! kept. Then the turn ends, so that no call runs that is not in the log.
+//! **Invariant:** after an event that cannot be written, the keeper writes nothing more, since a
+//! log with a gap makes an invalid conversation. It warns the person once. The conversation
+//! continues, unless it must be kept. Then the turn ends, so that no call runs that is not in the
+//! log.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -24,10 +25,10 @@ use crate::assets::StoredAssets;
 use crate::environment::{Environment, SessionAssets};
 use crate::surroundings::Surroundings;
 
-/// The time for which a lease holds. A process that was killed holds its session so long.
+/// The time for which a lease is valid. A process that was killed holds its session until then.
 const LEASE: Duration = Duration::from_secs(60);
 
-/// The time after which a lease is renewed: twice may fail.
+/// The time after which a lease is renewed. Two renewals may fail.
 const RENEWED_AFTER: Duration = Duration::from_secs(20);
 
 /// The most characters of a title that is made of a prompt.
@@ -39,16 +40,16 @@ pub(crate) struct Keeper {
     state: State,
     /// The events that are not written yet, oldest first.
     queue: Vec<Event>,
-    /// The number of events at the beginning of the queue that an attempt tried to write whose
-    /// end is unknown.
+    /// The number of events at the beginning of the queue that an attempt tried to write, if its
+    /// result is unknown.
     attempted: usize,
     /// The provider and the model that the log names.
     model: Option<(String, String)>,
     /// The surroundings that the log has.
     surroundings: Option<Surroundings>,
-    /// True if calls are in the log whose results are not.
+    /// True if the log has calls without results.
     has_open_calls: bool,
-    /// True if a turn ends when its events cannot be written.
+    /// True if a turn must end when its events cannot be written.
     is_required: bool,
     secrets: Secrets,
 }
@@ -65,7 +66,7 @@ enum State {
     Stopped {
         /// The session that has the events before it; nothing if it was the first.
         session: Option<SessionId>,
-        /// The warning that the person got.
+        /// The warning that the user got.
         reason: String,
     },
 }
@@ -79,7 +80,7 @@ struct Open {
     renewal: Renewal,
 }
 
-/// The task that renews a lease. It ends with this.
+/// The task that renews a lease. Dropping this ends it.
 struct Renewal {
     task: AbortHandle,
     is_lost: Arc<AtomicBool>,
@@ -91,7 +92,7 @@ impl Drop for Renewal {
     }
 }
 
-/// A session to go on with.
+/// A session to continue.
 pub(crate) struct Resumption {
     pub(crate) lease: Lease,
     /// The number of the last event.
@@ -110,14 +111,14 @@ impl Keeper {
         }
     }
 
-    /// Goes on with a session that is leased.
+    /// Continues a session that is leased.
     pub(crate) fn go_on(&mut self, assets: &SessionAssets, resumption: Resumption) {
         let Resumption { lease, last, model, surroundings } = resumption;
         let open = Open::new(Arc::clone(&assets.store), lease, last);
         *self = Self { state: State::Open(open), model, surroundings, ..Self::default() };
     }
 
-    /// Has turns end when their events cannot be written.
+    /// Makes turns end when their events cannot be written.
     pub(crate) fn require(&mut self) {
         self.is_required = true;
     }
@@ -130,7 +131,7 @@ impl Keeper {
         }
     }
 
-    /// Returns the reason for which the turn must end, since its events are not written.
+    /// Returns the reason why the turn must end, if its events must be written and cannot be.
     pub(crate) fn ends_turn(&self) -> Option<&str> {
         self.failure().filter(|_| self.is_required)
     }
@@ -150,7 +151,7 @@ impl Keeper {
         self.secrets = secrets;
     }
 
-    /// Adds the surroundings of a turn, if they are others than the log has.
+    /// Adds the surroundings of a turn, if they differ from those in the log.
     pub(crate) fn surround(&mut self, now: Surroundings) {
         let now = now.or(self.surroundings.as_ref());
         if self.surroundings.as_ref() != Some(&now) {
@@ -172,7 +173,7 @@ impl Keeper {
     }
 
     /// Writes events, together with those in the queue. Returns a warning if they cannot be
-    /// written; then nothing more is.
+    /// written. After that, nothing more is written.
     pub(crate) async fn write(
         &mut self,
         environment: &Environment,
@@ -201,7 +202,7 @@ impl Keeper {
         Some(reason)
     }
 
-    /// Puts an event into the queue, and before it what the log needs to be one.
+    /// Puts an event into the queue, and before it the events that keep the log valid.
     fn add(&mut self, environment: &Environment, event: Event) {
         let is_results = matches!(event, Event::Results { .. });
         if std::mem::take(&mut self.has_open_calls) && !is_results {
@@ -233,7 +234,7 @@ impl Keeper {
         }
         let store = open.assets.open().await?;
         if self.attempted > 0 {
-            // An attempt whose future was dropped wrote all of its events, or none.
+            // An attempt whose future was dropped wrote either all of its events or none.
             let written = store.session(&open.lease.session()).await?.events;
             if written == open.last + self.attempted as u64 {
                 self.queue.drain(..self.attempted);
@@ -290,7 +291,7 @@ impl Keeper {
         Ok(Open::new(Arc::clone(&assets.store), lease, 0))
     }
 
-    /// Ends the keeping: writes what is in the queue and gives the lease back.
+    /// Stops keeping the conversation: writes the queue and releases the lease.
     pub(crate) async fn end(&mut self, environment: &Environment) -> Option<String> {
         let is_begun = matches!(self.state, State::Open(_));
         let warning = if is_begun { self.write(environment, []).await } else { None };
@@ -299,7 +300,7 @@ impl Keeper {
             && let Ok(store) = open.assets.open().await
             && let Err(error) = store.release_session(&open.lease).await
         {
-            // It ends by itself.
+            // The lease expires on its own.
             tracing::debug!("the lease of a session was not given back: {error}");
         }
         warning
@@ -336,15 +337,15 @@ impl Renewal {
     }
 }
 
-/// Leases a session to this process. The lease of a process of this machine that is dead is taken
-/// over before its time.
+/// Leases a session to this process. A lease of a dead process of this machine is taken over before
+/// it expires.
 pub(crate) async fn lease(store: &Store, session: &SessionId) -> Result<Lease, Error> {
     let own = owner();
     let held = match store.lease_session(session, &own, LEASE).await {
         Err(Error::SessionHeld { owner, .. }) if is_dead(&owner) => owner,
         leased => return leased,
     };
-    // Nobody else uses this name, so that only one process at a time gets past here.
+    // Only dead processes had this name, so only one process at a time gets past here.
     let lease = store.lease_session(session, &held, LEASE).await?;
     store.release_session(&lease).await?;
     store.lease_session(session, &own, LEASE).await
@@ -354,11 +355,11 @@ pub(crate) async fn lease(store: &Store, session: &SessionId) -> Result<Lease, E
 fn is_dead(owner: &str) -> bool {
     let process = owner.strip_suffix(&on_this_machine()).and_then(|it| it.strip_prefix(PROCESS));
     let process = process.and_then(|number| Pid::from_raw(number.parse().ok()?));
-    // Any other error means that it is there, and somebody else's.
+    // Any other error means that the process exists, and belongs to another user.
     process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Copies the first events of a session, up to number `up_to`, to a new one, which is leased to this
+/// Copies the events of a session up to number `up_to` into a new session, which is leased to this
 /// process.
 pub(crate) async fn fork(
     store: &Store,
@@ -372,7 +373,7 @@ pub(crate) async fn fork(
 /// The beginning of the name of a process.
 const PROCESS: &str = "process ";
 
-/// Returns the name under which this process holds sessions. People are told it.
+/// Returns the name under which this process holds sessions. Users see it.
 #[must_use]
 pub fn owner() -> String {
     format!("{PROCESS}{}{}", std::process::id(), on_this_machine())
@@ -385,7 +386,7 @@ fn on_this_machine() -> String {
     format!(" on {}", host.chars().filter(|c| !is_deceptive(*c)).collect::<String>())
 }
 
-/// Returns the beginning of the first line with words.
+/// Returns the beginning of the first line that is not blank.
 fn title<'a>(secrets: &Secrets, texts: impl Iterator<Item = &'a String>) -> String {
     let mut lines = texts.flat_map(|text| text.lines()).map(str::trim);
     let line = secrets.scrub_text(lines.find(|line| !line.is_empty()).unwrap_or_default());
@@ -415,7 +416,7 @@ mod tests {
         assert!(!is_dead(&owner()), "this process");
         let other = |number: i32| format!("{PROCESS}{number}{}", on_this_machine());
         assert!(!is_dead(&other(1)), "the first process");
-        // Above the largest number that Linux gives to a process.
+        // This is above the largest process number of Linux.
         assert!(is_dead(&other(i32::MAX)));
         assert!(!is_dead(&format!("{PROCESS}{} on elsewhere", i32::MAX)));
         assert!(!is_dead("another terminal"));

@@ -1,4 +1,4 @@
-//! A conversation from its log.
+//! A conversation restored from its log.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ use crate::images;
 use crate::surroundings::Surroundings;
 use crate::usage::sum;
 
-/// A conversation as its log has it.
+/// A conversation as its log describes it.
 #[derive(Debug, Default)]
 pub struct Replayed {
     conversation: Conversation,
@@ -27,9 +27,9 @@ pub struct Replayed {
     surroundings: Option<Surroundings>,
     /// The answer whose calls have no results yet.
     pending: Option<Pending>,
-    /// True while a turn goes on.
+    /// True during a turn.
     in_turn: bool,
-    /// True while a turn goes on that began with a prompt, and in which nothing was called yet.
+    /// True during a turn that began with a prompt, and in which nothing was called yet.
     is_fresh: bool,
     /// The ids of the calls in the conversation.
     ids: HashSet<String>,
@@ -39,12 +39,12 @@ pub struct Replayed {
     called: u64,
 }
 
-/// The parts of a turn that its process did not bring to an end.
+/// The parts of a turn that its process did not finish.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenTurn {
     /// The prompt without an answer, as it was typed.
     pub prompt: Option<String>,
-    /// The calls without results. They may have run, wholly or in part.
+    /// The calls without results. They may have run in part or completely.
     pub calls: Vec<LostCall>,
 }
 
@@ -53,7 +53,7 @@ pub struct OpenTurn {
 pub struct LostCall {
     /// The call.
     pub call: Call,
-    /// Its id in the audit log, which has a record of it if it ended.
+    /// Its id in the audit log, which has a record of the call if it ended.
     pub audit: Option<String>,
 }
 
@@ -65,7 +65,7 @@ struct Pending {
     audit: Vec<String>,
 }
 
-/// The reason for which events are no conversation.
+/// The reason why events do not make a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplayError {
     /// A newer program wrote the event.
@@ -99,7 +99,7 @@ pub enum ReplayError {
         /// Its kind.
         kind: String,
     },
-    /// Two calls have the same id, so that their results could be mistaken.
+    /// Two calls have the same id, so that their results could be confused.
     #[error("event {seq} repeats the id `{id}` of another call")]
     Repeated {
         /// The number of the event.
@@ -109,14 +109,14 @@ pub enum ReplayError {
     },
 }
 
-/// Returns the conversation that these events make up: all of a session, or those up to any one of
-/// them.
+/// Returns the conversation that these events make up: all events of a session, or those up to any
+/// one of them.
 ///
 /// Calls without results get results that say that they may have run.
 ///
 /// # Errors
 ///
-/// The events are no log of this program, or of a newer one.
+/// Fails if the events are not a valid log, or were written by a newer program.
 pub fn replay(events: &[SessionEvent]) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed::default();
     for event in events {
@@ -139,7 +139,7 @@ impl Event {
     ///
     /// # Errors
     ///
-    /// [`ReplayError::Newer`] and [`ReplayError::Unreadable`]
+    /// Fails with [`ReplayError::Newer`] and [`ReplayError::Unreadable`].
     pub fn read(event: &SessionEvent) -> Result<Self, ReplayError> {
         let SessionEvent { seq, kind, json, .. } = event;
         let (seq, shown) = (*seq, kind.clone());
@@ -170,8 +170,8 @@ impl Replayed {
         &self.open
     }
 
-    /// Returns the number of the first event of which the model sees what it says, and not notes.
-    /// The prompt of the turn in which notes were written is older, and is seen too.
+    /// Returns the number of the first event that the model still sees in full, and not as notes.
+    /// It also sees the prompt of the turn in which notes were written, which is older.
     #[must_use]
     pub fn seen_from(&self) -> Option<u64> {
         let notes = usize::from(self.notes().is_some());
@@ -183,7 +183,7 @@ impl Replayed {
         self.conversation.typed().next_back()
     }
 
-    /// Returns the event that gives the open calls the results that they have here, for the log.
+    /// Returns the event for the log that gives the open calls the same results as here.
     pub(crate) fn repair(&self) -> Option<Event> {
         let results: Vec<CallResult> = self.open.calls.iter().map(may_have_run).collect();
         (!results.is_empty()).then_some(Event::Results { results })
@@ -266,7 +266,7 @@ impl Replayed {
             }
             Event::Model { provider, name } => self.model = Some((provider, name)),
             Event::Surroundings(surroundings) => self.surroundings = Some(surroundings),
-            // A line for a result that is not there any more has nothing to shorten.
+            // If a result is not in the conversation any more, its line is ignored.
             Event::Shortened { results } => {
                 for (id, line) in results {
                     self.conversation.shorten(&id, &line);
@@ -280,8 +280,8 @@ impl Replayed {
         Ok(())
     }
 
-    /// Prepares the numbers of the messages for an event that removes some at the beginning, or
-    /// whose messages come with a later one.
+    /// Updates the numbers of the messages for an event that removes some at the beginning, or
+    /// whose messages come with a later event.
     fn renumber(&mut self, seq: u64, event: &Event) {
         match event {
             Event::Calls { .. } => self.called = seq,
@@ -306,7 +306,7 @@ impl Replayed {
         self.begun.resize(length, seq);
     }
 
-    /// Gives the calls that have no results a result that says that they may have run.
+    /// Gives the calls without results a result that says that they may have run.
     fn settle(&mut self) {
         let Some(Pending { parts, audit }) = self.pending.take() else { return };
         let mut audit = audit.into_iter();
@@ -324,7 +324,7 @@ impl Replayed {
         }
     }
 
-    /// Adds the ids of calls, and refuses one that another call of the conversation has.
+    /// Adds the ids of calls, and refuses an id that another call of the conversation has.
     fn take_ids(&mut self, seq: u64, parts: &[Part]) -> Result<(), ReplayError> {
         for Call { id, .. } in calls(parts) {
             if !self.ids.insert(id.clone()) {
@@ -334,7 +334,7 @@ impl Replayed {
         Ok(())
     }
 
-    /// Collects the ids anew. One that is not in the conversation any more may be given again.
+    /// Collects the ids anew. An id that has left the conversation may be used again.
     fn collect_ids(&mut self) {
         let messages = self.conversation.messages().iter();
         self.ids = messages.flat_map(|it| calls(&it.parts)).map(|call| call.id).collect();
@@ -417,7 +417,7 @@ mod tests {
         assert!(result.content.contains("`t`"), "{result:?}");
         assert!(result.content.contains("in the audit log is audit-2"), "{result:?}");
 
-        // The log is the same after it was repaired.
+        // Repairing the log does not change the conversation.
         let repair = replayed.repair().expect("results");
         let repaired = [&events[..], &[repair]].concat();
         let again = replay(&stored(&repaired)).expect("a conversation");
@@ -464,7 +464,7 @@ mod tests {
         assert_eq!((seen_from(&[]), seen_from(&events)), (None, Some(1)));
         let notes =
             |kept| Event::Summarized { kept, notes: "notes".to_owned(), most_typed: 1 << 10 };
-        // Behind the second prompt, which stays as the request of the turn.
+        // After the second prompt, which stays as the request of the turn.
         events.push(notes(3));
         assert_eq!(seen_from(&events), Some(6), "the calls, and not only their results");
         events.extend([prompt("e"), ended("f"), notes(3)]);
@@ -493,11 +493,11 @@ mod tests {
         );
     }
 
-    /// A step of a talk.
+    /// A step of a conversation.
     #[derive(Clone, Debug)]
     enum Step {
-        /// A turn with a prompt, with so many calls in each answer, and with its last word, unless
-        /// it was dropped.
+        /// A turn with a prompt, with these numbers of calls in each answer, and with its last
+        /// answer unless the turn was dropped.
         Turn {
             texts: Vec<String>,
             images: Vec<Image>,

@@ -1,8 +1,8 @@
-//! The mentions of files and assets in a prompt. Reads the text and nothing else.
+//! Parses the mentions of files and assets in a prompt, without opening any file.
 
 use std::ops::Range;
 
-/// The kind of thing that is mentioned.
+/// The kind of a mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `@path`
@@ -20,10 +20,9 @@ pub enum Piece<'a> {
     Mention(Mention<'a>),
 }
 
-/// A mention of something.
+/// A mention of a file or asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
-    /// The kind of thing.
     pub kind: Kind,
     /// The mention as it is written, with its signs.
     pub written: &'a str,
@@ -34,11 +33,12 @@ pub struct Mention<'a> {
     pub punctuation: usize,
 }
 
-/// Splits a prompt into its pieces; together they are all of it, but for the backslash of `\@`.
+/// Splits a prompt into its pieces. Together they are the whole prompt, without the backslash of
+/// `\@`.
 ///
-/// A mention stands at the start of a word: at the start of the text, after white space or
-/// after an opening bracket. Its name goes on to the next white space, or stands between
-/// quotation marks. A lone `@` is plain text.
+/// A mention is at the start of a word: at the start of the text, after white space or after an
+/// opening bracket. Its name ends at the next white space, or is between quotation marks. A single
+/// `@` is plain text.
 #[must_use]
 pub fn parse(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> Vec<Piece<'_>> {
         let sign = at + found;
         at = sign + 1;
         if text[..sign].ends_with('\\') && is_start(text, sign - 1) {
-            // The backslash is removed, and neither `@` of `\@@x` is a sign.
+            // The backslash is removed, and the rest of the word is plain text, even in `\@@x`.
             push_plain(&mut pieces, &text[plain_from..sign - 1]);
             plain_from = sign;
             at = word_end(text, sign);
@@ -88,7 +88,8 @@ fn mention(text: &str, sign: usize) -> Option<(Mention<'_>, Range<usize>)> {
         false => (Kind::File, sign + 1),
     };
     if let Some(quoted) = text[start..].strip_prefix('"') {
-        // A name has no newline; without this a lone quotation mark would take everything.
+        // A name has no newline. Without this, a single quotation mark would take the rest of the
+        // text.
         let end = quoted.find(['"', '\n'])?;
         let name = &quoted[..end];
         let range = sign..start + 1 + end + 1;

@@ -1,8 +1,8 @@
-//! The text of a summary: entries, the oldest first, each under a heading that names its session.
+//! The text of a summary: entries, oldest first, each under a heading that names its session.
 //!
-//! An entry that has no room any more is dropped and not merged with the next: that would take a
-//! request of its own, for notes on notes. Its conversation is still in the log, and the text
-//! before is a version of the asset.
+//! An entry that no longer fits is dropped. It is not merged with the next one, because that would
+//! take another request, for notes on notes. Its conversation is still in the log, and the asset's
+//! history keeps the text before.
 
 use ikigai_assets::SessionId;
 use jiff::Zoned;
@@ -19,9 +19,8 @@ const BETWEEN: &str = "\n\n";
 /// The bytes of a token.
 const BYTES: u64 = 4;
 
-/// Returns so many tokens as bytes.
 fn bytes(tokens: u64) -> usize {
-    // Both numbers that there are fit.
+    // The two constants that it is called with fit.
     usize::try_from(tokens * BYTES).unwrap_or(usize::MAX)
 }
 
@@ -31,8 +30,8 @@ pub(super) fn heading(session: &SessionId, is_end: bool) -> String {
     format!("{HEADING}{}, session {session}{part}", Zoned::now().date())
 }
 
-/// Returns an entry: the heading, and as many lines of the text as have room. Returns nothing if not
-/// even the first has.
+/// Returns an entry: the heading, and as many lines of the text as fit. Returns nothing if not even
+/// the first line fits.
 pub(super) fn format(heading: &str, text: &str) -> Option<String> {
     let mut entry = heading.to_owned();
     let most = bytes(MOST_OF_ENTRY) - BETWEEN.len();
@@ -46,7 +45,7 @@ pub(super) fn format(heading: &str, text: &str) -> Option<String> {
     (entry.len() > heading.len()).then_some(entry)
 }
 
-/// Returns a line without the marks of a heading, so that it is none of an entry.
+/// Returns a line without the marks of a heading, so that it cannot look like an entry's heading.
 fn plain(line: &str) -> &str {
     let mut line = line.trim_end();
     while let Some(rest) = line.strip_prefix('#').map(|rest| rest.trim_start_matches('#'))
@@ -57,8 +56,8 @@ fn plain(line: &str) -> &str {
     line
 }
 
-/// Appends an entry to the text, and drops the oldest entries that no longer fit. The entry replaces that of the
-/// session `replaced`.
+/// Appends an entry to the text, and drops the oldest entries that no longer fit. The entry
+/// replaces the one of the session `replaced`.
 pub(super) fn with(text: &str, entry: &str, replaced: Option<&SessionId>) -> String {
     let mut all = entries(text);
     if let Some(session) = replaced {
@@ -69,7 +68,7 @@ pub(super) fn with(text: &str, entry: &str, replaced: Option<&SessionId>) -> Str
     fitting(&all).join(BETWEEN) + "\n"
 }
 
-/// Returns the newest entries of a text that somebody else may have written, as many as are sent.
+/// Returns the newest entries of a text, as many as are sent. The text may have any author.
 pub(super) fn newest(text: &str) -> String {
     let text = visible(text);
     if text.len() <= bytes(MOST) {
@@ -85,7 +84,7 @@ pub(super) fn newest(text: &str) -> String {
     }
 }
 
-/// Returns the entries of a text. What stands before the first heading counts as one.
+/// Returns the entries of a text. Text before the first heading counts as an entry.
 fn entries(text: &str) -> Vec<&str> {
     let mut starts = vec![0];
     let headings = text.match_indices("\n## ").map(|(at, _)| at + 1);
@@ -95,7 +94,7 @@ fn entries(text: &str) -> Vec<&str> {
     entries.filter(|entry| !entry.trim().is_empty()).collect()
 }
 
-/// Returns the last entries, as many as have room, and one at least.
+/// Returns the last entries that fit, but at least one.
 fn fitting<'a>(entries: &'a [&'a str]) -> &'a [&'a str] {
     let mut room = bytes(MOST);
     let fits = |entry: &&&str| {

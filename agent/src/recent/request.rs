@@ -28,7 +28,7 @@ const TEXT: usize = 4000;
 /// The most bytes of a tool's name.
 const NAME: usize = 100;
 
-/// Returns what was said as a record, of at most an eighth of the `room` in tokens.
+/// Returns prompts, answers and calls as a record, of at most an eighth of the `room` in tokens.
 pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> String {
     let mut entries: Vec<String> = Vec::new();
     let mut follows_call = false;

@@ -1,4 +1,4 @@
-//! Conversations that end: what is said in them is added to the summary that later ones read.
+//! The end of a conversation, which is added to the summary that later conversations read.
 
 use ikigai_assets::SessionId;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use crate::usage::tokens;
 /// The fewest turns of a conversation that is remembered.
 const FEWEST_TURNS: usize = 3;
 
-/// A conversation that ends, as far as it is remembered.
+/// The part of an ending conversation that is remembered.
 #[derive(Debug)]
 pub struct Ending(Part);
 
@@ -30,9 +30,9 @@ impl Ending {
 }
 
 impl Session {
-    /// Returns the conversation as one that ends here. Returns nothing if nothing of it is to be
-    /// added to the summary of the workspace: that is off, or the conversation is not kept, has fewer
-    /// than three turns, or none since it was taken up.
+    /// Returns the ending of this conversation, if it ended now. Returns nothing if the summary is
+    /// off, or if the conversation is not kept, has fewer than three turns, or has had no turn
+    /// since it was resumed.
     #[must_use]
     pub fn ending(&self) -> Option<Ending> {
         let turns = self.conversation.turns();
@@ -44,8 +44,9 @@ impl Session {
         Some(Ending(Part { record, session, is_end: true }))
     }
 
-    /// Has the model write an entry about a conversation that ended, and adds it to the summary of the
-    /// workspace. It takes 30 seconds at most. Why nothing was added is a warning.
+    /// Has the model write an entry about a conversation that ended, and adds it to the summary of
+    /// the workspace. It takes at most 30 seconds. If nothing was added, a warning gives the
+    /// reason.
     pub async fn summarize(
         &mut self,
         ending: &Ending,
@@ -55,7 +56,7 @@ impl Session {
         self.remember(&ending.0, cancel, on_event).await;
     }
 
-    /// Adds an entry to the summary, unless as much was spent as may be.
+    /// Adds an entry to the summary, unless the token budget is used up.
     pub(super) async fn remember(
         &mut self,
         part: &Part,

@@ -1,4 +1,4 @@
-//! Conversations that are kept: how one begins, is taken up again, and is forked.
+//! Conversations that are kept: how one begins, is resumed, and is forked.
 
 use ikigai_assets::{Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
 use ikigai_provider::{Part, Role};
@@ -13,18 +13,19 @@ use crate::usage::tokens;
 /// The events that are read from the store at once.
 const PAGE: u32 = 1000;
 
-/// A conversation that was taken up again.
+/// A conversation that was resumed.
 #[derive(Clone, Debug)]
 pub struct Resumed {
     /// The session, as it was before.
     pub session: SessionSummary,
-    /// The last prompt and the last text of the model, as far as the model is still sent them.
+    /// The last prompt and the model's last text, as far as they are still sent to the model.
     pub last: Exchanged,
     /// The prompt without an answer, if the last turn did not end.
     pub unanswered: Option<String>,
-    /// The calls that ended with their process. They may have run; the model is told so.
+    /// The calls that ended with their process. They may have run; the model is informed of that.
     pub lost: Vec<LostCall>,
-    /// The surroundings of the last turn, if they are known. Those of the next are read anew.
+    /// The surroundings of the last turn, if they are known. The surroundings of the next turn are
+    /// read anew.
     pub before: Option<Surroundings>,
     /// True if the model is sent notes in place of the oldest messages.
     pub has_notes: bool,
@@ -39,16 +40,16 @@ pub struct Exchanged {
     pub answer: Option<String>,
 }
 
-/// The reason for which a conversation was not taken up. The session goes on with its own.
+/// The reason why a conversation was not resumed. The session continues its own conversation.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
-    /// There is no store.
+    /// The session has no store.
     #[error("there is no asset store, which keeps conversations")]
     NoAssets,
     /// The store refuses, or fails.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The log of the session makes no conversation.
+    /// The log of the session does not make a conversation.
     #[error("session `{session}` cannot be read: {error}")]
     Log {
         /// The session.
@@ -56,7 +57,7 @@ pub enum ResumeError {
         /// The reason.
         error: ReplayError,
     },
-    /// The session has fewer turns.
+    /// The session has fewer turns than were asked for.
     #[error("session `{session}` has {turns} turns, and not {asked}")]
     NoTurn {
         /// The session.
@@ -69,11 +70,11 @@ pub enum ResumeError {
 }
 
 impl Session {
-    /// Has the conversation kept: its first prompt begins a session in the store. Without a store,
-    /// or where there are messages already, nothing is kept.
+    /// Keeps the conversation: its first prompt begins a session in the store. If there is no
+    /// store, or there are messages already, nothing is kept.
     ///
-    /// If the store cannot be written, the turn warns of it, and nothing is kept from there on. After
-    /// [`Session::require_kept`] the turn ends as well.
+    /// If the store cannot be written, the turn warns of it, and nothing more is kept. After
+    /// [`Session::require_kept`] the turn also ends.
     pub fn keep(&mut self) {
         if self.environment.assets.is_some() && self.conversation.messages().is_empty() {
             self.keeper.want();
@@ -86,8 +87,8 @@ impl Session {
         self.keeper.session()
     }
 
-    /// Has turns end with [`End::Unkept`](crate::End::Unkept) when their events cannot be written, before a
-    /// call runs that the log does not have.
+    /// Makes turns end with [`End::Unkept`](crate::End::Unkept) when their events cannot be
+    /// written, before a call runs that is not in the log.
     pub fn require_kept(&mut self) {
         self.keeper.require();
     }
@@ -98,12 +99,13 @@ impl Session {
         self.keeper.failure()
     }
 
-    /// Goes on with the conversation of a session, in place of the present one. The model stays the
-    /// present one: data that only another reads is not sent to it.
+    /// Continues the conversation of a session, and discards the present one. The model stays the
+    /// present one: data that only another model reads is not sent to it.
     ///
     /// # Errors
     ///
-    /// [`Error::SessionHeld`] if another process has it; see [`ResumeError`]. Nothing has changed.
+    /// Fails with [`Error::SessionHeld`] if another process holds the session; see [`ResumeError`].
+    /// Nothing has changed.
     pub async fn resume(&mut self, session: &SessionId) -> Result<Resumed, ResumeError> {
         let assets = self.environment.assets.clone().ok_or(ResumeError::NoAssets)?;
         let store = assets.store.open().await?;
@@ -113,12 +115,13 @@ impl Session {
         self.take_up(&assets, summary, lease).await
     }
 
-    /// Goes on with a copy of a session, in place of the present conversation: of all of it, or of
-    /// its first `turns` turns. The original stays as it is, and may be in use.
+    /// Continues a copy of a session, of all of it or of its first `turns` turns, and discards the
+    /// present conversation. The original does not change, and may be in use.
     ///
     /// # Errors
     ///
-    /// [`ResumeError::NoTurn`]; see [`ResumeError`]. Nothing has changed.
+    /// Fails with [`ResumeError::NoTurn`] if there are fewer turns; see [`ResumeError`]. Nothing
+    /// has changed.
     pub async fn fork(
         &mut self,
         session: &SessionId,
@@ -141,9 +144,9 @@ impl Session {
         self.take_up(&assets, summary, lease).await
     }
 
-    /// Writes what is not written yet, and gives the kept session back, so that another process may
-    /// go on with it at once. Nothing is kept any more. Returns a warning if something could not be
-    /// written.
+    /// Writes what is not written yet, and releases the kept session, so that another process may
+    /// continue it at once. After that, nothing is kept. Returns a warning if something could not
+    /// be written.
     pub async fn release(&mut self) -> Option<String> {
         let usage = self.environment.other_usage.take();
         if tokens(usage) > 0 {
@@ -153,13 +156,13 @@ impl Session {
         self.keeper.end(&self.environment).await
     }
 
-    /// Writes what is not written yet of a conversation that is kept. Returns a warning if something could
-    /// not be written.
+    /// Writes the events of a kept conversation that are not written yet. Returns a warning if
+    /// something could not be written.
     pub async fn write_kept(&mut self) -> Option<String> {
         self.keeper.write(&self.environment, []).await
     }
 
-    /// Writes what is not written yet of a session that is this one.
+    /// Writes the events that are not written yet, if the session is this one.
     async fn settle(&mut self, session: &SessionId) {
         if self.kept() == Some(*session)
             && let Some(warning) = self.keeper.write(&self.environment, []).await
@@ -187,7 +190,7 @@ impl Session {
             Ok(replayed) => replayed,
             Err(error) => {
                 if let Err(error) = store.release_session(&lease).await {
-                    // It ends by itself.
+                    // The lease expires on its own.
                     tracing::debug!("the lease of a session was not given back: {error}");
                 }
                 return Err(error);

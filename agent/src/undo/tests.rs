@@ -167,7 +167,7 @@ async fn the_changes_of_a_conversation_are_those_of_all_its_turns() {
     let some = |text: &str| Some(text.to_owned());
     let new = ("new".to_owned(), None, some("new"));
     assert_eq!(changed(), [("a".to_owned(), some("first"), some("third")), new]);
-    // What is taken back is as it was before its turn.
+    // A file that was restored is as it was before its turn.
     rig.take_back();
     assert_eq!(changed(), [("a".to_owned(), some("first"), some("second"))]);
     rig.undo.begin_conversation();
