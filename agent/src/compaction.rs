@@ -42,9 +42,9 @@ const STILL_LONG: f64 = 0.75;
 /// The size at which a conversation is compacted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CompactAt {
-    /// A share of the tokens that a request may have: those of the model's window minus those of an
-    /// answer. If the window is not known, the conversation is compacted only after the provider
-    /// refused a request.
+    /// A share of the tokens that a request may have, which are the window's minus the answer's. If
+    /// the window is not known, the conversation is compacted only after the provider refused a
+    /// request.
     Share(f64),
     /// A number of tokens, which may be less than the window.
     Tokens(u64),

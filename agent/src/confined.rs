@@ -1,11 +1,11 @@
 //! Remarks for the user if a `bash` command failed because of its sandbox. Few users know that
 //! `bash` has one, and `cargo: command not found` sounds as if the machine lacked the program.
 //!
-//! Owns the signs of such failures in an output. A sign alone proves nothing, since a command
-//! prints what it likes. So a remark says that a program is hidden only after ikigai found it in a
-//! directory of `PATH` that the sandbox leaves out. It names a command that would allow more only
-//! if the policy would agree to it. It says nothing about files: if a model asks for a key in the
-//! home directory, ikigai must not recommend that the user grant it.
+//! Owns the signs of such failures in an output. A sign proves nothing, since a command prints what
+//! it likes. So a remark says that a program is hidden only after ikigai found it in a directory of
+//! `PATH` that the sandbox leaves out. It names a command that would allow more only if the policy
+//! would agree to it. It says nothing about files: if a model asks for a key in the home directory,
+//! ikigai must not recommend that the user grant it.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -25,8 +25,8 @@ use crate::environment::Environment;
 /// The built-in shell.
 pub(super) const SHELL: &str = "bash";
 
-/// The messages, in lower case, with which programs report that a name was not resolved or that
-/// there is no route to a network: those of curl and git, glibc, the kernel and Node.
+/// The messages, in lower case, of programs that cannot resolve a name or have no route to a
+/// network. They come from curl and git, glibc, the kernel and Node.
 const NO_NETWORK: [&str; 5] = [
     "could not resolve host",
     "temporary failure in name resolution",

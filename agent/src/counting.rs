@@ -199,8 +199,9 @@ impl Meter {
         (self.measured, self.cached) = (None, None);
     }
 
-    /// Returns the tokens of a request with this number of bytes. Bytes beyond those of the last
-    /// request that was counted are estimated, and so is a smaller request.
+    /// Returns the tokens of a request with this number of bytes. If the request is larger than the
+    /// last one that was counted, the additional bytes are estimated. A smaller request is
+    /// estimated too.
     pub(super) fn count(&self, bytes: usize) -> Counted {
         let Some(Measured { tokens: counted, bytes: then }) = self.measured else {
             return Counted::estimated(bytes);

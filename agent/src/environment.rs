@@ -42,7 +42,7 @@ pub struct Model {
 pub struct SessionAssets {
     /// The store, which is opened when it is first needed.
     pub store: Arc<StoredAssets>,
-    /// The most tokens that an agent may have pinned. The model is told this number.
+    /// The most tokens that an agent may have pinned, as the model reads it.
     pub budget: u64,
     /// The agent whose pins are in the model's context.
     pub agent: Agent,

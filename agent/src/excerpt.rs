@@ -106,7 +106,7 @@ struct Long {
     tool_success: bool,
     /// False if the structure was too long, so that the answer is cut as one text.
     keeps_shape: bool,
-    /// True if `members` are those of a result that is an object. If not, they are those of the
+    /// True if `members` belong to a result that is an object. Otherwise they belong to the
     /// envelope.
     is_object: bool,
     members: Vec<(String, Member)>,

@@ -71,8 +71,8 @@
 //! # Guarantees
 //!
 //! - Between two operations the conversation is valid for every provider, even after a failure or
-//!   an interruption at any point: the sides alternate, it ends where the model or the user may
-//!   speak, and each call has its result.
+//!   an interruption at any point. The sides alternate, each call has its result, and the model or
+//!   the user may speak next.
 //! - A tool runs only through the host, so its policy, limits and audit log apply to every call.
 //! - This crate prints nothing and reads no terminal. It asks the user through
 //!   [`command::Confirm`].

@@ -163,7 +163,8 @@ impl Session {
         let turn = rounds.run(exchange, begun).await;
         // The turn itself may have changed the pins.
         surround(keeper, environment, snapshot).await;
-        // If no request was answered, the prompt is discarded, and `news` with it.
+        // If no request was answered, the prompt was discarded. Then `news` goes with the next
+        // prompt.
         if turn.rounds > 0 {
             *news = None;
         }

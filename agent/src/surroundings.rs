@@ -14,8 +14,8 @@ use crate::environment::SessionAssets;
 /// The most names that a line lists.
 const NAMED: usize = 5;
 
-/// The characters of a digest that are kept. They are enough to detect a change, since there is no
-/// reason to forge one.
+/// The characters of a digest that are kept. They are enough to detect a change; nothing is gained
+/// by forging one.
 const DIGEST: usize = 16;
 
 /// The policy, the tools and the pins of a turn, as far as they are known.

@@ -2,10 +2,10 @@
 //!
 //! Owns the copies that are made in memory before each call of `file_write` and `file_edit`: up to
 //! [`MOST_BYTES`] for the last turn, and as much for the conversation. Changes by `bash` or a user
-//! tool are not seen here. When ikigai copies or restores a file, the path leads nowhere outside
-//! the workspace and through no link: the kernel refuses both in one step, even if a tool swaps
-//! parts of the path at the same time. If a file is not as the turn left it, another program or the
-//! user has changed it, and it stays.
+//! tool are not seen here. When ikigai copies or restores a file, its path may not lead out of the
+//! workspace or through a link. The kernel refuses both in one step, even if a tool swaps parts of
+//! the path at the same time. If a file is not as the turn left it, another program or the user has
+//! changed it, and it stays.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -19,8 +19,8 @@ impl From<Error> for NotNamed {
     }
 }
 
-/// Finds the asset with the path `name`; if there is none, `NAME.md`, `blocks/NAME` or
-/// `blocks/NAME.md`.
+/// Finds the asset with the path `name`, or else `NAME.md`, `blocks/NAME` or `blocks/NAME.md`, in
+/// this order.
 ///
 /// # Errors
 ///

@@ -125,8 +125,8 @@ impl Conversation {
         text
     }
 
-    /// Returns the number of messages that stay if the last `turns` turns stay. Returns the number
-    /// of all messages if there are no more turns.
+    /// Returns the number of messages that stay if the last `turns` turns stay. If the conversation
+    /// does not have more turns, returns the number of all messages.
     pub(crate) fn of_last_turns(&self, turns: usize) -> usize {
         let oldest = self.prompts.len().checked_sub(turns).and_then(|at| self.prompts.get(at));
         oldest.map_or(self.messages.len(), |prompt| self.messages.len() - prompt.message - 1)

@@ -83,8 +83,8 @@ impl Passage {
 }
 
 /// Returns the number of characters that a character takes in JSON. An escape of a backslash and a
-/// single letter counts as one character: it occurs in all texts, and a text of many lines must not
-/// be cut for its line ends.
+/// single letter counts as one character: such escapes occur in all texts, and the line ends of a
+/// text must not make it too long.
 fn weight(character: char) -> usize {
     match character {
         '\u{8}' | '\t' | '\n' | '\u{c}' | '\r' => 1,

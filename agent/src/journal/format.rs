@@ -280,8 +280,8 @@ fn scrub(value: &mut Value, secrets: &Secrets) {
 }
 
 /// Returns the parts of an answer. If data that only the provider reads contains a value of a
-/// granted variable, all of that data is left out: a provider refuses it if it was changed, or if a
-/// part is missing.
+/// granted variable, all of that data is left out. A provider refuses data that was changed or has
+/// a missing part.
 fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> {
     let has_value = |blob: &BlobForm| {
         let mut scrubbed = blob.value.clone();

@@ -57,7 +57,7 @@ fn plain(line: &str) -> &str {
 }
 
 /// Appends an entry to the text, and drops the oldest entries that no longer fit. The entry
-/// replaces the one of the session `replaced`.
+/// replaces the entry of the session `replaced`.
 pub(super) fn with(text: &str, entry: &str, replaced: Option<&SessionId>) -> String {
     let mut all = entries(text);
     if let Some(session) = replaced {

@@ -70,8 +70,8 @@ pub enum ResumeError {
 }
 
 impl Session {
-    /// Keeps the conversation: its first prompt begins a session in the store. If there is no
-    /// store, or there are messages already, nothing is kept.
+    /// Keeps the conversation: its first prompt begins a session in the store. Without a store, or
+    /// after the first message, this does nothing.
     ///
     /// If the store cannot be written, the turn warns of it, and nothing more is kept. After
     /// [`Session::require_kept`] the turn also ends.
