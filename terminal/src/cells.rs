@@ -3,8 +3,8 @@
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Returns the number of cells that `text` takes on any terminal: some draw joined emoji as one,
-/// some as their parts, and the larger number always fits.
+/// Returns the number of cells that `text` takes on any terminal. Some terminals draw joined emoji
+/// as one, some draw their parts. The larger number is always enough.
 pub(crate) fn width(text: &str) -> usize {
     let parts = text.chars().filter_map(|c| c.width()).sum();
     text.width().max(parts)
@@ -22,7 +22,7 @@ pub(crate) fn styled_width(text: &str) -> usize {
     width(&plain)
 }
 
-/// Returns `text`, or as much of its end as fits `room` cells together with `…`.
+/// Returns `text`, or as much of its end as fits into `room` cells together with `…`.
 pub(crate) fn truncated_before(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -38,7 +38,7 @@ pub(crate) fn truncated_before(text: &str, room: usize) -> String {
     if width(&kept) > room { String::new() } else { kept }
 }
 
-/// Returns `text`, or as much of its beginning as fits `room` cells together with `…`.
+/// Returns `text`, or as much of its beginning as fits into `room` cells together with `…`.
 pub(crate) fn truncated(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -47,8 +47,8 @@ pub(crate) fn truncated(text: &str, room: usize) -> String {
     for grapheme in text.graphemes(true) {
         let end = kept.len();
         kept.push_str(grapheme);
-        // Measured as a whole: a character that joins its neighbour may take more cells than both
-        // alone.
+        // Measured as a whole: a character that joins its neighbour may take more cells than the
+        // two take apart.
         if width(&kept) + 1 > room {
             kept.truncate(end);
             break;

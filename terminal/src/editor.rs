@@ -1,8 +1,8 @@
-//! A line editor: history, several lines, menus, and printing above the prompt while a person
+//! A line editor: history, lines that continue, menus, and printing above the prompt while the user
 //! types.
 //!
-//! The editing is reedline's; on a terminal that cannot move its cursor, lines are read as they
-//! come. [`Editor::read`] blocks its thread: an editor belongs on a thread of its own.
+//! reedline does the editing. On a terminal that cannot move its cursor, the editor reads lines as
+//! they come. [`Editor::read`] blocks its thread, so give the editor a separate thread.
 
 mod ahead;
 mod continued;
@@ -39,26 +39,26 @@ use crate::screen::Screen;
 /// An event of the editor.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Input {
-    /// A line, or several; blank only as the answer to a question.
+    /// A line, or several. It is blank only as the answer to a question.
     Line(String),
     /// Ctrl-C with nothing to clear.
     Interrupted,
     /// Ctrl-D on an empty line, the end of the input, or [`Stopper::stop`].
     End,
-    /// Ctrl-O: the person wants to see the whole of what is shown in part. The next read goes on
-    /// with the line.
+    /// Ctrl-O: the user wants to see the whole of a text that is shown in part. The next read
+    /// continues with the line.
     More,
-    /// Ctrl-X Ctrl-E: the person wants to edit the line, which is this so far, elsewhere. The next
-    /// read goes on with it, or with [another](Editor::set_text).
+    /// Ctrl-X Ctrl-E: the user wants to edit the line in another program. The text is the line so
+    /// far. The next read continues with it, or with [another text](Editor::set_text).
     Edit(String),
 }
 
-/// A key with a meaning of its own while the program works.
+/// A key with a special meaning while the program works.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WorkKey {
-    /// Esc: the person wants to interrupt.
+    /// Esc: the user wants to interrupt.
     Interrupt,
-    /// Ctrl-T: the person gives the work more time.
+    /// Ctrl-T: the user gives the work more time.
     MoreTime,
 }
 
@@ -75,15 +75,15 @@ pub struct Setup {
     /// The prefixes of lines that are not kept in the history, because they may contain secrets.
     pub unsaved: Vec<String>,
     /// The first words of lines after which the program asks for a [secret](Editor::read_secret).
-    /// While such a line waits, what is typed ahead is discarded: it would be shown, and taken for
-    /// the line after it.
+    /// While such a line waits, keys are discarded: they would be shown, and read as the line after
+    /// it.
     pub asks_for_secret: Vec<String>,
     /// The source of the menus' suggestions.
     pub finder: Finder,
 }
 
-/// A line editor on the terminal of this process. As long as it lives, keys that are typed
-/// between two reads are not lost, and shown only while it [watches](Self::watch).
+/// A line editor on the terminal of this process. While it lives, keys that are typed between two
+/// reads are not lost. They are shown only while it [watches](Self::watch).
 pub struct Editor {
     backend: Backend,
     screen: Screen,
@@ -104,7 +104,7 @@ pub struct Printer {
     screen: Screen,
 }
 
-/// The place that a printer prints to.
+/// The place where a printer prints.
 #[derive(Clone, Debug)]
 enum Destination {
     /// Above the prompt, by the thread that draws it.
@@ -113,7 +113,7 @@ enum Destination {
     Around(Asked),
 }
 
-/// A handle that ends the reading of an editor, from any thread.
+/// A handle that ends an editor's reading, from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper {
     stop: Arc<AtomicBool>,
@@ -125,7 +125,7 @@ impl Editor {
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses to be set.
+    /// Fails if the terminal refuses its new modes.
     pub fn new(setup: Setup) -> io::Result<Self> {
         let Setup { prompt, look, screen, history, unsaved, asks_for_secret, finder } = setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)), is_live: look.live };
@@ -144,11 +144,11 @@ impl Editor {
         Ok(Self { backend, screen, printer, stopper, asker })
     }
 
-    /// Reads the next line and blocks until there is one. A blank line is asked for again.
+    /// Reads the next line, and blocks until it is complete. If it is blank, reads another one.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal cannot be read from or written to.
+    /// Fails if the terminal cannot be read from or written to.
     pub fn read(&mut self) -> io::Result<Input> {
         loop {
             let input = match &mut self.backend {
@@ -163,15 +163,15 @@ impl Editor {
         }
     }
 
-    /// Asks `question` as the prompt of one answer, and blocks until there is one.
+    /// Asks `question` as the prompt of one answer, and blocks until the user answers.
     ///
     /// Keys that were typed before the question was shown are discarded. The answer may be blank,
-    /// is not kept in the history, and has no suggestions; lines that are
-    /// [printed](Self::printer) meanwhile wait for the next prompt.
+    /// is not kept in the history, and has no suggestions. Lines that are [printed](Self::printer)
+    /// in the meantime wait for the next prompt.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal cannot be read from or written to.
+    /// Fails if the terminal cannot be read from or written to.
     pub fn read_answer(&mut self, question: &str) -> io::Result<Input> {
         match &mut self.backend {
             Backend::Live(live) => live.read_answer(question, &self.screen),
@@ -179,18 +179,18 @@ impl Editor {
         }
     }
 
-    /// Shows what is typed while the program works, below the output of the screen, until `stop` is
-    /// set. Calls `on_key` for each [`WorkKey`].
+    /// Shows the keys that the user types while the program works, below the output of the screen,
+    /// until `stop` is set. Calls `on_key` for each [`WorkKey`].
     ///
-    /// A line that is ended waits, and the next [`read`](Self::read) returns it at once; the rest is
-    /// in the line that is read then. A terminal that cannot move its cursor shows what is typed by
-    /// itself.
+    /// A line that was ended waits, and the next [`read`](Self::read) returns it at once. Text
+    /// without an end is in the line that is read then. A terminal that cannot move its cursor
+    /// echoes the keys itself.
     ///
-    /// Meanwhile the questions of the [asker](Self::asker) are asked.
+    /// At the same time, this asks the questions of the [asker](Self::asker).
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal cannot be read from or written to.
+    /// Fails if the terminal cannot be read from or written to.
     pub fn watch(&mut self, stop: &AtomicBool, on_key: &dyn Fn(WorkKey)) -> io::Result<()> {
         match &mut self.backend {
             Backend::Live(live) => live.watch(&self.screen, &self.asker, stop, on_key),
@@ -198,8 +198,9 @@ impl Editor {
         }
     }
 
-    /// Puts the lines that wait into the line that is read next, for the person to decide again. One
-    /// that [asks for a secret](Setup::asks_for_secret) still waits: the secret may be on its way.
+    /// Moves the waiting lines into the line that is read next, so that the user can decide again.
+    /// A line that [asks for a secret](Setup::asks_for_secret) still waits: the secret may be on
+    /// its way.
     pub fn take_back(&mut self) {
         match &mut self.backend {
             Backend::Live(live) => live.take_back(),
@@ -268,7 +269,7 @@ impl Editor {
 const WAITING: usize = 1024;
 
 impl Printer {
-    /// Prints `text`, of one line or more, above the prompt: at once while somebody types,
+    /// Prints `text`, of one line or more, above the prompt: at once while the editor reads,
     /// otherwise before the next prompt.
     ///
     /// # Errors

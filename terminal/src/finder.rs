@@ -1,7 +1,7 @@
 //! Completion at the cursor: commands, files of the workspace, assets.
 //!
-//! `/` at the start of the input begins a command; `@` at the start of a word begins a file,
-//! `@@` an asset. The finder completes names and does not open what they name.
+//! `/` at the start of the input begins a command; `@` at the start of a word begins a file, `@@`
+//! an asset. The finder completes names and does not open the files.
 
 mod files;
 mod ranking;
@@ -41,15 +41,15 @@ pub struct Finder {
     assets: Names,
     files: Files,
     ranking: Ranking,
-    /// The generation of the file list at the last look, while a file is completed.
+    /// The generation of the file list when it was last used, while a file is completed.
     seen: Option<u64>,
-    /// The byte at which the mention begins that is being typed.
+    /// The byte at which the current mention begins.
     mention: Option<usize>,
     unasked: Unasked,
 }
 
-/// A flag that is set while the suggestions are for a word of a command of which nothing is typed
-/// yet. Enter then ends the line, unless the user selected a suggestion.
+/// A flag that is set while the suggestions are for a command's name or argument of which nothing
+/// is typed yet. Then Enter ends the line, unless the user selected a suggestion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unasked(Arc<AtomicBool>);
 
@@ -65,7 +65,7 @@ impl Unasked {
 
 impl Finder {
     /// Creates a finder of files below `workspace`, of `commands`, and of the names that `assets`
-    /// returns. The workspace is walked at the first `@`.
+    /// returns. The first `@` begins a walk of the workspace.
     #[must_use]
     pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, assets: Names) -> Self {
         let files = Files::new(workspace.into(), files::MOST);
@@ -79,7 +79,8 @@ impl Finder {
     }
 
     fn files(&mut self, word: &Word<'_>) -> CompletionResult {
-        // Keys come in bursts, and then the first seen character of a mention is not its `@`.
+        // Keys come in bursts, so the first completion of a mention may already see more than its
+        // `@`.
         if word.text.is_empty() || self.mention.replace(word.start) != Some(word.start) {
             self.files.refresh();
         }
@@ -119,7 +120,7 @@ impl Finder {
         CompletionResult::fresh(self.suggestions(names.iter(), word, "@@"))
     }
 
-    /// Returns the best of `names`, or nothing if the word is exactly one of them: then the next
+    /// Returns the best of `names`. Returns nothing if the word equals one of them: then the next
     /// Enter ends the line.
     fn suggestions<'a>(
         &mut self,
@@ -162,7 +163,7 @@ impl Completer for Finder {
     }
 
     fn poll_completion(&mut self) -> CompletionStatus {
-        // Read first: the end of the walk changes the list, and the next line sees that.
+        // Read this first: the end of the walk changes the list, and the check below notices that.
         let is_walking = self.files.is_walking();
         match self.seen {
             None => CompletionStatus::Idle,

@@ -1,11 +1,10 @@
-//! Line breaking between words for the program's own lines, where they are wider than the
-//! terminal.
+//! Line breaking between words for the program's own lines, if they are wider than the terminal.
 
 use crate::cells;
 
 /// Returns `text` with lines of at most `columns` cells. A continuation is indented to the last
 /// column of its line, as in a list of commands with their descriptions, or to the line's own
-/// indentation. A wider word is left to the terminal to wrap, so that it can be copied.
+/// indentation. The terminal wraps a wider word, so that it can be copied.
 pub(crate) fn folded(text: &str, columns: usize) -> String {
     let mut folded = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -31,7 +30,7 @@ fn fold(folded: &mut String, line: &str, columns: usize) {
             continue;
         }
         let width = cells::width(word);
-        // A new line has no more room than the space behind the margin.
+        // At the margin, a new line would not have more room.
         if column > 0 && column + spaces > indent && column + spaces + width > columns {
             folded.push('\n');
             spaces = indent;

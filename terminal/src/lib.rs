@@ -1,21 +1,21 @@
-//! The terminal of a program that talks with a person: streamed Markdown, lines for running calls,
-//! and a line editor with fuzzy finders.
+//! The terminal of an interactive program: streamed Markdown, lines for running calls, and a line
+//! editor with fuzzy finders.
 //!
 //! A program needs the parts in this order:
 //!
-//! 1. [`Look`] and [`Size`]: the capabilities of the output, and its size.
-//! 2. [`Screen`]: the one owner of the output. It renders streamed text with [`Markdown`] and shows
-//!    a line for each call.
+//! 1. [`Look`] and [`Size`]: the capabilities and the size of the output.
+//! 2. [`Screen`]: the only writer of the output. It renders streamed text with [`Markdown`] and
+//!    shows a line for each call.
 //! 3. [`Editor`]: reads lines below the output, with a [history](editor::History) and the
 //!    suggestions of a [finder](finder::Finder).
-//! 4. [`question`]: questions that one key answers, beside an editor or without one.
-//! 5. [`sanitize`] and [`one_line`]: for text that is written past a screen.
+//! 4. [`question`]: questions that one key answers, with or without an editor.
+//! 5. [`sanitize`] and [`one_line`]: for text that does not go through a screen.
 //!
-//! This crate knows no tool, model or store: text, names, sizes and durations are handed in. It
-//! writes only to the output that a [`Screen`] was given.
+//! This crate knows nothing about tools, models and stores: the caller passes text, names, sizes
+//! and durations. It writes only to the output that a [`Screen`] was given.
 //!
-//! Foreign text (of a model, a tool) is [sanitized](sanitize) on its way to the screen: no answer
-//! can move the cursor, set the window's title or write the clipboard.
+//! Foreign text, from a model or a tool, is [sanitized](sanitize) on its way to the screen. So no
+//! answer can move the cursor, set the window's title or write to the clipboard.
 //!
 //! ```
 //! use ikigai_terminal::{Look, Screen};

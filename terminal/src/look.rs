@@ -1,6 +1,6 @@
 //! The capabilities and the size of this process's terminal.
 //!
-//! The capabilities are read once, at the start; only the size is read again.
+//! The capabilities are read only once, at the start. The size is read again.
 
 use std::io::IsTerminal;
 
@@ -22,8 +22,8 @@ impl Look {
     /// The capabilities of a terminal that can do everything.
     pub const FULL: Self = Self { live: true, coloured: true };
 
-    /// Returns the capabilities of `stream`, with regard to `TERM` and `NO_COLOR` of this process
-    /// (<https://no-color.org>: set, and not empty; it removes colours and nothing else).
+    /// Returns the capabilities of `stream`, according to `TERM` and `NO_COLOR` of this process.
+    /// `NO_COLOR` removes only colours, if it is set and not empty (<https://no-color.org>).
     #[must_use]
     pub fn for_stream(stream: &impl IsTerminal) -> Self {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -62,7 +62,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// The size that is assumed of a terminal that reports none.
+    /// The size that is assumed if a terminal reports none.
     pub const USUAL: Self = Self { columns: 80, rows: 24 };
 
     /// Returns the current size of this process's terminal. A serial line reports zero columns; it

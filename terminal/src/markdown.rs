@@ -1,13 +1,13 @@
 //! Markdown that arrives in arbitrary pieces, rendered for a terminal as it arrives.
 //!
 //! Output is only ever appended, so that scrollback stays whole and a resize cannot disturb it.
-//! Each character is read once, in order, so that the same text gives the same bytes however it
-//! was cut. Undecided text is held: a word until it ends, emphasis until it is closed or cannot
-//! be closed, a line of a table until the table ends. The length of an undecided line and the
-//! depth of nested blocks are bounded, since both cost time with every character.
+//! Each character is read once, in order, so that the same text gives the same bytes no matter how
+//! it was cut. Undecided text is held back: a word until it ends, emphasis until it is closed or
+//! cannot be closed, a line of a table until the table ends. The length of an undecided line and
+//! the depth of nested blocks are bounded, since both cost time with every character.
 //!
-//! A line break of the source is a line break on the screen. Blocks are recognised here line by
-//! line; `pulldown-cmark` parses the inlines of what is complete.
+//! A line break of the source is a line break on the screen. This module recognises blocks line by
+//! line; `pulldown-cmark` parses the inlines of complete text.
 
 mod block;
 mod code;
@@ -27,8 +27,8 @@ const TITLE: Style = HEADING.underline();
 const CODE: Style = AnsiColor::Cyan.on_default();
 const FAINT: Style = Style::new().dimmed();
 
-/// The deepest nesting of lists; deeper ones are shown at this depth. No person reads that many,
-/// and each costs cells of every line.
+/// The deepest nesting of lists. Deeper lists are shown at this depth. They would be unreadable,
+/// and each level costs cells of every line.
 const DEEPEST: usize = 16;
 
 /// A renderer for one text after another.
@@ -116,8 +116,8 @@ impl Markdown {
         self.wrap.take()
     }
 
-    /// Ends the text: held text is written, and the cursor is at the start of a line. The next
-    /// piece begins a new text.
+    /// Ends the text: writes the text that was held back, and moves the cursor to the start of a
+    /// line. The next piece begins a new text.
     pub fn finish(&mut self) -> String {
         match self.at {
             At::Start if !self.head.is_empty() => self.begin(true),
@@ -168,9 +168,9 @@ impl Markdown {
         }
     }
 
-    /// Decides the kind of the line from its head, if it can; of a `complete` line it always can.
-    /// Afterwards the state is that of the line's next character, or of the next line if this one
-    /// was written as a whole.
+    /// Decides the kind of the line from its head, if it can. The head of a `complete` line is
+    /// always enough. Afterwards the state is ready for the line's next character, or for the next
+    /// line if this line was written completely.
     fn begin(&mut self, complete: bool) {
         if let Some(fence) = self.fence {
             return self.begin_in_fence(fence, complete);
@@ -196,7 +196,7 @@ impl Markdown {
             Start::Blank => self.blank(),
             Start::Text => self.text(line.indent, rest),
             Start::Heading { level, text } => self.heading(level, &rest[text..]),
-            // Beyond that depth a marker is text.
+            // At this depth a marker is text.
             Start::Item { .. } if self.has_marker && self.lists.len() >= DEEPEST => {
                 self.text(line.indent, rest);
             }
@@ -291,8 +291,8 @@ impl Markdown {
     /// Begins a list item; the text after its marker is parsed as if it began a line.
     fn item(&mut self, indent: usize, marker: &str, rest: &str) {
         self.interrupt();
-        // Lists are written with an indentation of 2, 3 or 4 for one level, whatever the width of
-        // their markers; a single column is taken for an oversight.
+        // Texts indent one level of a list by 2, 3 or 4 columns, regardless of the marker's width.
+        // A single column counts as a mistake.
         let indent = indent
             + if self.has_marker { self.lists.last().map_or(0, |l| l.indent + 2) } else { 0 };
         while self.lists.last().is_some_and(|level| indent <= level.indent + 1) {
@@ -386,7 +386,7 @@ impl Markdown {
         }
     }
 
-    /// Ends the colours of a block of code: the rest of it is written as it comes.
+    /// Stops colouring a block of code: the rest of it is written unchanged.
     fn write_code_plainly(&mut self) {
         let Some(code) = self.code.take() else { return };
         self.at = At::Verbatim;
@@ -415,7 +415,7 @@ impl Markdown {
     }
 
     fn end_inline_line(&mut self) {
-        // A backslash at the end of a line is a hard break, which every break is here.
+        // A backslash at the end of a line is a hard break. Here every break is one.
         if self.segment.ends_with('\\') && !self.segment.ends_with("\\\\") {
             self.segment.pop();
         }

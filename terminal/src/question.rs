@@ -1,11 +1,11 @@
-//! A question to a person that one key answers: its texts, its answer, and the queue in which it
-//! waits for the person.
+//! A question that the user answers with one key: its texts, its answer, and the queue in which it
+//! waits.
 //!
-//! A program that is about to let something happen asks in this way. [`Asker`] puts a question
-//! beside what the [editor](crate::Editor) does; [`ask`] asks where there is no editor.
+//! A program asks such a question before it lets something happen. [`Asker`] asks while an
+//! [editor](crate::Editor) runs; [`ask`] asks without an editor.
 //!
-//! **Invariant:** no key that was typed before the keys of the question were shown is an answer, and
-//! no paste is: [`Asking`] owns that rule. Whatever is no answer stays in the editor.
+//! **Invariant:** a key that was typed before the keys of the question were shown never answers it,
+//! and neither does a paste: [`Asking`] owns that rule. Keys that do not answer stay in the editor.
 //!
 //! **Invariant:** no other text has the marks of a question. [`sanitize`](crate::sanitize) replaces
 //! the characters of its frame in every foreign text, and nothing else is written in reverse video.
@@ -22,18 +22,19 @@ pub(crate) use self::queue::Pending;
 pub use self::queue::{Asked, Asker};
 pub(crate) use self::reading::{Work, read};
 
-/// A question that one key answers. Its texts may be foreign: they are written out.
+/// A question that the user answers with one key. Its texts may be foreign, and are written out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Question {
     /// The question in one sentence, which is the first line.
     pub text: String,
-    /// The facts below it that a person decides by.
+    /// The facts below it on which the user decides.
     pub facts: Facts,
     /// Further facts, which are shown after the key `?`.
     pub details: Facts,
     /// The keys that answer, each with its meaning.
     pub choices: Vec<(char, String)>,
-    /// The key after which a person writes a text, and its meaning. To give one is to decline.
+    /// The key with which the user begins a text for the model, and its meaning. A text also
+    /// declines.
     pub telling: Option<(char, String)>,
     /// The key that is shown after all the others, and its meaning.
     pub last: Option<(char, String)>,
@@ -71,12 +72,12 @@ pub(crate) const DETAILS: char = '?';
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Given {
-    /// One of its keys.
+    /// A key of the question.
     Key(char),
-    /// The text after its telling key.
+    /// The text after the key `telling`.
     Told(String),
-    /// Enter, Esc, `n` where it has no other meaning, or the end of the input.
+    /// Enter, Esc, `n` if it has no other meaning, or the end of the input.
     Declined,
-    /// Nothing for five minutes.
+    /// No answer for five minutes.
     Silence,
 }

@@ -1,6 +1,6 @@
 //! Removal of the characters in a foreign text that a terminal would obey.
 //!
-//! This module knows no Markdown and no lines; all other characters stay as they are.
+//! This module knows neither Markdown nor lines; all other characters stay unchanged.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use ikigai_protocol::is_deceptive;
 
 /// Replaces everything in `text` that a terminal obeys, except line feeds and tabs.
 ///
-/// Control characters become their pictures (`␛` for escape), so that a person sees them.
-/// Carriage returns are removed, because `\r\n` is a common line end. C1 controls, which some
-/// terminals take for escape sequences, and the characters that reorder a line for display become
-/// `U+FFFD`. The frame of a [question](crate::question) becomes a thin one, so that no text looks like
-/// a question.
+/// Control characters become their pictures (`␛` for escape), so that the user sees them. Carriage
+/// returns are removed, because `\r\n` is a common line end. C1 controls, which some terminals take
+/// for escape sequences, and the characters that reorder a line for display become `U+FFFD`. The
+/// frame of a [question](crate::question) becomes a thin one, so that no text looks like a
+/// question.
 #[must_use]
 pub fn sanitize(text: &str) -> Cow<'_, str> {
     if text.chars().all(|c| is_kept(c) && replaced(c).is_none()) {

@@ -1,12 +1,12 @@
 //! The output below the last prompt: streamed text, lines for running and ended calls, and a
 //! status line while the program waits.
 //!
-//! The screen is the one owner of the output, so that a spinner never lands inside a sentence.
+//! The screen is the only writer of the output, so that a spinner never appears inside a sentence.
 //! Lines that change are the last ones of the screen; everything above them is never written again.
 //!
 //! Between two writes the cursor is at the start of the first line that changes. A terminal that
-//! becomes narrower breaks such lines into more rows or cuts them, and the program cannot know
-//! which; the cursor stays before their first character in both cases.
+//! becomes narrower breaks these lines into more rows or cuts them, and the program cannot know
+//! which. In both cases the cursor stays before their first character.
 
 mod excerpt;
 mod line;
@@ -54,7 +54,7 @@ pub struct Ended<'a> {
     pub error: Option<&'a str>,
 }
 
-/// A status line that is shown until this is dropped.
+/// A status line, which is shown until this is dropped.
 #[must_use = "the status line is shown as long as this lives"]
 #[derive(Debug)]
 pub struct Busy {
@@ -74,19 +74,19 @@ struct State {
     markdown: Markdown,
     /// `true` if the text on the screen ends in the middle of a line.
     is_mid_line: bool,
-    /// That line as far as it is written, where lines can be replaced.
+    /// The part of that line that is written, if lines can be replaced.
     unfinished: String,
     /// `true` if an answer was written since the last prompt.
     has_answered: bool,
-    /// The beginning of a line that waits for its end, because its place is taken by lines that
-    /// change.
+    /// The beginning of an unfinished line. It waits for its end, because lines that change take
+    /// its place on the screen.
     held: String,
     lines: VecDeque<Line>,
-    /// The lines for later that the person types while the program works.
+    /// The lines for later that the user types while the program works.
     typed: Typed,
     /// The question that is being asked. Other output waits until it is answered.
     asked: Option<Open>,
-    /// That output.
+    /// The output that waits.
     deferred: String,
     /// `true` if there are rows after the cursor that will be replaced.
     is_drawn: bool,
@@ -102,7 +102,7 @@ impl Screen {
         Self::with_size(out, look, Size::now)
     }
 
-    /// Creates a screen that calls `size` for its size before each write.
+    /// Creates a screen that calls `size` before each write.
     #[must_use]
     pub fn with_size(
         out: impl Write + Send + 'static,
@@ -154,7 +154,7 @@ impl Screen {
         self.state().end_text()
     }
 
-    /// Records that the cursor is at the start of a line, where something else put it.
+    /// Records that other code has put the cursor at the start of a line.
     pub(crate) fn at_line_start(&self) {
         let mut state = self.state();
         state.is_mid_line = false;
@@ -168,8 +168,8 @@ impl Screen {
         if std::mem::take(&mut state.has_answered) { state.write("\n") } else { Ok(()) }
     }
 
-    /// Clears the screen after the cursor, and goes to the line below. To be called before something
-    /// is written while a line waits to be read further, after [`Input::Edit`](crate::Input::Edit).
+    /// Clears the screen after the cursor, and moves to the line below. Call this before writing
+    /// while a line waits to be read further, after [`Input::Edit`](crate::Input::Edit).
     ///
     /// # Errors
     ///
@@ -198,7 +198,8 @@ impl Screen {
         state.write_after(bytes, "")
     }
 
-    /// Writes text of a program as it comes, made harmless but not rendered.
+    /// Writes a program's text unchanged except that it is sanitized; it is not rendered as
+    /// Markdown.
     ///
     /// # Errors
     ///
@@ -207,8 +208,8 @@ impl Screen {
         self.state().write(&sanitize(piece))
     }
 
-    /// Writes lines of the program's own, broken between words where they are wider than a row. An
-    /// answer before them ends.
+    /// Writes the program's own lines, broken between words if they are wider than a row. This ends
+    /// an answer before them.
     ///
     /// # Errors
     ///
@@ -226,8 +227,8 @@ impl Screen {
         self.lines_in(Style::new().dimmed(), text)
     }
 
-    /// Writes a line about the conversation above the next prompt, dimmed. It takes the place of the
-    /// line that separates the prompt from an answer.
+    /// Writes a line about the conversation above the next prompt, dimmed. It replaces the line
+    /// that separates the prompt from an answer.
     ///
     /// # Errors
     ///
@@ -250,9 +251,9 @@ impl Screen {
         state.write(&lines.collect::<String>())
     }
 
-    /// Writes a unified diff, with added and removed lines in colours of their own. Its lines end
-    /// with line feeds and nothing else; invisible characters are written out, because somebody may
-    /// be about to agree with them.
+    /// Writes a unified diff, with added and removed lines in different colours. Only line feeds
+    /// end its lines. Invisible characters are written out, because the user may be about to agree
+    /// to the lines.
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Screen {
     }
 
     /// Writes the beginning of a result below the line of its call: at most `most` lines, each
-    /// within the width. What is left out is counted, and `more` says how to see it.
+    /// within the width. The other lines are counted, and `more` tells how to see them.
     ///
     /// # Errors
     ///
@@ -329,8 +330,8 @@ impl Screen {
         self.show(|line| Line::new(line, Subject::call(id, name, arguments))).map(drop)
     }
 
-    /// Shows how much time a running call has, from the half of it on. `limit` is asked whenever the
-    /// line is drawn; a call without a limit has none to show.
+    /// Shows how much time a running call has, once half of it is over. `limit` is called whenever
+    /// the line is drawn. For a call without a limit nothing is shown.
     pub fn limit_call(&self, id: &str, limit: impl Fn() -> Option<TimeLimit> + Send + 'static) {
         let mut state = self.state();
         if let Some(line) = state.lines.iter_mut().find(|line| line.subject.is_call(id)) {
@@ -338,7 +339,7 @@ impl Screen {
         }
     }
 
-    /// Replaces the line of a call by its result. A call that was never begun gets a line too.
+    /// Replaces the line of a call with its result. A call that was never begun gets a line too.
     ///
     /// # Errors
     ///
@@ -352,7 +353,7 @@ impl Screen {
         state.end_line(&line, ended)
     }
 
-    /// Ends the lines of all calls that have no result yet with `error`, as after a cancellation.
+    /// Ends the lines of all calls without a result with `error`, for example after a cancellation.
     ///
     /// # Errors
     ///
@@ -370,7 +371,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Shows `what` the program waits for, where lines can be replaced.
+    /// Shows `what` the program waits for, if lines can be replaced.
     ///
     /// # Errors
     ///
@@ -412,7 +413,7 @@ impl Drop for Busy {
         let mut state = self.screen.state();
         state.lines.retain(|line| line.id != self.id);
         self.screen.shared.changed.notify_all();
-        // An error shows with the next thing that is written.
+        // An error is reported by the next write.
         let _ = state.write("");
     }
 }
@@ -422,7 +423,7 @@ impl State {
         !self.lines.is_empty() || !self.typed.is_empty() || self.asked.is_some()
     }
 
-    /// Writes `text` above the lines that change, and draws those again below it.
+    /// Writes `text` above the lines that change, and draws those lines again below it.
     fn write(&mut self, text: &str) -> io::Result<()> {
         self.write_after(String::new(), text)
     }
@@ -435,12 +436,12 @@ impl State {
         self.write_now(bytes, "")
     }
 
-    /// Writes `text` also while a question is asked.
+    /// Writes `text` even while a question is asked.
     fn write_now(&mut self, mut bytes: String, text: &str) -> io::Result<()> {
         let mut all = std::mem::take(&mut self.held);
         all.push_str(text);
         if self.look.live && self.has_changing_lines() {
-            // An unfinished line would be where the lines are drawn.
+            // The lines that change would be drawn over an unfinished line.
             self.held = all.split_off(all.rfind('\n').map_or(0, |end| end + 1));
         }
         if std::mem::take(&mut self.is_drawn) {
@@ -458,7 +459,7 @@ impl State {
         self.out.flush()
     }
 
-    /// Keeps the unfinished line after `written` was written.
+    /// Remembers the unfinished line at the end of `written`.
     fn note_end(&mut self, written: &str) {
         if written.is_empty() {
             return;
@@ -477,8 +478,8 @@ impl State {
         self.unfinished.push_str(last);
     }
 
-    /// Takes the unfinished line off the screen, so that it can be drawn with the lines that change.
-    /// Returns the sequence that erases it.
+    /// Removes the unfinished line from the screen, so that it can be drawn with the lines that
+    /// change. Returns the sequence that erases it.
     fn lift_unfinished(&mut self) -> String {
         if !std::mem::take(&mut self.is_mid_line) {
             return String::new();
@@ -536,7 +537,7 @@ impl State {
     }
 }
 
-/// Turns the spinners of a screen, as long as it has some.
+/// Turns the spinners of a screen, while it has any.
 fn turn(shared: &Weak<Shared>) {
     while let Some(shared) = shared.upgrade() {
         let mut state = lock(&shared);
@@ -546,17 +547,17 @@ fn turn(shared: &Weak<Shared>) {
         }
         let waited = shared.changed.wait_timeout(state, TURN);
         let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        // Nothing moves beside a question.
+        // Nothing moves next to a question.
         if waited.timed_out() && !state.lines.is_empty() && state.asked.is_none() {
             state.turns += 1;
-            // An error shows with the next output that a caller waits for.
+            // An error is reported by the next output that a caller waits for.
             let _ = state.write("");
         }
     }
 }
 
 fn lock(shared: &Shared) -> MutexGuard<'_, State> {
-    // A panic under this lock leaves nothing half done but a drawing.
+    // A panic while this lock is held can leave at most a half-finished drawing.
     shared.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -1,7 +1,7 @@
-//! The editor in a pseudo-terminal: what a person sees while typing.
+//! The editor in a pseudo-terminal: what users see while they type.
 //!
-//! The program in the terminal is this test executable itself: the other tests run [`program`]
-//! with settings in its environment.
+//! The program in the terminal is this test executable: the other tests run [`program`] with
+//! settings in its environment.
 
 #[path = "typing/keys.rs"]
 mod keys;

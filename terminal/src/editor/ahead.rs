@@ -1,10 +1,10 @@
 //! Typing while the program works: lines that wait for their turn, and the line that is not ended.
 //!
-//! Editing is at the end of the line only. Everything that was typed is in the editor again when
-//! it reads, where all keys work.
+//! Only the end of the line can be edited. When the editor reads again, it has everything that was
+//! typed, and all keys work.
 //!
-//! **Invariant:** nothing that is typed behind a line that asks for a secret is ever a line. Such a
-//! line stays in the queue until it is read, and meanwhile keys are discarded.
+//! **Invariant:** text that is typed after a line that asks for a secret never becomes a line. Such
+//! a line stays in the queue until it is read, and keys are discarded in the meantime.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::continued::is_continued;
 use super::keys;
 use super::{Input, WorkKey};
 
-/// The lines that were typed while nobody read.
+/// The lines that were typed while the editor did not read.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     queued: VecDeque<Input>,
@@ -27,7 +27,7 @@ pub(crate) struct Ahead {
 /// The effect of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pressed {
-    /// The lines have changed, or nothing has.
+    /// The lines may have changed.
     Typed,
     /// The key is for the work, and changes no line.
     Key(WorkKey),
@@ -69,7 +69,7 @@ impl Ahead {
         Pressed::Typed
     }
 
-    /// Returns whether a line waits that asks for a secret.
+    /// Returns whether a line that asks for a secret is waiting.
     fn is_closed(&self) -> bool {
         self.queued.iter().any(|input| self.asks(input))
     }
@@ -116,9 +116,9 @@ impl Ahead {
         self.draft.truncate(start);
     }
 
-    /// Puts the line that was queued last before the cursor again.
+    /// Moves the line that was queued last back to the cursor.
     fn take_last(&mut self) {
-        // An end that was asked for is taken back, too.
+        // An end of the input that is queued is removed too.
         if self.draft.is_empty()
             && let Some(Input::Line(line)) = self.queued.pop_back()
         {
@@ -126,7 +126,7 @@ impl Ahead {
         }
     }
 
-    /// Returns the lines that wait, as a person reads them.
+    /// Returns the waiting lines, as the user sees them.
     pub(crate) fn queued(&self) -> Vec<String> {
         let shown = |input: &Input| match input {
             Input::Line(line) if self.asks(input) => {
@@ -142,7 +142,7 @@ impl Ahead {
         &self.draft
     }
 
-    /// Cuts the line that is not ended to at most so many bytes.
+    /// Cuts the line that is not ended to at most `bytes` bytes.
     pub(crate) fn truncate(&mut self, bytes: usize) {
         self.draft.truncate(self.draft.floor_char_boundary(bytes));
     }
@@ -152,13 +152,13 @@ impl Ahead {
         self.queued.pop_front()
     }
 
-    /// Returns the line that is not ended, which is then nowhere else.
+    /// Returns the line that is not ended, and removes it.
     pub(crate) fn take_draft(&mut self) -> String {
         std::mem::take(&mut self.draft)
     }
 
-    /// Makes one text of all lines, so that nothing is read before the person has looked at it. Lines
-    /// that ask for a secret stay: as a text, they would have the secret behind them.
+    /// Makes one text of all lines, so that the user sees it before anything is read. Lines that
+    /// ask for a secret stay: as a text, they would be followed by the secret.
     pub(crate) fn take_back(&mut self) {
         let queued = std::mem::take(&mut self.queued);
         let (asking, others): (VecDeque<_>, VecDeque<_>) =

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use reedline::{ValidationResult, Validator};
 
-/// The texts after which Enter began another line. They are remembered so that only the
-/// backslashes that were typed for it are removed: one in a pasted text is part of it.
+/// The texts after which Enter began another line. They are remembered so that only the backslashes
+/// that continue a line are removed, and a backslash in a pasted text stays.
 #[derive(Clone, Default)]
 pub(super) struct Continued(Arc<Mutex<Vec<String>>>);
 

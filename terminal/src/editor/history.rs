@@ -17,7 +17,7 @@ pub struct History {
     pub(super) lines: FileBackedHistory,
 }
 
-/// The reason why there is no history.
+/// The reason why the history cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The file cannot be created, read or given its mode.
@@ -25,7 +25,7 @@ pub enum HistoryError {
     File {
         /// The file.
         path: PathBuf,
-        /// The error of the system.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -34,7 +34,7 @@ pub enum HistoryError {
     Content {
         /// The file.
         path: PathBuf,
-        /// The error of reedline.
+        /// reedline's error.
         #[source]
         source: reedline::ReedlineError,
     },
@@ -46,7 +46,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// Returns a [`HistoryError`]; an editor works without a history too.
+    /// Fails with a [`HistoryError`]. An editor also works without a history.
     pub fn open(path: &Path, most: usize) -> Result<Self, HistoryError> {
         let failed = |source| HistoryError::File { path: path.to_owned(), source };
         let mut options = OpenOptions::new();
@@ -66,9 +66,9 @@ impl History {
     }
 }
 
-/// A history that keeps no line which begins with one of some prefixes, with white space before it or
-/// not: reedline's own rule compares the very first characters only. Entries are sanitized when
-/// they are shown, because other programs may write to the file.
+/// A history that keeps no line that begins with one of the given prefixes, even after white space:
+/// reedline's own rule compares only the very first characters. Entries are sanitized when they are
+/// shown, because other programs may write to the file.
 pub(super) struct FilteredHistory {
     pub(super) lines: FileBackedHistory,
     pub(super) unsaved: Vec<String>,

@@ -1,5 +1,4 @@
-//! The key bindings: those of Emacs, those of the menu, those that the program handles, and
-//! pasting.
+//! The key bindings: Emacs keys, menu keys, keys that the program handles, and pasting.
 
 use crossterm::event::{Event, KeyEvent, KeyEventKind};
 use reedline::{
@@ -26,11 +25,11 @@ pub(super) fn pasted(text: &str) -> String {
     sanitize(&lines).into_owned()
 }
 
-/// The bindings of Emacs, with pasted text sanitized: copied text may contain characters that
-/// its reader did not see, and it goes to the screen, to a model and into the history.
+/// The bindings of Emacs, with pasted text sanitized. Copied text may contain characters that the
+/// user did not see, and it goes to the screen, to a model and into the history.
 pub(super) struct Keys {
     emacs: Emacs,
-    /// `true` if lines are read, and not answers.
+    /// `true` if lines are read, `false` if answers are read.
     is_for_lines: bool,
     /// `true` after Ctrl-X, which is the first key of two.
     has_prefix: bool,
@@ -42,7 +41,7 @@ impl Keys {
         Self::new(true)
     }
 
-    /// Returns the bindings for answers, where nothing but a line can be given.
+    /// Returns the bindings for answers, which can only be lines.
     pub(super) fn for_answers() -> Self {
         Self::new(false)
     }
@@ -50,8 +49,8 @@ impl Keys {
     fn new(is_for_lines: bool) -> Self {
         let mut keys = default_emacs_keybindings();
         let menu = || ReedlineEvent::Menu(menu::NAME.to_owned());
-        // Tab takes the selected entry. In a menu that Tab opened, Enter takes an entry too,
-        // whatever it would do otherwise.
+        // Tab takes the selected entry. In a menu that Tab opened, Enter also takes an entry; its
+        // other meanings do not apply there.
         let chosen = || ReedlineEvent::MenuRight;
         let take = ReedlineEvent::Multiple(vec![chosen(), ReedlineEvent::MenuAccept]);
         let open = ReedlineEvent::Multiple(vec![menu(), chosen()]);
@@ -69,12 +68,12 @@ impl Keys {
             (KeyModifiers::NONE, '@'),
             (KeyModifiers::SHIFT, '@'),
             (KeyModifiers::NONE, '/'),
-            // An argument begins after it.
+            // A space begins an argument.
             (KeyModifiers::NONE, ' '),
         ] {
             let insert = || ReedlineEvent::Edit(vec![EditCommand::InsertChar(key)]);
             let opening = ReedlineEvent::Multiple(vec![insert(), menu()]);
-            // A search of the history takes characters and opens nothing.
+            // A search of the history takes these characters as text, and opens no menu.
             let event = ReedlineEvent::UntilFound(vec![opening, insert()]);
             keys.add_binding(modifier, KeyCode::Char(key), event);
         }
@@ -104,7 +103,7 @@ impl EditMode for Keys {
             }
             event => match ReedlineRawEvent::try_from(event) {
                 Ok(event) => self.emacs.parse_event(event),
-                // The release of a key, which was handled before this.
+                // The release of a key. Its press was handled before.
                 Err(()) => ReedlineEvent::None,
             },
         }

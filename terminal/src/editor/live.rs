@@ -23,14 +23,14 @@ use crate::finder::Finder;
 use crate::question::{self, Asker, Pending, Work};
 use crate::screen::Screen;
 
-/// The interval at which a watch looks whether it should end.
+/// The interval at which a watch checks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The sequences that begin and end bracketed paste, in which a terminal marks pasted text.
 pub(crate) const PASTE: (&str, &str) = ("\x1b[?2004h", "\x1b[?2004l");
 
-/// Two editors of reedline: one for lines, and one for answers to questions, which has no history
-/// and no suggestions.
+/// Two reedline editors: one for lines, and one for answers to questions, which has no history and
+/// no suggestions.
 pub(super) struct Live {
     lines: Reedline,
     answers: Reedline,
@@ -44,7 +44,7 @@ pub(super) struct Live {
     stop: Arc<AtomicBool>,
 }
 
-/// The parts that only the editor of lines has.
+/// The parts that only the line editor has.
 pub(super) struct LineOptions {
     pub(super) history: Option<History>,
     pub(super) unsaved: Vec<String>,
@@ -111,8 +111,8 @@ impl Live {
         self.lines.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(text)]);
     }
 
-    /// Shows what is typed, until `stop` is set, and asks the questions of `asker`. Calls `on_key` for
-    /// each key that is no typing.
+    /// Shows the keys that are typed, until `stop` is set, and asks the questions of `asker`. Calls
+    /// `on_key` for each key that does not edit a line.
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
@@ -158,8 +158,8 @@ impl Live {
         Ok(())
     }
 
-    /// Puts everything that was typed during a watch into the line that will be read, but the lines
-    /// that ask for a secret.
+    /// Moves everything that was typed during a watch into the line that will be read, except the
+    /// lines that ask for a secret.
     pub(super) fn take_back(&mut self) {
         self.ahead.take_back();
     }
@@ -177,7 +177,7 @@ impl Live {
         Ok(Some(input))
     }
 
-    /// Reads the next line; `None` if one was cleared.
+    /// Reads the next line. Returns `None` if the user cleared a line.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
         screen.begin_prompt()?;
         if let Some(input) = self.queued(screen)? {
@@ -214,7 +214,7 @@ impl Live {
         answer(&mut self.answers, question, &self.held, screen)
     }
 
-    /// Reads an answer that is not shown. No editor keeps it: each has one of its own.
+    /// Reads an answer that is not shown. The answer gets a new editor, so that no editor keeps it.
     pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
         self.held.discard()?;
         let keys = Keys::for_answers();
@@ -223,8 +223,8 @@ impl Live {
         answer(&mut secrets, question, &self.held, screen)
     }
 
-    /// Writes the history now if the line was `kept`, so that another program, or the next one, finds
-    /// it.
+    /// Writes the history now if the line was `kept`, so that another program, or the next one,
+    /// finds it.
     fn save(&mut self, kept: io::Result<()>, screen: &Screen) -> io::Result<()> {
         if let Err(error) = kept.and_then(|()| self.lines.sync_history()) {
             self.has_history = false;
@@ -258,7 +258,7 @@ fn answer(
     })
 }
 
-/// Reads a line; the program may be stopped and continued meanwhile.
+/// Reads a line. In the meantime the program may be stopped and continued.
 fn read(
     reedline: &mut Reedline,
     prompt: &Prompt,
@@ -276,7 +276,7 @@ fn read(
     }
 }
 
-/// An observer of the line, because Ctrl-C does not say whether it cleared anything.
+/// An observer of the line. Ctrl-C itself does not tell whether it cleared anything.
 struct BlankWatch(Arc<AtomicBool>);
 
 impl Highlighter for BlankWatch {
@@ -288,8 +288,8 @@ impl Highlighter for BlankWatch {
     }
 }
 
-/// Stars in place of a line, one for each byte: reedline splits the shown text where it would split
-/// the line.
+/// Stars in place of a line, one for each byte: reedline splits the displayed text where it would
+/// split the line.
 struct Hidden;
 
 impl Highlighter for Hidden {

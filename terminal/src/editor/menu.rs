@@ -13,12 +13,12 @@ pub(super) const NAME: &str = "finder";
 /// The most rows that the menu has.
 const ROWS: u16 = 10;
 
-/// reedline's menu, hidden where there are no suggestions: it opens with each `@`, and most of
-/// those are followed by ordinary text.
+/// reedline's menu, hidden while it has no suggestions. It opens with each `@`, and ordinary text
+/// follows most of those.
 pub(super) struct Popup {
     menu: IdeMenu,
     /// `true` if the line has changed since the menu was filled. Keys come in bursts, and an Enter
-    /// at the end of one is not meant for the suggestions from its beginning.
+    /// at the end of a burst is not meant for the suggestions from its beginning.
     is_behind: bool,
     unasked: Unasked,
     /// `true` if the user has moved in the menu, or pressed Tab.
@@ -69,7 +69,7 @@ impl Menu for Popup {
             MenuEvent::Activate(_) | MenuEvent::Deactivate => self.is_chosen = false,
             _ => self.is_chosen = true,
         }
-        // Moving sideways in a list of one column is only our sign of a choice.
+        // In a list of one column, moving sideways only means that the user has chosen.
         if !matches!(event, MenuEvent::MoveRight) {
             self.menu.menu_event(event);
         }

@@ -1,5 +1,5 @@
-//! The modes of the terminal: while somebody types, between two lines, and while the program
-//! is stopped.
+//! The modes of the terminal: while the user types, between two lines, and while the program is
+//! stopped.
 
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
@@ -23,41 +23,41 @@ pub struct Modes(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The modes before the editor; `None` where stdin is not a terminal.
+    /// The modes before the editor; `None` if stdin is not a terminal.
     before: Option<Termios>,
     now: Now,
 }
 
-/// The code of a special key that no key has: `_POSIX_VDISABLE` of `unistd.h`.
+/// The key code that means that a special function has no key: `_POSIX_VDISABLE` of `unistd.h`.
 const NO_KEY: u8 = if cfg!(target_vendor = "apple") { 0xff } else { 0 };
 
 /// The current user of the terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Now {
-    /// The program that had it before the editor.
+    /// The program that used it before the editor.
     #[default]
     Before,
-    /// The editor, while it does not read. Keys are held back: they are not shown, because they
-    /// would land in the middle of the output, and the terminal does not translate them, because
-    /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C is still a signal, and
-    /// discards nothing that was typed.
+    /// The editor, while it does not read. Keys are held back. The terminal does not echo them,
+    /// because they would appear in the middle of the output. It does not translate them, because
+    /// Ctrl-D would become a zero byte and Enter a line feed. Ctrl-C still sends a signal, and
+    /// discards no typed text.
     Held,
-    /// A question without an editor. Keys are as in `Held`, but Ctrl-Z is no signal: the terminal
-    /// would stop the program, and leave these modes to the shell.
+    /// A question without an editor. Keys are as in `Held`, but Ctrl-Z sends no signal: the
+    /// terminal would stop the program, and leave these modes to the shell.
     Asking,
     /// The editor, while it reads every key.
     Reading,
 }
 
 impl Modes {
-    /// Sets the editor's modes again. To be called after the program was stopped and continues
+    /// Sets the editor's modes again. Call this when the program continues after a stop
     /// (`SIGCONT`), because shells set their own modes and need not restore the earlier ones. Does
-    /// nothing in the background, while the terminal is [lent](Self::lend), and where no editor has
+    /// nothing in the background, while the terminal is [lent](Self::lend), and if no editor has
     /// the terminal.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses the modes.
+    /// Fails if the terminal refuses the modes.
     pub fn reapply(&self) -> io::Result<()> {
         let state = self.lock();
         if state.now == Now::Before {
@@ -69,13 +69,13 @@ impl Modes {
         Ok(())
     }
 
-    /// Restores the modes from before the editor while the editor is blocked in a read. To be
-    /// called before the program ends. A terminal that has not answered yet where its cursor is
-    /// delays this by up to two seconds.
+    /// Restores the modes from before the editor, even while the editor is blocked in a read. Call
+    /// this before the program ends. If the terminal has not yet reported the position of its
+    /// cursor, this takes up to two seconds longer.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses the modes.
+    /// Fails if the terminal refuses the modes.
     pub fn restore(&self) -> io::Result<()> {
         if self.lock().now == Now::Reading {
             // Bracketed paste off, cursor visible.
@@ -85,11 +85,11 @@ impl Modes {
     }
 
     /// Restores the modes from before the editor for another program, until the returned value is
-    /// dropped. To be called while the editor neither reads nor watches.
+    /// dropped. Call this while the editor neither reads nor watches.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses the modes.
+    /// Fails if the terminal refuses the modes.
     pub fn lend(&self) -> io::Result<Lent> {
         self.change(Now::Before)?;
         Ok(Lent(self.clone()))
@@ -126,7 +126,7 @@ impl State {
     }
 }
 
-/// The terminal while another program has it. Dropping it sets the editor's modes again.
+/// The terminal while another program uses it. Dropping this sets the editor's modes again.
 #[must_use = "the terminal is lent as long as this lives"]
 #[derive(Debug)]
 pub struct Lent(Modes);
@@ -138,7 +138,7 @@ impl Drop for Lent {
     }
 }
 
-/// The terminal while an editor holds it. Dropping it restores the earlier modes.
+/// The terminal while an editor uses it. Dropping this restores the earlier modes.
 #[must_use = "the terminal is held as long as this lives"]
 #[derive(Debug)]
 pub(crate) struct Held(Modes);
@@ -148,17 +148,17 @@ impl Held {
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses the modes.
+    /// Fails if the terminal refuses the modes.
     pub(crate) fn begin() -> io::Result<Self> {
         Self::begin_as(Now::Held)
     }
 
-    /// Takes the terminal, if stdin is one, for a question without an editor. Ctrl-Z is a key then,
-    /// after which the caller [stops](Self::stop).
+    /// Takes the terminal, if stdin is one, for a question without an editor. Then Ctrl-Z is a key,
+    /// and the caller must [stop](Self::stop) the program.
     ///
     /// # Errors
     ///
-    /// Returns an error if the terminal refuses the modes.
+    /// Fails if the terminal refuses the modes.
     pub(crate) fn begin_asking() -> io::Result<Self> {
         Self::begin_as(Now::Asking)
     }
@@ -183,14 +183,15 @@ impl Held {
     }
 
     /// Restores the earlier modes and stops the program as Ctrl-Z does, until it is continued. In a
-    /// terminal without a shell, nobody could continue it, and the system does not stop it.
+    /// terminal without a shell, nothing could continue the program, and the system does not stop
+    /// it.
     pub(crate) fn stop(&self) -> io::Result<()> {
         let now = self.0.lock().now;
         self.0.change(Now::Before)?;
         let continued = Continued::listen()?;
-        // The whole group is stopped, since a shell waits for the whole group.
+        // Stop the whole process group, since a shell waits for the whole group.
         kill_current_process_group(Signal::TSTP)?;
-        // Another thread may take the signal, and this one may run on for a moment.
+        // Another thread may take the signal, and this thread may run on for a moment.
         continued.wait()?;
         if let Ok(before) = tcgetattr(io::stdin()) {
             self.0.lock().before = Some(before);
@@ -198,7 +199,7 @@ impl Held {
         self.0.change(now)
     }
 
-    /// Discards the keys that were typed and not read yet.
+    /// Discards the keys that were typed and not yet read.
     pub(super) fn discard(&self) -> io::Result<()> {
         while event::poll(Duration::ZERO)? {
             event::read()?;
@@ -207,8 +208,8 @@ impl Held {
     }
 }
 
-/// The longest time that a stop may take. In a terminal without a shell, nobody could continue
-/// the program, and the system does not stop it at all.
+/// The longest time that a stop may take. In a terminal without a shell, nothing could continue the
+/// program, and the system does not stop it at all.
 const STOPS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A wait for the next continuation of the program.
@@ -250,15 +251,15 @@ impl Drop for Held {
     }
 }
 
-/// A terminal that does not show what is typed. Dropping it restores the earlier modes.
+/// A terminal that does not echo typed text. Dropping this restores the earlier modes.
 #[must_use = "typing is hidden as long as this lives"]
 pub(super) struct Hidden(Option<Termios>);
 
-/// Hides what is typed at the terminal of stdin, if it is one.
+/// Turns off the echo of stdin's terminal, if stdin is one.
 ///
 /// # Errors
 ///
-/// Returns an error if the terminal refuses the modes.
+/// Fails if the terminal refuses the modes.
 pub(super) fn hide_typing() -> io::Result<Hidden> {
     let Ok(before) = tcgetattr(io::stdin()) else { return Ok(Hidden(None)) };
     let mut modes = before.clone();
@@ -276,7 +277,7 @@ impl Drop for Hidden {
     }
 }
 
-/// Discards the keys that were typed at the terminal of stdin, if it is one, and not read yet.
+/// Discards the keys that were typed at stdin's terminal, if stdin is one, and not yet read.
 pub(super) fn discard_unread() -> io::Result<()> {
     let stdin = io::stdin();
     if stdin.is_terminal() {

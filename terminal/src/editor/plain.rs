@@ -13,7 +13,7 @@ use crate::one_line;
 use crate::question::{self, Asker, Work};
 use crate::screen::Screen;
 
-/// The interval at which a watch looks whether it should end.
+/// The interval at which a watch checks whether it should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A reader of stdin.
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Plain {
     prompt: String,
     asked: Asked,
-    /// The keys that were typed while a question was asked, and were no answer.
+    /// The keys that were typed while a question was asked, and did not answer it.
     ahead: Ahead,
 }
 
@@ -30,8 +30,8 @@ pub(super) struct Plain {
 pub(super) struct Asked(Arc<Mutex<Option<String>>>);
 
 impl Asked {
-    /// Writes lines and repeats the prompt below them, so that the user knows that its line is
-    /// still expected.
+    /// Writes lines and repeats the prompt below them, so that the user knows that ikigai still
+    /// expects a line.
     pub(super) fn print(&self, text: &str, screen: &Screen) -> io::Result<()> {
         let prompt = self.lock();
         screen.line(text)?;
@@ -61,8 +61,8 @@ impl Plain {
         self.asked.clone()
     }
 
-    /// Asks the questions of `asker`, until `stop` is set. The terminal shows what is typed by itself,
-    /// but during a question.
+    /// Asks the questions of `asker`, until `stop` is set. The terminal echoes typed text itself,
+    /// except during a question.
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
@@ -87,13 +87,13 @@ impl Plain {
         Ok(())
     }
 
-    /// Makes one line of what was typed while a question was asked.
+    /// Makes one line of the text that was typed while a question was asked.
     pub(super) fn take_back(&mut self) {
         self.ahead.take_back();
     }
 
-    /// Reads the next line together with its continuation lines. It begins with what was typed while
-    /// a question was asked.
+    /// Reads the next line together with its continuation lines. It begins with the text that was
+    /// typed while a question was asked.
     pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Input> {
         if let Some(input) = self.ahead.next() {
             return Ok(input);
@@ -123,7 +123,7 @@ impl Plain {
         let hidden = modes::hide_typing()?;
         let read = self.read_answer(question, screen);
         drop(hidden);
-        // Nor has it shown the end of the line.
+        // The terminal has not echoed the end of the line either.
         screen.line("")?;
         read
     }

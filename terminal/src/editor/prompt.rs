@@ -21,7 +21,7 @@ impl Prompt {
         Self { further: format!("{:>width$}", "… "), text }
     }
 
-    /// Returns `line`, or several, as they stand behind this prompt.
+    /// Returns the lines of `line`, as they appear after this prompt.
     pub(super) fn before(&self, line: &str) -> String {
         format!("{}{}", self.text, line.replace('\n', &format!("\n{}", self.further)))
     }

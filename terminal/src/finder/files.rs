@@ -1,6 +1,6 @@
-//! The files of the workspace, walked in a thread of their own.
+//! The files of the workspace, which a separate thread walks.
 //!
-//! Hidden files and those that `.gitignore` and similar files name are left out, as far as
+//! Hidden files and files that `.gitignore` and similar files name are left out, as far as
 //! [`rules`](super::rules) can read those. Symbolic links are not followed.
 
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use super::rules;
 /// A part of the list. Parts never change, so that matching needs no lock.
 type Chunk = Arc<[Name]>;
 
-/// The most files and directories of a walk; further ones are left out, so that a walk of a whole
+/// The most files and directories of a walk. Further ones are left out, so that a walk of a whole
 /// disk ends. Each takes about 200 bytes.
 pub(super) const MOST: usize = 500_000;
 
 /// The number of new files after which a walk updates the list.
 const CHUNK: usize = 2_000;
 
-/// The age up to which a list is not made again.
+/// The age up to which a list is used again.
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The list, and the walk that makes it.
@@ -36,7 +36,7 @@ struct Shared {
     root: PathBuf,
     most: usize,
     list: Mutex<List>,
-    /// Ends a walk that is no longer needed.
+    /// Set to end a walk that is not needed any more.
     stop: AtomicBool,
 }
 
@@ -56,8 +56,8 @@ impl Files {
         Self { shared: Arc::new(Shared { root, most, list, stop: AtomicBool::new(false) }) }
     }
 
-    /// Begins a walk, unless one runs or the list is fresh. An earlier list stays until the walk
-    /// has ended; without one, files are listed as they are found.
+    /// Begins a walk, unless one is running or the list is fresh. An earlier list is used until the
+    /// walk has ended. Without an earlier list, files are listed as they are found.
     pub(super) fn refresh(&self) {
         let mut list = self.shared.lock();
         if list.is_walking || list.walked.is_some_and(|walked| walked.elapsed() < FRESH) {
@@ -65,7 +65,7 @@ impl Files {
         }
         let shared = Arc::clone(&self.shared);
         let walk = move || shared.walk();
-        // Without a thread there is no list, and the next `@` tries again.
+        // If the thread cannot start, the next `@` tries again.
         list.is_walking = thread::Builder::new().name("files".to_owned()).spawn(walk).is_ok();
     }
 
@@ -129,7 +129,8 @@ impl Shared {
             })
         });
         let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // An empty word is completed with the first files: those at the top.
+        // The suggestions for an empty word are the first files, so the files at the top come
+        // first.
         found.sort_by_cached_key(|name| (name.text().matches('/').count(), name.text().to_owned()));
         self.show(|list| {
             list.chunks = vec![found.into()];

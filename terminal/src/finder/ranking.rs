@@ -11,7 +11,8 @@ pub(super) struct Name {
 }
 
 impl Name {
-    /// Prepares `text`; `None` if it cannot be written after `@`, or a terminal would obey it.
+    /// Prepares `text`. Returns `None` if it cannot be written after `@`, or a terminal would obey
+    /// it.
     pub(super) fn new(text: String) -> Option<Self> {
         if text.is_empty() || text.contains('"') || text.contains(char::is_control) {
             return None;
@@ -33,7 +34,7 @@ pub(super) struct Found<'a> {
     pub(super) indices: Vec<usize>,
 }
 
-/// A matcher whose memory is kept between two searches.
+/// A matcher that reuses its memory between two searches.
 pub(super) struct Ranking {
     matcher: Matcher,
     indices: Vec<u32>,
@@ -46,8 +47,8 @@ impl Default for Ranking {
 }
 
 impl Ranking {
-    /// Returns the `most` names that match `typed` best, best first; among equals the shorter, then
-    /// the earlier one. An empty `typed` matches the first ones.
+    /// Returns the `most` names that match `typed` best, best first. Among equal matches, shorter
+    /// names come first, and then earlier ones. An empty `typed` matches the first names.
     pub(super) fn best<'a>(
         &mut self,
         names: impl Iterator<Item = &'a Name>,
@@ -66,7 +67,7 @@ impl Ranking {
         let mut scored: Vec<_> = names.filter_map(score).collect();
         let key = |(score, name): &(u16, &Name)| (u16::MAX - score, name.text.len());
         if scored.len() > most {
-            // In a stable order, so that equal names do not change places while somebody types.
+            // The order is stable, so that equal names do not change places while the user types.
             scored.select_nth_unstable_by(most, |a, b| {
                 key(a).cmp(&key(b)).then_with(|| a.1.text.cmp(&b.1.text))
             });

@@ -1,10 +1,10 @@
-//! The rules for what a walk leaves out: hidden files, and what `.gitignore` and similar files
-//! name.
+//! The rules for the files that a walk leaves out: hidden files, and files that `.gitignore` and
+//! similar files name.
 //!
 //! `ignore` would open the rule files itself, follow links and read to the end. A foreign
 //! repository may have `/dev/zero`, a terminal or a FIFO in their place, and a tool may put one
-//! there between a check and the opening; so each is opened here, once, and the open file is
-//! checked. `ignore` interprets the rules.
+//! there between a check and the opening. So this module opens each rule file itself, once, and
+//! checks the open file. `ignore` interprets the rules.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -19,11 +19,11 @@ use ignore::{DirEntry, Match, WalkBuilder};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// The most bytes of rules that are read of one file. Those of large projects have some thousands.
+/// The most bytes that are read of one rule file. Large projects have some thousands.
 const MOST: u64 = 1024 * 1024;
 
-/// Returns a walk of `root` that uses the rules that can be read. Where those of `root` cannot, all
-/// its files are walked; directories below with unreadable rules are left out.
+/// Returns a walk of `root` that uses the rules that can be read. If the rules of `root` cannot be
+/// read, all its files are walked. Directories below with unreadable rules are left out.
 pub(super) fn walk(root: &Path) -> WalkBuilder {
     let mut builder = WalkBuilder::new(root);
     builder.standard_filters(false);
@@ -37,14 +37,14 @@ struct Rules {
     root: PathBuf,
     /// The root without links; the directories above it have rules too.
     real: PathBuf,
-    /// The rules of the directories that the walk has entered; `None` where rules are not used.
+    /// The rules of the directories that the walk has entered; `None` if rules are not used.
     entered: Option<RwLock<HashMap<PathBuf, Arc<Directory>>>>,
     excluded: Gitignore,
     /// The user's own rules, for all repositories.
     global: Gitignore,
 }
 
-/// The rules of a directory and those above it.
+/// The rules of a directory and of those above it.
 struct Directory {
     ignore: Gitignore,
     git_ignore: Gitignore,
@@ -55,19 +55,19 @@ struct Directory {
 /// The position of a directory relative to the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
-    /// In the workspace: links are not followed, and git follows none to rules either.
+    /// In the workspace: links are not followed, and git does not follow links to rules either.
     Inside,
     /// Above it, where people keep links to their own files.
     Above,
 }
 
-/// The error for rules that cannot be read, or not to their end.
+/// The error for rules that cannot be read completely.
 struct Unreadable;
 
 impl Rules {
     fn around(root: &Path) -> Self {
         let real = fs::canonicalize(root).unwrap_or_else(|_| root.to_owned());
-        // From the top, so that each has the rules above it.
+        // From the top down, so that each directory has the rules above it.
         let mut around = real.ancestors().collect::<Vec<_>>().into_iter().rev();
         let around = around.try_fold(None, |above, directory| {
             let at = if directory == real { At::Inside } else { At::Above };
@@ -82,7 +82,7 @@ impl Rules {
         Self { root: root.to_owned(), real, entered, excluded, global }
     }
 
-    /// Returns `true` if the walk lists, or enters, `entry`.
+    /// Returns `true` if the walk lists or enters `entry`.
     fn keeps(&self, entry: &DirEntry) -> bool {
         let Ok(below) = entry.path().strip_prefix(&self.root) else { return false };
         let path = self.real.join(below);
@@ -124,8 +124,8 @@ impl Directory {
         }))
     }
 
-    /// Returns the match of the nearest rule: `.ignore` before `.gitignore`, which git looks for
-    /// within one repository.
+    /// Returns the match of the nearest rule: `.ignore` before `.gitignore`. Like git, this
+    /// searches for `.gitignore` only within one repository.
     fn matched(&self, path: &Path, is_directory: bool) -> Match<()> {
         let around = || std::iter::successors(Some(self), |it| it.above.as_deref());
         let named = |rules: &Gitignore| match rules.matched(path, is_directory) {
@@ -140,11 +140,11 @@ impl Directory {
     }
 }
 
-/// Reads the rules that a file has for `directory`; they are empty where there is no file, or
-/// nobody can read it.
+/// Reads the rules for `directory` from `file`. They are empty if the file does not exist, or the
+/// user may not read it.
 fn read(file: &Path, directory: &Path, at: At) -> Result<Gitignore, Unreadable> {
     let follows = if at == At::Inside { OFlags::NOFOLLOW } else { OFlags::empty() };
-    // The opening does not block, and no terminal becomes this process's controlling one.
+    // Opening must not block, and no terminal may become this process's controlling terminal.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | follows;
     let open = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(file);
     let open = match open {
@@ -170,13 +170,13 @@ fn text_of(file: File) -> io::Result<Option<String>> {
         return Ok(None);
     }
     let mut text = Vec::new();
-    // It may have grown, and the files of `/proc` report no length and may have no end.
+    // The file may have grown, and files in `/proc` report no length and may have no end.
     file.take(MOST + 1).read_to_end(&mut text)?;
     let is_whole = text.len() as u64 <= MOST;
     Ok(is_whole.then(|| String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Returns the rules that the repository around `root` has outside the files of its tree.
+/// Returns the rules that the repository around `root` has outside its working tree.
 fn excluded(root: &Path) -> Gitignore {
     let is_repository = |directory: &&Path| {
         fs::symlink_metadata(directory.join(".git")).is_ok_and(|found| found.is_dir())
@@ -224,7 +224,7 @@ mod tests {
 
         let workspace = workspace(&[("a", ""), ("sub/b", ""), ("sub/.gitignore", "nothing\n")]);
         let [one, two] = ["sub/.gitignore", "link"].map(|name| workspace.path().join(name));
-        // Reading a FIFO that nobody writes to would never end.
+        // Reading a FIFO without a writer would never end.
         let kind = rustix::fs::FileType::Fifo;
         rustix::fs::mknodat(CWD, &two, kind, 0o600.into(), 0).expect("a FIFO");
         let ended = AtomicBool::new(false);

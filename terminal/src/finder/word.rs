@@ -1,6 +1,6 @@
 //! The word at the cursor, if it can be completed.
 
-/// The kind of thing that a word names.
+/// The kind of a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Wanted<'a> {
     Command,
@@ -22,8 +22,8 @@ pub(super) struct Word<'a> {
 }
 
 impl Word<'_> {
-    /// Returns `true` if the word is `name` exactly, or the name of an asset without its folder and
-    /// its extension, which is enough wherever an asset is named.
+    /// Returns `true` if the word is exactly `name`, or an asset's name without its folder and its
+    /// extension, which is enough to name an asset anywhere.
     pub(super) fn is_exactly(&self, name: &str) -> bool {
         let short = || {
             let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
@@ -35,7 +35,7 @@ impl Word<'_> {
                 && self.text == short()
     }
 
-    /// Returns `true` if nothing is typed of a word that may be left out.
+    /// Returns `true` if a word that may be left out is still empty.
     pub(super) fn is_unasked(&self) -> bool {
         self.text.is_empty() && matches!(self.wanted, Wanted::Command | Wanted::Argument(_))
     }
@@ -74,7 +74,8 @@ fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
 }
 
 /// Returns the position of the last `@` that begins a word: after white space or an opening
-/// bracket, as where mentions are read. An `@` inside a quoted mention begins no new one.
+/// bracket, the same as when mentions are parsed. An `@` inside a quoted mention does not begin
+/// another mention.
 fn start_of_mention(line: &str) -> Option<usize> {
     let mut last = None;
     let mut before = ' ';

@@ -1,14 +1,15 @@
 //! The kinds of beginning that a line of Markdown has: quotation marks, a list marker, a heading,
 //! a fence, or plain text.
 //!
-//! Answers as early as the line's head allows, and the same for every longer head. A head of
-//! [`UNDECIDED`] bytes is always answered. Keeps no state.
+//! It decides as early as the line's head allows, and a longer head does not change the decision.
+//! For a head of [`UNDECIDED`] bytes it always decides. It keeps no state.
 
 /// The number of bytes after which an undecided line is text. The head is scanned again with each
 /// character, and a line may be as long as an answer.
 const UNDECIDED: usize = 1024;
 
-/// The deepest nesting of quotations; further marks are text. Each is written before every line.
+/// The deepest nesting of quotations; further marks are text. All marks are repeated before every
+/// line.
 const DEEPEST: usize = 16;
 
 /// The beginning of a line's content.
@@ -16,7 +17,7 @@ const DEEPEST: usize = 16;
 pub(super) struct Line {
     /// The number of `>` before it.
     pub(super) quotes: usize,
-    /// The columns of white space after those.
+    /// The columns of white space after the quotation marks.
     pub(super) indent: usize,
     /// The byte at which the content begins.
     pub(super) rest: usize,
@@ -76,8 +77,8 @@ pub(super) fn without_quotes(line: &str, quotes: usize) -> &str {
     rest
 }
 
-/// Returns the beginning of the line that `head` begins, if it is certain; for a `complete` line
-/// it is.
+/// Returns the beginning of the line that `head` begins, if it is certain. For a `complete` line it
+/// is always certain.
 ///
 /// `is_open` is `true` if a paragraph may be continued, `has_marker` if the head follows a list
 /// marker on the same line.
@@ -96,7 +97,7 @@ pub(super) fn start(
     }
     let found = content(rest, complete, is_open).or(is_long.then_some(Start::Text))?;
     /// The indentation of code, from <https://spec.commonmark.org/0.31.2/#indented-code-blocks>.
-    /// Deeper inside lists it is often a continuation that was indented by eye.
+    /// Inside lists, such an indentation is often a continuation that was indented by eye.
     const CODE: usize = 4;
     let is_code = line.indent >= CODE && !is_open && !has_marker && found == Start::Text;
     Some((line, if is_code { Start::Verbatim } else { found }))
@@ -114,7 +115,7 @@ fn line(head: &str, has_marker: bool) -> Line {
             }
             _ => {
                 line.rest = at;
-                // The space behind a quotation mark belongs to it.
+                // The space after a quotation mark belongs to the mark.
                 line.indent -= usize::from(line.quotes > 0 && line.indent > 0);
                 return line;
             }
@@ -152,7 +153,7 @@ fn heading(rest: &str, complete: bool) -> Option<Start> {
     }
 }
 
-/// Recognises a rule, an item of a list, or text that begins with emphasis.
+/// Recognises a rule, a list item, or text that begins with emphasis.
 fn marked(rest: &str, mark: char, complete: bool) -> Option<Start> {
     if mark != '+' && rest.chars().all(|c| c == mark || c == ' ') {
         if !complete {
@@ -198,7 +199,8 @@ fn fence(rest: &str, mark: char, complete: bool) -> Option<Start> {
     }
 }
 
-/// Returns how many times `text` begins with `mark`, which is ASCII: also the number of bytes.
+/// Returns how many times `text` begins with `mark`. Since `mark` is ASCII, this is the number of
+/// bytes too.
 fn run(text: &str, mark: char) -> usize {
     text.len() - text.trim_start_matches(mark).len()
 }

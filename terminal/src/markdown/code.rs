@@ -1,8 +1,8 @@
 //! The colours of a block of code, line by line, in the terminal's own sixteen.
 //!
 //! Owns the table from scopes to styles, and the bounds within which code is coloured. The grammars
-//! are those of `two-face`, in the program itself; they are read when the first block in a language
-//! that one of them knows begins.
+//! come from `two-face` and are part of the program. They are loaded when the first block in a
+//! known language begins.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -18,20 +18,20 @@ const LINE: usize = 1_024;
 /// The bytes of a block that are coloured. A grammar takes up to a millisecond for a line.
 const BLOCK: usize = 64 << 10;
 
-/// The time that a block may take. Only a text that is made for it takes so long: a line of a
+/// The time that a block may take. Only a text that is made for this takes longer: a line of a
 /// thousand backticks in Markdown takes half a second.
 const TIME: Duration = Duration::from_secs(3);
 
 /// The longest name of a language, in bytes.
 const NAME: usize = 32;
 
-/// Names that promise text and no code, for which the grammars are not read.
+/// Names of plain text, for which the grammars are not loaded.
 const TEXT: [&str; 5] = ["", "text", "txt", "plain", "plaintext"];
 
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// The styles of scopes, by the beginning of their names. The first entry that fits decides, and a
-/// scope without one has the style of the scope around it.
+/// The styles of scopes, by the beginning of their names. The first entry that fits decides. A
+/// scope without an entry has the style of the scope around it.
 static STYLES: LazyLock<Vec<(Scope, Style)>> = LazyLock::new(|| {
     let plain = Style::new();
     let colour = |colour: AnsiColor| colour.on_default();
@@ -77,8 +77,8 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Begins a block whose fence has this text behind its marks. Returns `None` if no grammar
-    /// knows the language that it names.
+    /// Begins a block whose fence has this text after its marks. Returns `None` if no grammar knows
+    /// the language that the text names.
     pub(super) fn from_info(info: &str) -> Option<Self> {
         let is_name =
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '#' | '-' | '_' | '.');
@@ -104,7 +104,7 @@ impl Code {
         self.line.len() <= LINE.min(self.left)
     }
 
-    /// Returns the line so far as it is, for a block that is not coloured any further.
+    /// Returns the unchanged line so far, for a block that is not coloured any further.
     pub(super) fn into_line(self) -> String {
         self.line
     }
@@ -114,7 +114,7 @@ impl Code {
         if self.spent >= TIME {
             return None;
         }
-        // The grammars know the end of a line by its line feed.
+        // The grammars recognise the end of a line by its line feed.
         self.line.push('\n');
         self.left = self.left.saturating_sub(self.line.len());
         let begun = Instant::now();
@@ -135,7 +135,7 @@ impl Code {
     }
 }
 
-/// Appends a text, to the last part if that has the same style.
+/// Appends a text. If the last part has the same style, extends that part.
 fn push(spans: &mut Vec<Span>, text: &str, style: Style) {
     match spans.last_mut() {
         _ if text.is_empty() => {}
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(code.into_line(), "fn a() {}");
     }
 
-    /// Lines on which a grammar tries much. None takes longer than a person waits.
+    /// Lines on which a grammar tries many matches. None may take longer than a user would wait.
     #[test]
     fn no_line_takes_long() {
         for info in ["rust", "ts", "py", "cpp", "html", "sh", "md", "sql", "yaml"] {

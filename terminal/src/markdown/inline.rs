@@ -16,13 +16,13 @@ const END: char = '\x1f';
 /// The mark of a line break inside parsed text.
 const BREAK: char = '\x1e';
 
-/// The number of bytes that an opening mark may hold up, before it is taken for an ordinary
+/// The number of bytes that an opening mark may hold back before it counts as an ordinary
 /// character.
 const MAX_UNSETTLED: usize = 600;
 
 /// Returns `true` if further text cannot change the look of `segment`.
 ///
-/// It may be wrong where marks are used in an unusual way; those then remain visible.
+/// It may be wrong if marks are used in an unusual way; those marks then remain visible.
 pub(super) fn is_settled(segment: &str) -> bool {
     if segment.len() > MAX_UNSETTLED || !segment.contains(['*', '_', '~', '`', '[']) {
         return true;
@@ -81,7 +81,7 @@ pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Toke
             }
             Event::End(TagEnd::Link | TagEnd::Image) => {
                 styles.pop();
-                // The address is shown, because the text of a link may name another.
+                // The address is shown, because a link's text may name another address.
                 if let Some(to) = links.pop().filter(|to| to.trim_start_matches("mailto:") != shown)
                 {
                     tokens.push(Token::Space);
@@ -100,8 +100,8 @@ pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Toke
     tokens.without_frame(segment.starts_with(char::is_whitespace))
 }
 
-/// Frames `segment` as a heading, in which only inlines are parsed: no list, no table, no
-/// definition. The frame protects a closing `#` from being removed.
+/// Frames `segment` as a heading, in which only inlines are parsed, but no lists, tables and
+/// definitions. The frame protects a closing `#` from being removed.
 fn framed(segment: &str) -> String {
     let lines = segment.replace('\n', &format!(" {BREAK} "));
     format!("# {END} {} {END}", lines.trim())
@@ -133,7 +133,7 @@ impl Tokens {
         self.in_word = false;
     }
 
-    /// Adds text with its spaces and line breaks. Entities are decoded by now, so that it may
+    /// Adds text with its spaces and line breaks. Its entities are decoded already, so it may
     /// contain control characters again.
     fn text(&mut self, text: &str, style: Style) {
         let mut word = String::new();

@@ -7,11 +7,11 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use super::inline;
 use super::wrap::Token;
 
-/// The most columns of a table. Cells of more could not be read, and laying them out takes long.
+/// The most columns of a table. More columns would be unreadable, and laying them out takes long.
 const MOST: usize = 100;
 
-/// Returns the lines of the table in `rows`, or `None` if they are not a table: the second row of
-/// one gives the alignment of its columns.
+/// Returns the lines of the table in `rows`, or `None` if they are not a table. The second row of a
+/// table gives the alignment of its columns.
 pub(super) fn render(rows: &[String], width: usize) -> Option<Vec<String>> {
     let (header, rest) = rows.split_first()?;
     let (alignments, body) = rest.split_first()?;

@@ -22,7 +22,7 @@ fn screen(text: &str, width: u16) -> vt100::Parser {
     parser
 }
 
-/// Returns the lines that a person sees of `text`.
+/// Returns the lines of `text` as they appear on the screen.
 fn shown(text: &str, width: u16) -> String {
     let screen = screen(&written([text], width.into()), width);
     let lines = screen.screen().contents();
@@ -355,8 +355,8 @@ fn strip(text: &str) -> Vec<u8> {
     plain
 }
 
-/// Texts that each kept a line undecided to its end and were scanned again with every character: a
-/// megabyte took many minutes.
+/// Each of these texts once kept a line undecided to its end, so that every character scanned the
+/// line again: a megabyte took many minutes.
 #[test]
 fn a_long_line_is_looked_at_once() {
     const LENGTH: usize = 1_000_000;

@@ -1,7 +1,7 @@
 //! Lines of words that fit a width, with a margin.
 //!
-//! Widths are counted in cells of a screen: an ideograph has two, a combining mark none. Knows
-//! no Markdown.
+//! Widths are counted in cells of a screen: an ideograph has two, a combining mark none. This
+//! module knows no Markdown.
 
 use anstyle::Style;
 use unicode_segmentation::UnicodeSegmentation as _;
@@ -41,7 +41,7 @@ pub(super) fn is_ideograph(c: char) -> bool {
 pub(super) struct Wrap {
     out: String,
     width: usize,
-    /// The number of cells that are taken on the current line.
+    /// The number of cells that the current line takes so far.
     column: usize,
     has_space: bool,
     quotes: usize,
@@ -70,7 +70,7 @@ impl Wrap {
     }
 
     pub(super) fn set_marker(&mut self, marker: String) {
-        // An item within an item, on one line, has both markers before it.
+        // A nested list item on the same line has both markers before it.
         let outer = self.marker.take().unwrap_or_default();
         self.marker = Some(outer + &marker);
     }
@@ -109,7 +109,7 @@ impl Wrap {
             self.out.push(' ');
             self.column += 1;
         }
-        // An address is left to the terminal to wrap, so that it can be followed.
+        // The terminal wraps an address, so that it can be followed.
         let is_whole = self.column + width <= end || spans.iter().any(|s| s.text.contains("://"));
         for Span { text, style } in spans {
             self.out.push_str(&style.render().to_string());
@@ -195,8 +195,8 @@ impl Wrap {
         self.raw_line(&format!("{style}{rule}{style:#}"));
     }
 
-    /// Begins a line that is written as it comes, however long, so that it can be copied from the
-    /// screen unchanged.
+    /// Begins a line that is written unchanged, however long it is, so that it can be copied from
+    /// the screen.
     pub(super) fn begin_verbatim(&mut self, indent: &str) {
         if self.marker.is_some() {
             self.end_line();
@@ -210,7 +210,7 @@ impl Wrap {
         self.out.push(c);
     }
 
-    /// Writes parts of a line that carry their own styles, however long.
+    /// Writes parts of a line with their own styles, however long it is.
     pub(super) fn spans(&mut self, spans: &[Span]) {
         for Span { text, style } in spans {
             self.out.push_str(&format!("{style}{text}{style:#}"));

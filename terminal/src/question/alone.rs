@@ -1,4 +1,4 @@
-//! A question where no editor has the terminal.
+//! A question while no editor has the terminal.
 
 use std::io;
 
@@ -6,16 +6,17 @@ use super::{Given, Question, Work, read};
 use crate::editor::{Held, PASTE};
 use crate::screen::Screen;
 
-/// Asks `question` at the terminal of stdin, and blocks until there is an answer, or until `is_over`
-/// returns true: then there is none. Other output of `screen` waits meanwhile.
+/// Asks `question` at the terminal of stdin, and blocks until the user answers. If `is_over`
+/// returns true before that, returns without an answer. Other output of `screen` waits in the
+/// meantime.
 ///
-/// To be called where no [editor](crate::Editor) is, and by one thread at a time. Keys that are no
-/// answer are lost. Ctrl-Z stops the program, which asks again when it is continued. When this returns,
-/// and while the program is stopped, the terminal is as it was before.
+/// Call this only while no [editor](crate::Editor) exists, and from one thread at a time. Keys that
+/// do not answer are lost. Ctrl-Z stops the program, which asks again when it is continued. When
+/// this returns, and while the program is stopped, the terminal is in its earlier state.
 ///
 /// # Errors
 ///
-/// Returns an error if the terminal cannot be read from or written to.
+/// Fails if the terminal cannot be read from or written to.
 pub fn ask(
     screen: &Screen,
     question: &Question,
@@ -32,7 +33,7 @@ pub fn ask(
     }
     let stop = || {
         if is_live {
-            // The row of the keys is where the shell writes.
+            // The shell writes in the row of the keys, so clear it.
             screen.control("\r\x1b[J")?;
             screen.control(PASTE.1)?;
         }

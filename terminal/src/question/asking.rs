@@ -1,6 +1,6 @@
 //! The decision which key answers a question.
 //!
-//! This module knows no terminal and no clock: events and times are handed in.
+//! This module knows no terminal and no clock: the caller passes events and times.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use super::{DETAILS, Given, Question};
 use crate::editor::Ahead;
 
-/// The time for which nothing may be typed before a key is an answer: who types a line when a
-/// question comes does not mean it.
+/// The time without typing before a key counts as an answer: if the user is typing a line when a
+/// question comes, those keys are not meant for it.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The time without a key after which a question is declined.
@@ -19,7 +19,7 @@ const SILENCE: Duration = Duration::from_mins(5);
 /// The key that declines, unless the question has another meaning for it.
 const NO: char = 'n';
 
-/// The most bytes of a text to the model.
+/// The most bytes of a text for the model.
 const MOST_TOLD: usize = 4_000;
 
 /// A question that waits for its key.
@@ -28,45 +28,45 @@ pub(crate) struct Asking<'a> {
     question: &'a Question,
     /// The time before which no key is an answer.
     quiet_until: Instant,
-    /// True if the person has been quiet for so long that the next key is meant.
+    /// True if the user has paused long enough, so that the next key is meant for the question.
     is_armed: bool,
     last_key: Instant,
-    /// The text that is being written, if the person writes one.
+    /// The text for the model, once the user has begun to write it.
     told: Option<Ahead>,
 }
 
 /// The effect of an event on a question.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Took {
-    /// It was the answer.
+    /// The event was the answer.
     Given(Given),
-    /// It changed the text that is being written.
+    /// The event changed the text for the model.
     Line,
-    /// It was the key for the details.
+    /// The event was the key for the details.
     Details,
-    /// It is no answer, and belongs to the editor.
+    /// The event does not answer the question, and belongs to the editor.
     Nothing,
 }
 
-/// The last line of a question, as far as it is known here.
+/// The last line of a question, as far as this module knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Shown {
     /// No key is an answer yet.
     Waiting,
     /// The keys are answers.
     Keys,
-    /// The text that is being written.
+    /// The text for the model that is being written.
     Telling(String),
 }
 
 impl<'a> Asking<'a> {
-    /// Begins with a question that is shown since `now`.
+    /// Begins with a question that has been shown since `now`.
     pub(crate) fn new(question: &'a Question, now: Instant) -> Self {
         let quiet_until = now + PAUSE;
         Self { question, quiet_until, is_armed: false, last_key: now, told: None }
     }
 
-    /// Begins anew, as after the program was stopped and continues.
+    /// Begins again, for example after the program was stopped and continues.
     pub(crate) fn again(&mut self, now: Instant) {
         *self = Self::new(self.question, now);
     }
@@ -79,8 +79,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Notes that no key was there after `since`. Keys that were typed earlier and are read late are
-    /// thus never answers.
+    /// Records that no key came after `since`. Keys that were typed earlier and are read late
+    /// therefore never answer.
     pub(crate) fn idle(&mut self, since: Instant) {
         self.is_armed |= since >= self.quiet_until;
     }
@@ -89,8 +89,8 @@ impl<'a> Asking<'a> {
         now.duration_since(self.last_key) >= SILENCE
     }
 
-    /// Takes an event. `is_alone` says that no other came with it: what comes with others was pasted,
-    /// or typed ahead.
+    /// Takes an event. `is_alone` means that no other event came with it: keys that come together
+    /// were pasted, or typed before the question.
     pub(crate) fn press(&mut self, event: &Event, now: Instant, is_alone: bool) -> Took {
         let key = match event {
             Event::Key(key) if key.kind != KeyEventKind::Release => Some(*key),
@@ -117,7 +117,7 @@ impl<'a> Asking<'a> {
             return Some(Took::Given(Given::Declined));
         }
         let KeyEvent { code: KeyCode::Char(c), modifiers, .. } = key else { return None };
-        // Some terminals report the Shift by which it was typed.
+        // Some terminals report the Shift key with which it was typed.
         if c == DETAILS && (modifiers - KeyModifiers::SHIFT).is_empty() {
             return (!self.question.details.is_empty()).then_some(Took::Details);
         }
@@ -201,7 +201,7 @@ mod tests {
         from + Duration::from_millis(millis)
     }
 
-    /// Returns a question that is armed, and the time of that.
+    /// Returns a question whose next key is meant, and the time at which it became so.
     fn armed(question: &Question) -> (Asking<'_>, Instant) {
         let begun = Instant::now();
         let mut asking = Asking::new(question, begun);
@@ -228,7 +228,7 @@ mod tests {
         let question = question();
         let begun = Instant::now();
         let mut asking = Asking::new(&question, begun);
-        // Nothing says that it was typed after the pause.
+        // It is not known that the key was typed after the pause.
         assert_eq!(asking.press(&key('o'), later(begun, 9_000), true), Took::Nothing);
         asking.idle(later(begun, 9_499));
         assert_eq!(asking.shown(), Shown::Waiting);
@@ -255,7 +255,7 @@ mod tests {
         let question = question();
         let (mut asking, now) = armed(&question);
         assert_eq!(asking.press(&key('o'), now, false), Took::Nothing);
-        // The last of them is read alone.
+        // The last of these keys is read separately.
         assert_eq!(asking.press(&key('o'), now, true), Took::Nothing);
         let (mut asking, now) = armed(&question);
         assert_eq!(asking.press(&Event::Paste("o".to_owned()), now, true), Took::Nothing);

@@ -1,4 +1,4 @@
-//! The questions that wait for a person, one after the other.
+//! The questions that wait for the user, one after the other.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,8 +11,8 @@ use super::{Given, Question};
 /// A function that is called with the answer.
 type OnAnswer = Box<dyn FnOnce(Given) + Send>;
 
-/// A handle that puts questions to the person at an editor, from any thread. They are asked while the
-/// editor [watches](crate::Editor::watch). Clones share the queue.
+/// A handle that asks the user questions at an editor, from any thread. The editor shows them while
+/// it [watches](crate::Editor::watch). Clones share the queue.
 #[derive(Clone, Default)]
 pub struct Asker(Arc<Shared>);
 
@@ -28,7 +28,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// A question that was put. Dropping it takes the question back.
+/// A question that was asked. Dropping this withdraws the question.
 #[must_use = "the question is asked as long as this lives"]
 #[derive(Debug)]
 pub struct Asked(Arc<AtomicBool>);
@@ -41,8 +41,8 @@ pub(crate) struct Pending {
 }
 
 impl Asker {
-    /// Puts a question, and has `on_answer` called with the answer. It is dropped uncalled where the
-    /// question is taken back, or the editor ends.
+    /// Asks a question, and calls `on_answer` with the answer. If the question is withdrawn or the
+    /// editor ends, `on_answer` is dropped without a call.
     pub fn ask(&self, question: Question, on_answer: impl FnOnce(Given) + Send + 'static) -> Asked {
         let is_void = Arc::new(AtomicBool::new(false));
         let asked = Asked(Arc::clone(&is_void));
@@ -55,12 +55,12 @@ impl Asker {
         asked
     }
 
-    /// Returns the next question that was not taken back.
+    /// Returns the next question that was not withdrawn.
     pub(crate) fn take(&self) -> Option<Pending> {
         self.queue().take()
     }
 
-    /// Returns the next question, and waits so long for one.
+    /// Returns the next question, and waits at most `time` for it.
     pub(crate) fn wait(&self, time: Duration) -> Option<Pending> {
         let mut queue = self.queue();
         if queue.waiting.is_empty() {
@@ -70,7 +70,7 @@ impl Asker {
         queue.take()
     }
 
-    /// Drops the questions that wait, and those to come.
+    /// Drops the questions that wait, and all later ones.
     pub(crate) fn close(&self) {
         let mut queue = self.queue();
         queue.is_closed = true;

@@ -1,4 +1,4 @@
-//! Reading the answer to a question from the terminal, beside what else is typed.
+//! Reading the answer to a question from the terminal, while the user may type other keys as well.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -17,35 +17,37 @@ use super::{Asking, Given, Question, Took};
 use crate::editor::{Ahead, Modes, Pressed, WorkKey};
 use crate::screen::Screen;
 
-/// The interval at which it is looked whether the question should end.
+/// The interval of the checks whether the question should end.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The surroundings of a question: what goes on beside it.
+/// The environment in which a question is asked.
 pub(crate) struct Work<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) modes: &'a Modes,
-    /// The lines for later, which take whatever is no answer. Without them it is lost.
+    /// The lines for later, which take the keys that do not answer. Without this, those keys are
+    /// lost.
     pub(crate) ahead: Option<&'a mut Ahead>,
-    /// Returns whether the question was taken back.
+    /// Returns whether the question was withdrawn.
     pub(crate) is_over: &'a dyn Fn() -> bool,
     /// A function for the keys that are for the work.
     pub(crate) on_key: &'a dyn Fn(WorkKey),
-    /// A function that stops the program, where Ctrl-Z is a key and not a signal of the terminal. It
-    /// returns when the program is continued.
+    /// A function that stops the program, needed if Ctrl-Z is a key and sends no signal. It returns
+    /// when the program is continued.
     pub(crate) on_stop: Option<&'a dyn Fn() -> io::Result<()>>,
 }
 
-/// Asks `question` at the terminal, whose keys come one by one. Returns nothing if it was taken back.
+/// Asks `question` at the terminal, which must deliver single keys. Returns nothing if the question
+/// was withdrawn.
 ///
 /// # Errors
 ///
-/// The terminal cannot be read from or written to.
+/// Fails if the terminal cannot be read from or written to.
 pub(crate) fn read(question: &Question, work: Work<'_>) -> io::Result<Option<Given>> {
     let screen = work.screen;
     let continued = Continued::listen()?;
     screen.begin_question(question)?;
     let given = wait(question, work, &continued);
-    // Also after an error, since the output that waits is written with it.
+    // After an error too, since this writes the output that waits.
     let ended = screen.end_question(given.as_ref().ok().and_then(Option::as_ref));
     let given = given?;
     ended?;
@@ -84,7 +86,7 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
             && is_stop(&event)
         {
             stop()?;
-            // The question is shown again here, also where nothing was stopped.
+            // The question is shown again here, even if the program was not stopped.
             continued.take();
             screen.repeat_question()?;
             asking.again(Instant::now());
@@ -92,7 +94,8 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         }
         let is_alone = !event::poll(Duration::ZERO)?;
         let took = asking.press(&event, Instant::now(), is_alone);
-        // Before what was typed, so that it is never seen beside keys that do not count.
+        // This comes before the typed text, which must never appear next to keys that do not count
+        // any more.
         screen.show_answer(&asking.shown())?;
         match took {
             Took::Given(given) => return Ok(Some(given)),
@@ -117,7 +120,7 @@ fn is_stop(event: &Event) -> bool {
     matches!(event, Event::Key(key) if *key == stop)
 }
 
-/// The state of the terminal after a look at it.
+/// The state of the terminal after a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TerminalState {
     /// The reader of events has an event.
@@ -128,9 +131,9 @@ enum TerminalState {
     Closed,
 }
 
-/// Waits for an event for at most [`LOOK`]. `has_event` asks the reader of events, which may have read several keys
-/// at once. That reader would look for a key forever if the terminal was closed, with all of a processor, so it is
-/// not asked then.
+/// Waits for an event for at most [`LOOK`]. `has_event` asks crossterm's reader, which may have
+/// read several keys at once. If the terminal was closed, that reader would search for a key
+/// forever and use a whole processor, so `has_event` is not called then.
 fn look(
     terminal: &impl AsFd,
     has_event: impl Fn() -> io::Result<bool>,
@@ -147,7 +150,7 @@ fn look(
     Ok(if has_event()? { TerminalState::Event } else { TerminalState::Nothing })
 }
 
-/// Waits for a key for at most this time. Returns true if the terminal was closed.
+/// Waits at most `time` for a key. Returns true if the terminal was closed.
 fn is_closed_within(terminal: &impl AsFd, time: Duration) -> bool {
     let mut polled = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
@@ -155,7 +158,7 @@ fn is_closed_within(terminal: &impl AsFd, time: Duration) -> bool {
     rustix::event::poll(&mut polled, Some(&time)).is_ok() && polled[0].revents().intersects(gone)
 }
 
-/// A note whether the program was stopped and continues.
+/// A flag that records whether the program was stopped and continues.
 struct Continued {
     flag: Arc<AtomicBool>,
     signal: SigId,
@@ -189,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// Opens a terminal. Returns the end of its window, and that of its programs.
+    /// Opens a terminal. Returns the side of its window, and the side of its programs.
     fn terminal() -> (OwnedFd, OwnedFd) {
         let window = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&window).expect("granted");

@@ -1,7 +1,7 @@
 //! The rows of a question.
 //!
-//! Each row begins with the frame, also where a text is broken, so that no foreign text is ever at
-//! the start of a row.
+//! Each row begins with the frame, even if a text is broken into several rows. So foreign text is
+//! never at the start of a row.
 
 use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
@@ -21,7 +21,7 @@ const FRAME_STYLE: Style = AnsiColor::Yellow.on_default();
 const TEXT_STYLE: Style = Style::new().bold();
 const NAME_STYLE: Style = Style::new().dimmed();
 
-/// The words beside the label, if there is room for them.
+/// The words next to the label, if there is room for them.
 const SILENCE: &str = "denied after 5 minutes without an answer";
 
 /// The words while no key is an answer.
@@ -30,7 +30,7 @@ const WAITING: &str = "wait a moment before you press a key";
 /// The words before the text that is being written.
 const TELLING: &str = "to the model: ";
 
-/// Returns the rows that stay: everything but the keys.
+/// Returns the rows that stay: everything except the keys.
 pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
     let room = room(columns);
     let label = look.style(LABEL_STYLE);
@@ -77,7 +77,7 @@ pub(crate) fn facts(facts: &Facts, columns: usize, look: Look) -> String {
     rows
 }
 
-/// Returns the cells of a row beside the frame.
+/// Returns the cells of a row without the frame.
 fn room(columns: usize) -> usize {
     columns.saturating_sub(3).max(1)
 }
@@ -160,12 +160,12 @@ fn keys(question: &Question, room: usize) -> Vec<String> {
     rows
 }
 
-/// Returns a text in which nothing is obeyed and nothing is hidden.
+/// Returns the text with control characters and invisible characters written out.
 fn harmless(text: &str) -> String {
     let mut harmless = String::with_capacity(text.len());
     for c in written_out(text).chars() {
         match c {
-            // Another character in its place would make two names look like one.
+            // Replacing it with another character could make two names look the same.
             c if FRAME.contains(&c) => harmless.extend(c.escape_unicode()),
             c => harmless.push(c),
         }
@@ -173,7 +173,7 @@ fn harmless(text: &str) -> String {
     sanitize(&harmless).replace(['\n', '\t'], " ")
 }
 
-/// Returns `text` in pieces of at most `room` cells, broken at a space where there is one.
+/// Returns `text` in pieces of at most `room` cells, broken at spaces if possible.
 fn broken(text: &str, room: usize) -> Vec<String> {
     let mut rows = Vec::new();
     let mut row = String::new();
@@ -183,7 +183,7 @@ fn broken(text: &str, room: usize) -> Vec<String> {
         if cells::width(&row) <= room || end == 0 {
             continue;
         }
-        // Not where it would leave half of the row empty.
+        // A space is not used if it would leave half of the row empty.
         let space = row[..end].rfind(' ').filter(|at| *at > end / 2 && *at + 1 < row.len());
         let rest = row.split_off(space.map_or(end, |at| at + 1));
         rows.push(std::mem::replace(&mut row, rest));

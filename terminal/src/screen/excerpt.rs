@@ -18,8 +18,8 @@ pub(super) enum Kind {
     Diff,
 }
 
-/// Returns the first lines of `text`, at most `most` and each in one row, and a line that counts the
-/// others. `more` says how to see those.
+/// Returns the first lines of `text`, at most `most` and each in one row, and a line that counts
+/// the others. `more` tells how to see those.
 pub(super) fn lines(
     kind: Kind,
     text: &str,
@@ -31,7 +31,7 @@ pub(super) fn lines(
     let text = sanitize(text);
     let text = if kind == Kind::Text { text.trim_matches('\n').trim_end() } else { &text };
     let all = text.lines().count();
-    // The line that counts takes as much room as one that it counts.
+    // The line with the count takes as much room as a line that it counts.
     let shown = if all <= most.saturating_add(1) { all } else { most };
     let mut written = String::new();
     for line in text.lines().take(shown) {

@@ -25,12 +25,12 @@ pub(super) struct Line {
     pub(super) limit: Limit,
 }
 
-/// The time that a call has, as it is whenever its line is drawn.
+/// The time that a call has at present.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TimeLimit {
     /// The time from the start of the call.
     pub time: Duration,
-    /// The words for how the call gets more time, if it can get more.
+    /// The hint how the call can get more time, if it can.
     pub hint: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ pub struct TimeLimit {
 pub(super) struct Limit(pub(super) Option<Box<dyn Fn() -> Option<TimeLimit> + Send>>);
 
 impl Limit {
-    /// Returns the limit of a call that has run so long, if half of its time is over.
+    /// Returns the limit, if the call has already run for half of it.
     fn near(&self, elapsed: Duration) -> Option<TimeLimit> {
         let limit = self.0.as_ref()?()?;
         (elapsed >= limit.time / 2).then_some(limit)
@@ -97,8 +97,8 @@ impl Line {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Returns the line for now, with a spinner and a clock if the call runs, in fewer than
-    /// `columns` cells: a full row would move the cursor to the next on some terminals.
+    /// Returns the current line, with a spinner and a clock if the call runs. It has fewer than
+    /// `columns` cells: on some terminals, a full row would move the cursor to the next one.
     pub(super) fn running(&self, turns: usize, columns: usize, look: Look) -> String {
         const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         if self.since.is_none() {
@@ -126,7 +126,7 @@ impl Line {
         self.laid_out(mark, tail.into_iter(), columns, look)
     }
 
-    /// Joins the mark, the name, as much of the arguments as there is room for, and the tail.
+    /// Joins the mark, the name, as much of the arguments as fits, and the tail.
     fn laid_out(
         &self,
         (mark, style): (&str, Style),
@@ -145,14 +145,14 @@ impl Line {
         let tail = cells::truncated(&tail, rest);
         let rest = rest.saturating_sub(cells::width(&tail));
         let arguments = match cells::truncated(self.subject.arguments(), rest.saturating_sub(1)) {
-            // An ellipsis alone says nothing.
+            // A single ellipsis would tell nothing.
             short if short.is_empty() || short == "…" => String::new(),
             short => format!(" {short}"),
         };
         let space = if name.is_empty() { "" } else { " " };
         let plain = format!("{mark}{space}{name}{arguments}{tail}");
         if cells::width(&plain) > room {
-            // Characters that join across the parts, or no room even for the mark.
+            // The parts may have characters that join, or there may not even be room for the mark.
             return cells::truncated(&plain, room);
         }
         format!(
@@ -164,7 +164,7 @@ impl Line {
     }
 }
 
-/// Returns the time that a call has run so far, in seconds; nothing in the first.
+/// Returns the time in seconds that a call has run so far, or nothing in the first second.
 fn clock(elapsed: Duration) -> Option<String> {
     match elapsed.as_secs() {
         0 => None,
@@ -193,7 +193,7 @@ fn duration(duration: Duration) -> String {
     }
 }
 
-/// Formats a number of characters, in thousands where there are many.
+/// Formats a number of characters, in thousands if it is large.
 fn size(characters: u64) -> String {
     match characters {
         0..1_000 => format!("{characters} chars"),

@@ -11,15 +11,15 @@ use crate::question::{Given, Question, Shown, rows};
 pub(super) struct Open {
     question: Question,
     shown: Shown,
-    /// The part of it that was written where rows cannot be replaced.
+    /// The part of it that was written, if rows cannot be replaced.
     written: Written,
 }
 
-/// The last row of a question where rows cannot be replaced.
+/// The last row of a question, if rows cannot be replaced.
 #[derive(Debug, Default)]
 struct Written {
     has_keys: bool,
-    /// The text of the person as far as it was written, once there is one.
+    /// The part of the user's text that was written, once there is one.
     told: Option<String>,
 }
 
@@ -28,7 +28,7 @@ impl Open {
         rows::last(&self.question, &self.shown, columns, look)
     }
 
-    /// Returns the rows that are to be written because rows cannot be replaced.
+    /// Returns the rows to write, since rows cannot be replaced.
     fn further(&mut self, columns: usize) -> String {
         match &self.shown {
             Shown::Waiting => String::new(),
@@ -68,7 +68,7 @@ impl Screen {
         state.write("")
     }
 
-    /// Shows how a question can be answered now.
+    /// Shows which keys answer a question at present.
     pub(crate) fn show_answer(&self, shown: &Shown) -> io::Result<()> {
         let mut state = self.state();
         let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Screen {
         state.write_now(String::new(), &further)
     }
 
-    /// Shows the details of the question below its other rows. They belong to these from then on.
+    /// Shows the details of the question below its other rows. After that, they count as its rows.
     pub(crate) fn show_details(&self) -> io::Result<()> {
         let mut state = self.state();
         let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
@@ -89,15 +89,15 @@ impl Screen {
         let mut rows = rows::facts(&details, columns, look);
         open.question.facts.extend(details);
         if !look.live && !rows.is_empty() {
-            // The keys are written once more below them.
+            // The keys are written again below the details.
             open.written.has_keys = false;
             rows.push_str(&open.further(columns));
         }
         state.write_now(String::new(), &rows)
     }
 
-    /// Shows the question once more, as after another program had the terminal. No key is an answer until
-    /// [`show_answer`](Self::show_answer) says so again.
+    /// Shows the question again, for example after another program used the terminal. No key is an
+    /// answer until [`show_answer`](Self::show_answer) is called with the keys again.
     pub(crate) fn repeat_question(&self) -> io::Result<()> {
         let mut state = self.state();
         let columns = (state.size)().columns;
@@ -108,8 +108,8 @@ impl Screen {
         state.write_now(String::new(), &format!("\n{block}"))
     }
 
-    /// Shows how a question was answered; nothing if it was taken back. Then the output that waited
-    /// is written.
+    /// Shows how a question was answered, or nothing if it was withdrawn. Then writes the output
+    /// that waited.
     pub(crate) fn end_question(&self, given: Option<&Given>) -> io::Result<()> {
         let mut state = self.state();
         let Some(open) = state.asked.take() else { return Ok(()) };

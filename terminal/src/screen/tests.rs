@@ -24,8 +24,8 @@ impl Terminal {
         Screen::with_size(self.clone(), look, size)
     }
 
-    /// Makes the terminal narrower as most terminals do it: they break the lines that do not fit, and
-    /// the cursor stays before its character.
+    /// Makes the terminal narrower, as most terminals do it: it breaks the lines that do not fit,
+    /// and the cursor stays before its character.
     fn narrow(&self, columns: u16) {
         let mut parser = self.0.lock().expect("the parser");
         let screen = parser.screen();

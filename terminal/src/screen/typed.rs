@@ -1,4 +1,4 @@
-//! The lines that a person types while the program works, as they are shown.
+//! The display of the lines that the user types while the program works.
 
 use anstyle::{AnsiColor, Style};
 
@@ -11,7 +11,7 @@ const PROMPT: &str = "> ";
 const PROMPT_STYLE: Style = AnsiColor::Cyan.on_default();
 const QUEUED: &str = "queued: ";
 
-/// The lines that wait, and the one that is being typed. All of it is sanitized.
+/// The lines that wait, and the line that is being typed. All of it is sanitized.
 #[derive(Debug, Default)]
 pub(super) struct Typed {
     queued: Vec<String>,
@@ -28,8 +28,8 @@ impl Typed {
         self.queued.is_empty() && self.draft.is_empty()
     }
 
-    /// Returns a row for each line. The cursor of the terminal is elsewhere, so the row of the draft
-    /// ends with a cell in reverse.
+    /// Returns a row for each line. The terminal's cursor is at another place, so the row of the
+    /// draft ends with a cell in reverse video.
     pub(super) fn rows(&self, columns: usize, look: Look) -> Vec<String> {
         let room = columns.saturating_sub(1);
         let faint = look.style(FAINT);

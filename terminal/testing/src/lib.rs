@@ -1,5 +1,5 @@
 //! A terminal for tests: a program runs in a pseudo-terminal, its output is drawn on an emulated
-//! screen, and keys are sent to it.
+//! screen, and tests send keys to it.
 //!
 //! ```no_run
 //! use std::process::Command;
@@ -12,8 +12,9 @@
 //! assert!(terminal.wait().success());
 //! ```
 //!
-//! Tests wait for a condition, never for time to pass; [`TIMEOUT`] is the one deadline of every
-//! wait, and a wait that reaches it fails with the screen. This crate knows nothing of ikigai.
+//! Tests wait for a condition, and never for time to pass. [`TIMEOUT`] is the only deadline of
+//! every wait. A wait that reaches it fails and prints the screen. This crate knows nothing about
+//! ikigai.
 
 #![deny(missing_docs)]
 
@@ -31,7 +32,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{InputModes, LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use vt100::{Callbacks, Parser};
 
-/// The longest time that any wait takes before its test fails: far beyond what anything takes on a
+/// The longest time that any wait takes before its test fails, far longer than any step takes on a
 /// busy machine.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -83,8 +84,8 @@ impl Callbacks for Replies {
 }
 
 impl Terminal {
-    /// Runs `command` in a terminal of `columns` by `rows`. Its environment is what was set on
-    /// `command`, and `TERM=xterm-256color` unless that was set.
+    /// Runs `command` in a terminal of `columns` by `rows`. Its environment has only the variables
+    /// of `command`, and `TERM=xterm-256color` unless `command` sets `TERM`.
     #[must_use]
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
         let shown = format!("{command:?}");
@@ -126,7 +127,7 @@ impl Terminal {
     /// Closes the terminal's window.
     pub fn close(&mut self) {
         // The thread that reads holds the other reference, and the kernel sends SIGHUP only with
-        // the last descriptor; so it is sent here.
+        // the last descriptor. So this sends the signal.
         self.pty = None;
         let _ = kill_process(Pid::from_child(&self.child), Signal::HUP);
     }
@@ -142,7 +143,8 @@ impl Terminal {
         self.wait_until(&format!("`{text}` is on the screen"), |screen| screen.contains(text))
     }
 
-    /// Waits until the screen fulfils `holds`, which `what` describes, and returns the screen.
+    /// Waits until `holds` returns true for the screen, and returns the screen. `what` describes
+    /// the condition.
     #[track_caller]
     pub fn wait_until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
         self.wait_for_state(what, |screen| {
@@ -151,14 +153,15 @@ impl Terminal {
         })
     }
 
-    /// Waits until everything that the program wrote fulfils `holds`, which `what` describes.
+    /// Waits until `holds` returns true for everything that the program wrote. `what` describes the
+    /// condition.
     #[track_caller]
     pub fn wait_until_written(&self, what: &str, holds: impl Fn(&str) -> bool) {
         let look = |screen: &Screen| holds(&screen.written()).then_some(());
         self.wait_for_state(what, look);
     }
 
-    /// Waits until the terminal [shows typed text](Self::shows_typing) no longer.
+    /// Waits until the terminal does not [show typed text](Self::shows_typing) any more.
     #[track_caller]
     pub fn wait_until_typing_is_hidden(&self) {
         let look = |_: &Screen| (!self.shows_typing()).then_some(());
@@ -214,7 +217,7 @@ impl Terminal {
         (column, row)
     }
 
-    /// Sends a signal to the program alone.
+    /// Sends a signal to the program, but not to its children.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the program is there");
     }
@@ -242,7 +245,7 @@ impl Terminal {
         self.child.id()
     }
 
-    /// Waits for the end of the program and of all processes that have its terminal; then all
+    /// Waits for the end of the program and of all processes that have its terminal. Then all
     /// output has been read.
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
@@ -260,7 +263,7 @@ impl Terminal {
 ///
 /// # Panics
 ///
-/// Panics with the message that `failure` returns if there is no value after [`TIMEOUT`].
+/// Panics with the message that `failure` returns if there is still no value after [`TIMEOUT`].
 #[track_caller]
 pub fn wait_until_some<T>(
     mut attempt: impl FnMut() -> Option<T>,
@@ -268,7 +271,8 @@ pub fn wait_until_some<T>(
 ) -> T {
     let started = Instant::now();
     loop {
-        // Asked before the attempt, so that a slow machine has one more after the deadline.
+        // Checked before the attempt, so that a slow machine gets one more attempt after the
+        // deadline.
         let is_late = started.elapsed() >= TIMEOUT;
         if let Some(found) = attempt() {
             return found;
@@ -296,7 +300,7 @@ impl Shared {
     /// Draws the program's output on the screen, until the program has ended.
     fn read(&self, pty: &Pty) {
         let mut buffer = [0; 4096];
-        // Reading a terminal that no process has open any more is an error (EIO).
+        // Reading fails (EIO) once no process has the terminal open.
         while let Ok(count @ 1..) = (&mut &*pty).read(&mut buffer) {
             let mut screen = self.lock();
             screen.parser.process(&buffer[..count]);

@@ -1,4 +1,4 @@
-//! Questions that one key answers, while the program works and where there is no editor.
+//! Questions that one key answers, while the program works and without an editor.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use ikigai_terminal_testing::{Terminal, wait_until_some};
 use crate::rig::{Typing, is_asking, start, start_as};
 use crate::stopping::shell;
 
-/// A name of a file that deceives.
+/// A deceptive file name.
 const DECEIVING: &str = "/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\n┗ o once";
 
 fn question(number: usize) -> Question {
@@ -31,8 +31,9 @@ fn exists(name: &str) -> bool {
     Path::new(name).exists()
 }
 
-/// Asks a question for each file `ask1`, `ask2` and so on, until there is the file `done`. Takes
-/// those back for which there is a file `void`, and speaks as a model where there is a file `say`.
+/// Asks a question for each file `ask1`, `ask2` and so on, until the file `done` exists. Withdraws
+/// all of them if the file `void` exists, and writes a text as a model would if the file `say`
+/// exists.
 pub(crate) fn ask_beside(editor: &mut Editor, screen: &Screen) {
     let (asker, worker) = (editor.asker(), screen.clone());
     let stop = Arc::new(AtomicBool::new(false));
@@ -69,7 +70,7 @@ pub(crate) fn ask_beside(editor: &mut Editor, screen: &Screen) {
     screen.line("worked").expect("a screen");
 }
 
-/// Asks one question without an editor, when there is the file `ask1`.
+/// Asks one question without an editor, as soon as the file `ask1` exists.
 pub(crate) fn ask_alone(screen: &Screen) {
     screen.line("alone").expect("a screen");
     wait_until_some(|| exists("ask1").then_some(()), || "nobody asks".to_owned());
@@ -175,7 +176,7 @@ fn a_paste_is_no_answer() {
     terminal.send("\x1b[200~o\x1b[201~");
     wait_for_draft(terminal, "o");
     wait_for_keys(terminal);
-    // As a terminal without bracketed paste sends it.
+    // A terminal without bracketed paste sends it in this form.
     terminal.send("o\r");
     terminal.wait_for("queued: oo");
     let screen = wait_for_keys(terminal);
@@ -298,7 +299,7 @@ fn a_terminal_that_cannot_move_its_cursor_has_questions_too() {
     terminal.wait_for("consent");
     typing.touch("ask1");
     wait_for_keys(terminal);
-    // Typed at once, none of it is an answer.
+    // All of this comes at once, so none of it answers.
     terminal.send("yes\rno\x1b[200~o\x1b[201~t");
     typing.touch("void");
     terminal.wait_for("┗ → not asked any more");
@@ -340,7 +341,8 @@ fn ctrl_z_at_a_question_without_an_editor_leaves_the_terminal_to_the_shell() {
     terminal.send("\x1a");
     terminal.wait_for("stopped");
     assert!(terminal.shows_typing());
-    // The line is for the shell, and the key after it is there when the question comes again.
+    // The line is for the shell. The key after it is already waiting when the question is shown
+    // again.
     terminal.send("o\ro");
     terminal.wait_until("it is asked again", |screen| {
         screen.matches("number 1?").count() == 2 && screen.matches("┗ o once").count() == 1

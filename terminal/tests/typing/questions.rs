@@ -47,7 +47,7 @@ fn a_secret_is_neither_shown_nor_remembered() {
         terminal.wait_until("the prompt is there", |screen| is_asking(screen, ">"));
         terminal.send("hide\r");
         terminal.wait_until("the question is there", |screen| is_asking(screen, "secret?"));
-        // A terminal that can move its cursor would recall it.
+        // A terminal that can move its cursor would recall the answer from the history.
         terminal.send("\x1b[A\r");
         terminal.wait_for(if term == "dumb" { "told 3 bytes" } else { "told 0 bytes" });
         terminal.send("shown\r");

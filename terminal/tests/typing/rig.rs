@@ -19,7 +19,7 @@ pub(crate) fn length(input: &Input) -> usize {
     }
 }
 
-/// Waits until something was typed that nobody has read.
+/// Waits until keys were typed that are not read yet.
 pub(crate) fn wait_for_keys(look: Look) {
     let is_there = if look.live {
         crossterm::event::poll(TIMEOUT).expect("a terminal")
@@ -31,7 +31,7 @@ pub(crate) fn wait_for_keys(look: Look) {
     assert!(is_there, "nothing was typed");
 }
 
-/// The number of times that the program was continued and then set its terminal's modes again.
+/// The number of times that the program continued and set its terminal's modes again.
 pub(crate) struct Continued(Arc<AtomicUsize>);
 
 impl Continued {
@@ -56,14 +56,15 @@ impl Continued {
     }
 }
 
-/// The program in a workspace of its own.
+/// The program in a temporary workspace.
 pub(crate) struct Typing {
     pub(crate) terminal: Terminal,
     pub(crate) workspace: TempDir,
 }
 
 impl Typing {
-    /// Puts an empty file into the program's workspace, which it waits for or looks at.
+    /// Puts an empty file into the program's workspace. The program waits for such files, or checks
+    /// for them.
     pub(crate) fn touch(&self, name: &str) {
         fs::write(self.workspace.path().join(name), "").expect("a file");
     }
@@ -73,7 +74,7 @@ pub(crate) fn start(columns: u16, env: &[(&str, &str)]) -> Typing {
     start_as(columns, env, |program| program)
 }
 
-/// Starts the program with the command that `command` makes of it.
+/// Starts the program with the command that `command` returns.
 pub(crate) fn start_as(
     columns: u16,
     env: &[(&str, &str)],
@@ -92,7 +93,7 @@ pub(crate) fn start_as(
     Typing { terminal, workspace }
 }
 
-/// Returns `true` if the last line of the screen is a prompt and nothing else.
+/// Returns `true` if the last line of the screen is only a prompt.
 pub(crate) fn is_asking(screen: &str, prompt: &str) -> bool {
     screen.lines().last().is_some_and(|line| line.trim_end() == prompt)
 }

@@ -1,4 +1,4 @@
-//! Menus: what is offered, and which keys take it.
+//! Menus: the suggestions, and the keys that take them.
 
 use crate::rig::{Typing, is_asking, start};
 
