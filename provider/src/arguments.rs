@@ -1,10 +1,11 @@
 //! The repair of a call's arguments after strict mode.
 //!
-//! Strict mode makes every optional property a required nullable one, so a model passes null where
-//! it would omit an argument. The tool must not receive those nulls, but it must receive its own.
+//! Strict mode makes every optional property required and nullable, so a model passes null instead
+//! of omitting an argument. The tool must not receive those nulls, but it must receive the nulls
+//! that its schema allows.
 //!
 //! Members are cut out of the text, which is otherwise unchanged: a tree of values would lose the
-//! digits of numbers, and it limits their size and the depth.
+//! digits of numbers, and would limit their size and the depth.
 
 mod members;
 
@@ -19,17 +20,17 @@ use self::members::{Member, elements, kind, members};
 use crate::translate::reference::{accepts_type, is_widened, leaves, listed_alone, required};
 use crate::translate::{dialect, strict};
 
-/// The depth to which nulls are searched. Each level is parsed again inside the one around it, so
-/// that deeper arguments would take long; no real ones nest like this.
+/// The depth to which nulls are searched. Each level is parsed again inside the level around it, so
+/// deeper arguments would take long. Real arguments are not nested that deeply.
 const MAX_DEPTH: usize = 1000;
 
 /// Removes the nulls that strict mode introduced, at every depth up to 1000. Returns nothing if
-/// there is nothing to remove: the schema was sent with `strict: false`, or the arguments have no
-/// such null or are not JSON. The rest of the text is kept byte for byte.
+/// there is nothing to remove. That is the case if the schema was sent with `strict: false`, or if
+/// the arguments have no such null or are not JSON. The rest of the text is kept byte for byte.
 ///
-/// This is for providers for which [`crate::Provider::is_strict`] holds. An argument whose schema
-/// accepts null keeps it. Arguments that do not match the schema are kept, and the tool refuses
-/// them.
+/// This is for providers for which [`crate::Provider::is_strict`] returns true. An argument whose
+/// schema accepts null keeps it. Arguments that do not match the schema are kept, and the tool
+/// refuses them.
 #[must_use]
 pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
     let modern = dialect::modern(&schema.parameters).ok()?;
@@ -37,8 +38,8 @@ pub fn strip_nulls(schema: &ToolSchema, arguments: &str) -> Option<String> {
     strip(&modern.schema, arguments)
 }
 
-/// Removes the nulls from a text that was written by the strict form of this schema, which satisfies
-/// [`dialect::modern`].
+/// Removes the nulls from a text that was written by the strict form of this schema, which
+/// satisfies [`dialect::modern`].
 pub(crate) fn strip(schema: &Value, arguments: &str) -> Option<String> {
     let value: &RawValue = serde_json::from_str(arguments).ok()?;
     let cuts = cuts(schema, arguments, value);
@@ -99,8 +100,8 @@ fn of_type<'a>(
     leaves(root, schema).schemas.into_iter().filter(move |leaf| accepts_type(leaf, name))
 }
 
-/// Returns the alternative that the model chose. Strict mode makes it pass every property, so an
-/// exact match decides; servers that do not enforce strict mode omit some.
+/// Returns the alternative that the model chose. Strict mode makes the model pass every property,
+/// so an exact match decides. Servers that do not enforce strict mode omit some.
 fn choose<'a>(
     root: &'a Value,
     schema: &'a Value,
@@ -120,8 +121,8 @@ fn choose<'a>(
     fitting.iter().find(is_complete).or_else(|| fitting.first()).copied()
 }
 
-/// Returns whether every member is declared and has one of the values that its schema lists, if it
-/// lists any.
+/// Returns whether the schema declares every member, and whether each member has one of the values
+/// that its schema lists, if it lists any.
 fn fits(
     root: &Value,
     leaf: &Map<String, Value>,

@@ -1,7 +1,7 @@
-//! The client of one provider at one address: sends requests, tries again where that may help, and
+//! The client of one provider at one address. It sends requests, tries again if that may help, and
 //! reads the stream of the answer.
 //!
-//! Nothing that is sent or received is logged here.
+//! The client logs nothing that it sends or receives.
 
 mod address;
 mod answer_reader;
@@ -34,17 +34,17 @@ pub struct Endpoint {
     /// The base URL, if it is not [`Provider::own_base_url`]. It ends in `/v1` for OpenAI's two
     /// interfaces and has no version for the others. A trailing slash makes no difference.
     pub base_url: Option<String>,
-    /// The API key; local servers need none.
+    /// The API key. Local servers need none.
     pub key: Option<Key>,
-    /// The headers that are added to every request, as gateways demand them. A later one replaces
-    /// an earlier one of the same name, and none of the client's own is replaced but the user agent
-    /// and the version.
+    /// The headers that are added to every request, because some gateways require them. A later
+    /// header replaces an earlier one that has the same name. Only two of the client's own headers
+    /// can be replaced: the user agent and the version.
     pub headers: Vec<Header>,
     /// The time limit for making a connection, including a proxy and TLS.
     pub connect_timeout: Duration,
     /// The time limit without any data once the connection is made, before the answer begins and
-    /// within it. Keep-alives, such as comments in the stream or Anthropic's `ping`, extend it up
-    /// to six times this, counted from the last event that carried more.
+    /// while it arrives. Keep-alives, such as comments in the stream or Anthropic's `ping`, extend
+    /// it to at most six times this, counted from the last event that carried more.
     pub silence_timeout: Duration,
     /// The wait before the second attempt, unless the server asks for a longer one. Each further
     /// wait is twice as long, up to 8 seconds, and each varies by a quarter.
@@ -81,7 +81,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Address`]
+    /// Fails with [`FailureKind::Address`].
     pub fn check_address(&self) -> Result<(), Failure> {
         Address::from_endpoint(self).map(drop)
     }
@@ -125,8 +125,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Address`]: the base URL is not valid. [`FailureKind::Key`]: the key has
-    /// characters that no key has.
+    /// Fails with [`FailureKind::Address`] if the base URL is not valid, and with
+    /// [`FailureKind::Key`] if the key has characters that no key can have.
     pub fn new(endpoint: Endpoint) -> Result<Self, Failure> {
         Self::with_proxies(endpoint, &Matcher::from_env())
     }
@@ -146,8 +146,8 @@ impl Client {
         self.endpoint.provider
     }
 
-    /// Returns whether requests would fail because there is no key: the address is the provider's
-    /// own, and not that of a server which may want none.
+    /// Returns whether requests would fail for lack of a key. A key is required at the provider's
+    /// own address; other servers may not need one.
     #[must_use]
     pub fn lacks_key(&self) -> bool {
         self.endpoint.key.is_none() && self.address.is_own()
@@ -156,16 +156,15 @@ impl Client {
     /// Sends a request and reports events while the answer arrives. Dropping the future ends the
     /// request.
     ///
-    /// Temporary failures are retried up to 4 times, unless a text was reported already. An answer
-    /// that breaks off after a call began is asked for once more, since the call has not run; what
-    /// was reported of it is void.
-    /// If a server asks for a wait of more than 60 s, the request fails instead;
-    /// [`Failure::retry_after`] has the time.
+    /// Temporary failures are retried up to 4 times, unless a text was already reported. If an
+    /// answer breaks off after a call began, it is requested once more, since the call has not run;
+    /// everything that was reported of it is void. If a server asks for a wait of more than 60 s,
+    /// the request fails instead; [`Failure::retry_after`] has the time.
     ///
     /// # Errors
     ///
-    /// There was no complete answer. Events that were reported until then are not part of the
-    /// conversation.
+    /// Fails if there was no complete answer. Events that were reported until then are not part of
+    /// the conversation.
     pub async fn send(
         &self,
         request: &Request<'_>,
@@ -241,7 +240,7 @@ impl Client {
         answer_reader.finish()
     }
 
-    /// Adds to a failure what only this client knows, and removes secrets from it.
+    /// Adds details to a failure that only this client knows, and removes secrets from it.
     fn sanitized(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
         if let FailureKind::UnknownModel { model } = &mut failure.kind {
             request.model.clone_into(model);

@@ -1,7 +1,7 @@
 //! A conversation and a request, independent of any provider.
 //!
-//! Knows no wire format: each provider's module turns a [`Request`] into its own JSON and its own
-//! stream into an [`Answer`].
+//! This module knows no wire format: each provider's module turns a [`Request`] into its own JSON
+//! and its own stream into an [`Answer`].
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct Message {
 /// A side of a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The person, and the tools that were called.
+    /// The user, and the tools that were called.
     User,
     /// The model.
     Model,
@@ -64,7 +64,8 @@ impl From<String> for Part {
 /// A call of a tool, as the model requested it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The id that the result refers to; unique in its conversation, whatever the provider sent.
+    /// The id that the result refers to. It is unique in its conversation, even if the provider's
+    /// ids are not.
     pub id: String,
     /// The name of the tool.
     pub name: String,
@@ -91,8 +92,8 @@ pub struct CallResult {
 
 /// Data that a provider sent and expects back: signatures of thoughts, reasoning items.
 ///
-/// It is sent back unchanged to the model that wrote it and omitted for any other: models refuse
-/// what they cannot read, and models that do not reason refuse all of it.
+/// It is sent back unchanged to the model that wrote it, and omitted for any other model. Models
+/// refuse data that they cannot read, and models that do not reason refuse all of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blob {
     /// The provider that reads it.
@@ -143,8 +144,7 @@ impl<'a> Request<'a> {
 }
 
 impl Default for Request<'_> {
-    /// Returns a request for an answer as the provider's defaults make it, without a model and
-    /// messages.
+    /// Returns a request for an answer with the provider's defaults, without a model and messages.
     fn default() -> Self {
         const NO_TOOLS: &Value = &Value::Null;
         Self {
@@ -164,13 +164,13 @@ impl Default for Request<'_> {
 pub enum Event<'a> {
     /// A further piece of text. The pieces make up the text parts of the answer.
     Text(&'a str),
-    /// The model is thinking, which some providers report, with a further piece of its thoughts as
-    /// far as they tell them; an empty one otherwise. It is no part of the answer.
+    /// The model is thinking, which some providers report. The text is a further piece of its
+    /// thoughts, or empty if the provider does not send them. It is not part of the answer.
     Thinking(&'a str),
     /// The model began to call this tool. The call itself is part of the answer.
     Call(&'a str),
-    /// An attempt failed before any text was reported, or after a call began; the next follows
-    /// after the wait. What was reported of the attempt is void.
+    /// An attempt failed before any text was reported, or after a call began. The next attempt
+    /// follows after the wait. Everything that was reported of the failed attempt is void.
     Retry {
         /// The attempt that failed, counted from 1.
         attempt: u32,
@@ -184,8 +184,8 @@ pub enum Event<'a> {
 /// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The parts of the answer. If the model did not end it itself ([`Stop::Finished`]), there are
-    /// no calls among them: they may be incomplete.
+    /// The parts of the answer. If the model did not end the answer itself ([`Stop::Finished`]),
+    /// the parts contain no calls, since calls may be incomplete.
     pub parts: Vec<Part>,
     /// The reason why the answer ended.
     pub stop: Stop,
@@ -210,8 +210,8 @@ pub enum Stop {
     Finished,
     /// The limit on the length of an answer was reached.
     Length,
-    /// The model's window was full before the answer ended, as some providers report it: with the
-    /// conversation as it is, there is no room for a whole answer.
+    /// The model's window was full before the answer ended, as some providers report it. The
+    /// conversation leaves no room for a whole answer.
     Window,
     /// The provider or the model refused, with the reason if it gave one.
     Refused(String),

@@ -1,4 +1,4 @@
-//! Failures of a request: their kinds, and messages that a person can act on.
+//! Failures of a request: their kinds, and messages that tell the user what to do.
 
 mod remedy;
 
@@ -26,8 +26,8 @@ pub struct Failure {
     pub provider: Provider,
     /// The kind of failure.
     pub kind: FailureKind,
-    /// The server's own message: short, on one line and without control characters. Empty if there
-    /// was none.
+    /// The server's own message: short, on one line and without control characters. Empty if the
+    /// server sent no message.
     pub detail: String,
     /// The time that the server asked to wait.
     pub retry_after: Option<Duration>,
@@ -67,13 +67,15 @@ impl Failure {
         self
     }
 
-    /// Returns the failure of a request with these images: if it speaks of images, they are the
-    /// reason. Servers have no code for that, and each its own status: OpenAI, Ollama and DeepSeek
-    /// 400 ("image_url is only supported by certain models", "this model does not support image
-    /// input", "unknown variant `image_url`"), OpenRouter 404 ("No endpoints found that support image
-    /// input"), llama.cpp 500 ("image input is not supported",
-    /// <https://github.com/ggml-org/llama.cpp/issues/15377>), and vLLM 400 ("is not a multimodal
-    /// model").
+    /// Returns the failure of a request with these images. If its message mentions images, they are
+    /// the reason. Servers have no error code for this, and use different statuses:
+    ///
+    /// - OpenAI, Ollama and DeepSeek: 400 ("image_url is only supported by certain models", "this
+    ///   model does not support image input", "unknown variant `image_url`")
+    /// - OpenRouter: 404 ("No endpoints found that support image input")
+    /// - llama.cpp: 500 ("image input is not supported",
+    ///   <https://github.com/ggml-org/llama.cpp/issues/15377>)
+    /// - vLLM: 400 ("is not a multimodal model")
     pub(crate) fn of_images<'a>(mut self, images: impl Iterator<Item = &'a Image>) -> Self {
         let may_be = matches!(
             self.kind,
@@ -105,9 +107,9 @@ impl Failure {
             | FailureKind::Server { .. }
             | FailureKind::Network { .. }
             | FailureKind::Cut => 4,
-            // A server that is being restarted is back in a moment, or is not.
+            // A server that is being restarted is back in a moment, or not at all.
             FailureKind::NoServer { .. } => 1,
-            // Each of these has already taken long.
+            // Each of these attempts has already taken long.
             FailureKind::ConnectTimeout(_)
             | FailureKind::SilenceTimeout(_)
             | FailureKind::Proxy { .. } => 1,
@@ -121,7 +123,7 @@ fn plain(name: &str) -> String {
     name.chars().filter(|c| !is_invisible(*c)).collect()
 }
 
-/// The minimum length of a secret that is removed from messages, in bytes. Local servers are given
+/// The minimum length of a secret that is removed from messages, in bytes. Users give local servers
 /// keys such as `x`, which must not be removed from every word.
 const MIN_SECRET: usize = 4;
 

@@ -11,8 +11,8 @@ use crate::{Answer, Event, Failure, Provider, Request};
 pub struct Events {
     /// The name and the data of each event.
     pub events: Vec<(String, String)>,
-    /// The end of the stream: true if it is within an event, and the lines that are no field of the
-    /// format. An error if a line is not UTF-8.
+    /// The end of the stream: true if it is within an event, and the lines that have no field of
+    /// the format. It is an error if a line is not UTF-8.
     pub rest: Result<(bool, String), String>,
 }
 
@@ -21,7 +21,7 @@ pub struct Events {
 pub struct Reading {
     /// The events that were reported, as debug text.
     pub events: Vec<String>,
-    /// The answer, or the reason why there is none.
+    /// The answer, or the reason why it is missing.
     pub answer: Result<Answer, Failure>,
 }
 

@@ -1,4 +1,4 @@
-//! Headers that a person adds to the requests of a provider, as gateways demand them.
+//! Headers that the user adds to the requests of a provider, because some gateways require them.
 
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH,
@@ -8,8 +8,8 @@ use http::header::{
 use http::{HeaderName, HeaderValue};
 use thiserror::Error;
 
-/// A header that is added to every request. Its value is treated as a secret: it is in no message,
-/// and `Debug` shows the name only.
+/// A header that is added to every request. Its value is treated as a secret: no message contains
+/// it, and `Debug` shows only the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     name: HeaderName,
@@ -19,7 +19,7 @@ pub struct Header {
 /// The reason why a header cannot be added.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum HeaderError {
-    /// The name has characters that no name has, or none.
+    /// The name is empty, or has characters that no header name can have.
     #[error("`{name}` is not a header name")]
     Name {
         /// The name as it was given.
@@ -45,7 +45,7 @@ pub enum HeaderError {
     },
 }
 
-/// The headers of keys: those of the providers, and the general ones.
+/// The headers that carry keys: the providers' headers, and general ones.
 const OF_KEYS: &[&str] = &["x-api-key", "x-goog-api-key", "api-key"];
 
 /// The headers on which the transfer of a request and its answer depends.
@@ -69,7 +69,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// [`HeaderError`]; none of them has the value in its message.
+    /// Fails with a [`HeaderError`], whose message never contains the value.
     pub fn new(name: &str, value: &str) -> Result<Self, HeaderError> {
         let Ok(name) = HeaderName::try_from(name) else {
             return Err(HeaderError::Name { name: name.to_owned() });
@@ -99,7 +99,7 @@ impl Header {
         (self.name.clone(), self.value.clone())
     }
 
-    /// Returns the value, so that it can be taken out of messages.
+    /// Returns the value, so that it can be removed from messages.
     pub(crate) fn reveal(&self) -> Option<&str> {
         self.value.to_str().ok()
     }

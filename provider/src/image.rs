@@ -1,7 +1,8 @@
-//! Images that are sent to a model: their types, and the limits that every vendor takes.
+//! Images that are sent to a model: their types, and limits that every vendor accepts.
 //!
-//! An image is recognised by its first bytes, and its size in pixels is read from its header. Nothing
-//! is decoded, so that a small file that claims a huge picture costs nothing here, and is refused.
+//! An image is recognised by its first bytes, and its size in pixels is read from its header.
+//! Nothing is decoded, so a small file that claims a huge picture costs nothing here, and is
+//! refused.
 
 use std::fmt;
 use std::sync::Arc;
@@ -65,10 +66,10 @@ pub struct Image {
     base64: Arc<str>,
 }
 
-/// The reason for which bytes are not sent as an image.
+/// The reason why bytes are not sent as an image.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum ImageError {
-    /// The first bytes are those of no type that models take.
+    /// The first bytes do not belong to a type that models take.
     #[error("it is not a PNG, JPEG, GIF or WebP image")]
     Type,
     /// The header is not complete, or has no size.
@@ -97,29 +98,29 @@ pub enum ImageError {
 }
 
 impl Image {
-    /// The largest image, in bytes. Anthropic takes the fewest, 5 MiB of base64: "image exceeds 5 MB
-    /// maximum: 5316852 bytes > 5242880 bytes",
+    /// The largest image, in bytes. Anthropic's limit is the lowest, 5 MiB of base64: "image
+    /// exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes",
     /// <https://platform.claude.com/docs/en/build-with-claude/vision>.
     pub const MAX_BYTES: u64 = (5 << 20) / 4 * 3;
 
-    /// The largest width and height, in pixels: those of Anthropic for requests of up to
-    /// [`Image::MAX_IN_REQUEST`] images, at the same address.
+    /// The largest width and height, in pixels. This is Anthropic's limit for requests of up to
+    /// [`Image::MAX_IN_REQUEST`] images, documented at the same address.
     pub const MAX_SIDE: usize = 8000;
 
-    /// The most images of a request. With more, Anthropic takes 2000 pixels a side and no more, also
-    /// of images that were sent before.
+    /// The most images of a request. With more images, Anthropic accepts at most 2000 pixels per
+    /// side, even for images that were sent before.
     pub const MAX_IN_REQUEST: usize = 20;
 
-    /// The most bytes of all images of a request. Google takes requests of 20 MB,
-    /// <https://ai.google.dev/gemini-api/docs/image-understanding>; in base64 these are 16 MiB, which
-    /// leaves room for the texts.
+    /// The most bytes of all images of a request. Google accepts requests of 20 MB,
+    /// <https://ai.google.dev/gemini-api/docs/image-understanding>. In base64, the images have 16
+    /// MiB, which leaves room for the texts.
     pub const MAX_BYTES_IN_REQUEST: u64 = 12 << 20;
 
     /// Checks an image of these bytes.
     ///
     /// # Errors
     ///
-    /// See [`ImageError`].
+    /// Fails with an [`ImageError`].
     pub fn new(name: impl Into<String>, data: &[u8]) -> Result<Self, ImageError> {
         let (kind, width, height) = measure(data)?;
         let (name, bytes, base64) = (name.into(), data.len(), STANDARD.encode(data).into());
@@ -130,9 +131,9 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// See [`ImageError`].
+    /// Fails with an [`ImageError`].
     pub fn from_base64(name: impl Into<String>, base64: &str) -> Result<Self, ImageError> {
-        // Four characters are at most three bytes. What is too large is not decoded.
+        // Four characters are at most three bytes. An image that is too large is not decoded.
         let bytes = base64.len() as u64 / 4 * 3;
         if bytes > Self::MAX_BYTES + 2 {
             return Err(ImageError::Bytes { bytes });
@@ -141,7 +142,7 @@ impl Image {
         Self::new(name, &data)
     }
 
-    /// Returns the name, as the person or the tool gave it.
+    /// Returns the name, as the user or the tool gave it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -220,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the beginning of a PNG, which is all that is looked at.
+    /// Returns the beginning of a PNG. No more of it is read.
     fn png(width: u32, height: u32) -> Vec<u8> {
         let mut png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".to_vec();
         png.extend(width.to_be_bytes());
@@ -237,7 +238,7 @@ mod tests {
         gif
     }
 
-    /// Returns a JPEG with a segment of an application before its size.
+    /// Returns a JPEG with an application segment before its size.
     fn jpeg(width: u16, height: u16) -> Vec<u8> {
         let mut jpeg = b"\xff\xd8\xff\xe0\x00\x10JFIF\0\x01\x01\0\0\x01\0\x01\0\0".to_vec();
         jpeg.extend(b"\xff\xc0\x00\x11\x08");

@@ -1,4 +1,4 @@
-//! The API key of an account, which is sent and never shown.
+//! The API key of an account. It is sent, but never shown.
 
 use std::fmt;
 

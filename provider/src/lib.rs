@@ -1,8 +1,9 @@
-//! The wire formats of the vendors of models, and a client for them: how a tool is offered to each,
-//! how a conversation is sent, and how the answer and the arguments of its calls are read.
+//! The wire formats of model vendors, and a client for them. The crate knows how to offer a tool to
+//! each vendor, how to send a conversation, and how to read an answer and the arguments of its
+//! calls.
 //!
-//! This crate knows tools by their schemas only and does not run them. It does not decide where a
-//! key comes from, what a model is sent, or what is done with its answer.
+//! This crate knows only the schemas of tools and does not run them. It does not decide where a key
+//! comes from, what is sent to a model, or how its answer is used.
 
 #![warn(missing_docs)]
 
@@ -44,12 +45,12 @@ pub use translate::{
     Bounds, LeftOut, SAFE_DESCRIPTION, Tools, Translation, limits, translate, translate_all,
 };
 
-/// An interface of a vendor. Its names are those of the configuration.
+/// An interface of a vendor. The configuration uses the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {
     /// `openai`: the Responses API.
     OpenAi,
-    /// `openai-chat`: Chat Completions, which local servers have as well.
+    /// `openai-chat`: Chat Completions, which local servers support too.
     OpenAiChat,
     /// `anthropic`: the Messages API.
     Anthropic,
@@ -57,7 +58,7 @@ pub enum Provider {
     Google,
 }
 
-/// The error for a name that belongs to no provider.
+/// The error for a name that is not a provider.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("no provider is called `{name}`: take `openai`, `openai-chat`, `anthropic` or `google`")]
 pub struct UnknownProvider {
@@ -66,7 +67,7 @@ pub struct UnknownProvider {
 }
 
 impl Provider {
-    /// Every provider, in the order in which they are listed to a user.
+    /// Every provider, in the order in which users see them.
     pub const ALL: [Self; 4] = [Self::OpenAi, Self::OpenAiChat, Self::Anthropic, Self::Google];
 
     /// Returns the name that the command line and the configuration use.
@@ -111,7 +112,7 @@ impl Provider {
         }
     }
 
-    /// Returns whether tools are sent in strict mode where their schemas allow it.
+    /// Returns whether tools are sent in strict mode if their schemas allow it.
     #[must_use]
     pub const fn is_strict(self) -> bool {
         matches!(self, Self::OpenAi | Self::OpenAiChat)

@@ -34,7 +34,7 @@ pub enum Effect {
     Cut,
     /// The same meaning is sent in the keywords of JSON Schema 2020-12.
     Rewritten,
-    /// The model passes `null` where it would omit the argument, and the tool receives it.
+    /// The model passes `null` instead of omitting the argument, and the tool receives it.
     NullForAbsent,
 }
 
@@ -51,7 +51,7 @@ pub enum Reason {
     NoItems,
     /// `required` lists a name that `properties` does not have.
     Undeclared(String),
-    /// A keyword beside `$ref` or `anyOf`, or beside a type that it does not apply to.
+    /// A keyword next to `$ref` or `anyOf`, or next to a type that it does not apply to.
     Beside(String),
     /// A reference to a position other than a definition at the root.
     Reference(String),
@@ -59,7 +59,7 @@ pub enum Reason {
     Endless(String),
     /// Two alternatives that the nulls of strict mode make indistinguishable.
     Ambiguous,
-    /// An `enum` or `const` with a value that is not a scalar, or not of the type.
+    /// An `enum` or `const` with a value that is not a scalar, or not of the schema's type.
     Enumerated,
     /// A `format` that the provider does not accept.
     Format(String),
@@ -101,7 +101,7 @@ pub enum Inexpressible {
         /// The name of both tools.
         name: String,
     },
-    /// The provider's limit on the number of tools is reached by those before it.
+    /// Earlier tools have reached the provider's limit on the number of tools.
     #[error("a request has room for {limit} tools, and others come before it")]
     TooMany {
         /// The limit.
@@ -115,7 +115,8 @@ pub enum Inexpressible {
         /// A regular expression.
         pattern: &'static str,
     },
-    /// The parameters are not JSON Schema; a provider that checks would refuse the whole request.
+    /// The parameters are not a valid JSON Schema. A provider that checks them would refuse the
+    /// whole request.
     #[error("`{at}` in `parameters` must be {expected}")]
     Malformed {
         /// A JSON pointer into `parameters`.

@@ -27,11 +27,12 @@ pub enum Effort {
     Max,
 }
 
-/// The settings of a request that change the answer. What is not set is the provider's to choose.
+/// The settings of a request that change the answer. The provider chooses the settings that are not
+/// set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// The effort of its thinking. A provider that is told so also tells what the model thought, as
-    /// far as it does that at all.
+    /// The effort of its thinking. If this is set, the provider is also asked to send the model's
+    /// thoughts, as far as it sends any.
     pub effort: Option<Effort>,
     /// The chance in the choice of words: 0 for as little as possible.
     pub temperature: Option<f64>,
@@ -56,7 +57,7 @@ pub enum Unsupported {
         /// The effort.
         effort: Effort,
     },
-    /// The provider takes other temperatures.
+    /// The provider accepts a different range of temperatures.
     #[error("`{provider}` has no temperature {temperature}: it takes 0 to {}", provider.max_temperature())]
     Temperature {
         /// The provider.
@@ -125,10 +126,9 @@ impl Serialize for Effort {
 }
 
 impl Provider {
-    /// Returns the efforts that the interface has words for. A model may take fewer, which its
-    /// provider says when it is asked:
-    /// <https://platform.openai.com/docs/guides/reasoning>,
-    /// <https://platform.claude.com/docs/en/build-with-claude/effort>,
+    /// Returns the efforts that the interface has names for. A model may accept fewer, and then its
+    /// provider refuses the request. See <https://platform.openai.com/docs/guides/reasoning>,
+    /// <https://platform.claude.com/docs/en/build-with-claude/effort> and
     /// <https://ai.google.dev/gemini-api/docs/thinking>.
     #[must_use]
     pub const fn efforts(self) -> &'static [Effort] {
@@ -155,7 +155,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Unsupported`]: it cannot, and would refuse the request or ignore the setting.
+    /// Fails with [`Unsupported`] if the interface cannot express them, and would refuse the
+    /// request or ignore the setting.
     pub fn check(self, provider: Provider) -> Result<(), Unsupported> {
         if let Some(effort) = self.effort
             && !provider.efforts().contains(&effort)

@@ -1,7 +1,7 @@
-//! The shape that an answer is to have: a JSON Schema in the form of one provider.
+//! The shape that an answer must have: a JSON Schema in the form of one provider.
 //!
-//! A provider that takes the schema writes nothing that contradicts it, except for an answer that
-//! was cut or refused.
+//! A provider that accepts the schema writes nothing that contradicts it, except if an answer is
+//! cut off or refused.
 
 use serde_json::{Map, Value};
 use thiserror::Error;
@@ -20,10 +20,10 @@ pub struct Shape {
     sent: Value,
 }
 
-/// The reason why a provider cannot be held to a schema.
+/// The reason why a provider cannot enforce a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ShapeError {
-    /// It is no JSON Schema.
+    /// The schema is not a valid JSON Schema.
     #[error("`{}` in the schema must be {expected}", place(at))]
     Malformed {
         /// A JSON pointer into the schema.
@@ -31,7 +31,7 @@ pub enum ShapeError {
         /// The kind of value that is valid there.
         expected: &'static str,
     },
-    /// Its values are no objects, which is all that the provider writes.
+    /// The schema's values are not objects, and the provider writes only objects.
     #[error(
         "`{provider}` writes answers of the type `object` alone; put the schema into a property of one"
     )]
@@ -39,7 +39,7 @@ pub enum ShapeError {
         /// The provider.
         provider: Provider,
     },
-    /// The provider does not keep to such a schema.
+    /// The provider cannot enforce this schema.
     #[error("`{provider}` does not keep to such a schema: {}", sentence(.obstacles))]
     NotKept {
         /// The provider.
@@ -49,7 +49,7 @@ pub enum ShapeError {
     },
 }
 
-/// Returns a JSON pointer as it is shown.
+/// Returns a JSON pointer as users see it.
 fn place(at: &str) -> &str {
     if at.is_empty() { "/" } else { at }
 }
@@ -65,10 +65,11 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// [`ShapeError`]: it is no schema, or the provider has no form in which it keeps to it.
+    /// Fails with a [`ShapeError`] if the schema is not valid, or if the provider has no form in
+    /// which it enforces the schema.
     pub fn new(provider: Provider, schema: &Value) -> Result<Self, ShapeError> {
         let mut given = dialect::modern(schema).map_err(malformed)?.schema;
-        // The dialect is that of the provider now, and some refuse the name of another.
+        // The schema now has the provider's dialect, and some providers refuse the name of another.
         if let Value::Object(members) = &mut given {
             members.shift_remove("$schema");
         }
@@ -94,8 +95,8 @@ impl Shape {
         Ok(Self { provider, given, sent })
     }
 
-    /// Returns an answer without what only the form of the provider demanded: in strict mode a
-    /// property that may be left out is `null`. Nothing if there is nothing to change.
+    /// Returns an answer without the values that only the provider's form required: in strict mode,
+    /// a property that may be omitted is `null`. Returns nothing if there is nothing to change.
     #[must_use]
     pub fn as_given(&self, answer: &str) -> Option<String> {
         if self.provider.is_strict() { strip(&self.given, answer) } else { None }
@@ -115,9 +116,9 @@ fn malformed(error: Inexpressible) -> ShapeError {
     }
 }
 
-/// Says of each object that it has no other properties, which Anthropic demands:
-/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>. An answer that keeps
-/// to this keeps to the schema as well.
+/// Declares for each object that it has no other properties, which Anthropic requires:
+/// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>. An answer that
+/// satisfies this satisfies the schema too.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

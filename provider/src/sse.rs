@@ -1,15 +1,16 @@
 //! A parser of server-sent events, as far as the providers use them: names and data, from bytes in
 //! pieces of any size.
 //!
+//! The format is
 //! <https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream>. Ids
-//! and reconnection times are ignored, because no answer is resumed. Every byte is looked at once,
-//! so that one line of many megabytes costs no more than many lines; the crate `eventsource-stream`
-//! scans such a line again with every piece of it, and holds back everything after a byte that is
-//! not UTF-8 until the stream ends.
+//! and reconnection times are ignored, because answers are never resumed. Every byte is read once,
+//! so that one line of many megabytes costs no more than many lines. The crate `eventsource-stream`
+//! scans such a line again with every piece of it. It also holds back everything after a byte that
+//! is not UTF-8 until the stream ends.
 
 use thiserror::Error;
 
-/// The error for text that is not UTF-8. Replacing it would change the arguments of a call.
+/// The error for text that is not UTF-8. Replacing the bytes would change the arguments of a call.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[error("the stream is not UTF-8")]
 pub(crate) struct NotText;
@@ -17,7 +18,7 @@ pub(crate) struct NotText;
 /// A server-sent event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SseEvent {
-    /// The name; empty if there was none.
+    /// The name; empty if the event has no name.
     pub(crate) name: String,
     /// The lines of data, joined by line feeds.
     pub(crate) data: String,
@@ -26,14 +27,15 @@ pub(crate) struct SseEvent {
 /// The state of a stream at its end.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rest {
-    /// True if it ended within a line or an event, before the blank line that ends one.
+    /// True if it ended within a line or an event, before the blank line that ends an event.
     pub(crate) is_cut: bool,
-    /// The lines that have no field of the format, joined by line feeds: what a server sent that
-    /// gave up its stream, or never began one. At most [`MAX_STRAYS`] bytes.
+    /// The lines that have no field of the format, joined by line feeds. Servers send them when
+    /// they abandon a stream, or never begin one. At most [`MAX_STRAYS`] bytes.
     pub(crate) strays: String,
 }
 
-/// The maximum size of the lines that are kept to find out what was sent instead of a stream.
+/// The maximum size of the lines that are kept in order to report what was sent instead of a
+/// stream.
 const MAX_STRAYS: usize = 64 << 10;
 
 /// A parser of server-sent events. Bytes after the last blank line are not an event.
@@ -46,19 +48,19 @@ pub(crate) struct SseParser {
     has_data: bool,
     /// True if the last byte was a carriage return. A line feed right after it belongs to it.
     after_return: bool,
-    /// True once the first line is over, which may begin with a byte order mark.
+    /// True after the first line, which may begin with a byte order mark.
     is_begun: bool,
     strays: String,
 }
 
 impl SseParser {
-    /// Takes bytes up to the end of the next event and returns that event, or takes all of them and
-    /// returns nothing. An event is returned before the bytes after it are parsed, so that it makes
-    /// no difference where a network cuts the stream.
+    /// Takes bytes up to the end of the next event and returns the event. If there is no complete
+    /// event, takes all bytes and returns nothing. An event is returned before the bytes after it
+    /// are parsed, so that it makes no difference where a network cuts the stream.
     ///
     /// # Errors
     ///
-    /// A line is not UTF-8.
+    /// Fails if a line is not UTF-8.
     pub(crate) fn next(&mut self, bytes: &mut &[u8]) -> Result<Option<SseEvent>, NotText> {
         if self.after_return && !bytes.is_empty() {
             self.after_return = false;
@@ -81,7 +83,7 @@ impl SseParser {
         Ok(None)
     }
 
-    /// Ends the stream and returns what is left of it.
+    /// Ends the stream and returns the rest of it.
     pub(crate) fn finish(mut self) -> Rest {
         let is_within_line = !self.line.is_empty();
         if is_within_line {
@@ -112,7 +114,7 @@ impl SseParser {
                 self.has_data = true;
                 self.data.push_str(value);
             }
-            // The empty field is a comment.
+            // A line with an empty field name is a comment.
             "id" | "retry" | "" => {}
             _ => self.stray(line),
         }

@@ -1,8 +1,8 @@
 //! Translates tools: the schema of one tool into the form of each provider, and all tools into the
 //! `tools` of a request.
 //!
-//! This module has what surrounds a schema, and the rules for names. The modules below it translate
-//! the schema itself, one for each form.
+//! This module translates everything around a schema, and has the rules for names. The modules
+//! below it translate the schema itself, one for each form.
 
 mod bounds;
 mod description;
@@ -47,7 +47,7 @@ pub struct Translation {
 /// All tools in the form of one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tools {
-    /// The member `tools` of a request: an array, empty if there is nothing to offer.
+    /// The member `tools` of a request: an array, empty if no tool is offered.
     pub value: Value,
     /// Every loss, with the name of its tool.
     pub losses: Vec<(String, Loss)>,
@@ -68,7 +68,8 @@ pub struct LeftOut {
 ///
 /// # Errors
 ///
-/// [`Inexpressible`] if the provider would refuse any form of the tool, and with it the request.
+/// Fails with [`Inexpressible`] if the provider would refuse the tool in any form, and the whole
+/// request with it.
 pub fn translate(
     provider: Provider,
     bounds: Bounds,
@@ -109,10 +110,10 @@ pub fn translate(
     Ok(Translation { value, losses })
 }
 
-/// Translates tools into the `tools` of a request, within these bounds and sorted by name: a list
-/// that does not change between requests can be cached by the provider. `schemas` are in order of
-/// importance: of more tools than the provider accepts the first are offered, and of two tools with
-/// one name the first is.
+/// Translates tools into the `tools` of a request, within these bounds and sorted by name: a
+/// provider can cache a list that does not change between requests. `schemas` are in order of
+/// importance. If there are more tools than the provider accepts, the first are offered. If two
+/// tools have the same name, the first is offered.
 pub fn translate_all<'a>(
     provider: Provider,
     bounds: Bounds,
@@ -177,8 +178,8 @@ fn openai_parameters(
         }
         Err(obstacles) => {
             losses.extend(obstacles);
-            // Refused with `strict: false` as well: "schema must have type 'object' and not have
-            // 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
+            // OpenAI refuses these even with `strict: false`: "schema must have type 'object' and
+            // not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level".
             let refused = ["oneOf", "anyOf", "allOf", "enum", "not"];
             let mut schema = without_at_root(parameters, &refused, losses);
             dialect::fill_items(&mut schema);
@@ -189,8 +190,8 @@ fn openai_parameters(
     }
 }
 
-/// Removes keywords at the root for which a provider refuses the whole request; the tool checks
-/// their meaning itself.
+/// Removes keywords at the root for which a provider refuses the whole request. The tool itself
+/// checks their meaning.
 fn without_at_root(mut schema: Value, refused: &[&str], losses: &mut Vec<Loss>) -> Value {
     if let Value::Object(members) = &mut schema {
         for keyword in refused.iter().filter(|keyword| members.shift_remove(**keyword).is_some()) {

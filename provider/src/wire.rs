@@ -1,7 +1,7 @@
-//! The wire formats, each provider's in a module of its own: a request as JSON, and the events of
-//! an answer.
+//! The wire formats, with a module for each provider: a request as JSON, and the events of an
+//! answer.
 //!
-//! Knows no connections: [`crate::client`] sends and receives the bytes.
+//! The modules know no connections: [`crate::client`] sends and receives the bytes.
 
 mod anthropic;
 mod arguments;
@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::sse::SseEvent;
 use crate::{Answer, Event, Failure, FailureKind, Provider, Request};
 
-/// The name of the shape of an answer, which OpenAI demands.
+/// The name of the shape of an answer, which OpenAI requires.
 const SHAPE_NAME: &str = "answer";
 
 /// The callback for events of an answer.
@@ -36,7 +36,8 @@ pub(crate) struct Outgoing {
     pub(crate) body: Vec<u8>,
 }
 
-/// The progress of an answer after an event. Of several events, the greatest counts.
+/// The progress of an answer after an event. If there are several events, the greatest progress
+/// counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Flow {
     /// The event was a keep-alive.
@@ -51,24 +52,24 @@ pub(crate) enum Flow {
 
 /// A reader of the events of an answer.
 pub(crate) trait StreamReader: Send {
-    /// Reads an event. None follows the one that returned [`Flow::Done`].
+    /// Reads an event. No event follows the one that returned [`Flow::Done`].
     ///
     /// # Errors
     ///
-    /// The event reports a failure, or contradicts those before it.
+    /// Fails if the event reports a failure, or contradicts earlier events.
     fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure>;
 
-    /// Returns the answer, once the stream has ended. `ends_whole` is whether it ended after an
-    /// event and not within one, which is the only sign of a complete answer for providers without
-    /// a last event.
+    /// Returns the answer, once the stream has ended. `ends_whole` is true if the stream ended
+    /// after an event and not within one. For providers without a last event, this is the only sign
+    /// of a complete answer.
     ///
     /// # Errors
     ///
-    /// [`FailureKind::Cut`]: the answer is not complete.
+    /// Fails with [`FailureKind::Cut`] if the answer is not complete.
     fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure>;
 }
 
-/// Returns the request in the provider's form. `is_own_site` is whether it goes to the provider
+/// Returns the request in the provider's form. `is_own_site` is true if it goes to the provider
 /// itself and not to another server with the same interface.
 pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: bool) -> Outgoing {
     match provider {
@@ -90,7 +91,7 @@ pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dy
     }
 }
 
-/// Returns whether the member `tools` has any; some providers refuse an empty list.
+/// Returns whether the member `tools` has any tools; some providers refuse an empty list.
 fn has_tools(tools: &Value) -> bool {
     tools.as_array().is_some_and(|tools| !tools.is_empty())
 }

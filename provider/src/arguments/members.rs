@@ -1,5 +1,5 @@
-//! The members and elements in a JSON text, and the ranges to cut so that members are removed and
-//! valid JSON remains.
+//! The members and elements in a JSON text, and the ranges to cut in order to remove members and
+//! keep valid JSON.
 
 use std::fmt;
 use std::ops::Range;
@@ -73,8 +73,8 @@ fn offset(text: &str, piece: &str) -> usize {
     piece.as_ptr().addr() - text.as_ptr().addr()
 }
 
-/// Returns the ranges of the text to cut for some members of an object. Each includes one comma:
-/// the one before the member, or the one after it if no member before it is kept.
+/// Returns the ranges of the text that remove some members of an object. Each range includes one
+/// comma: the comma before the member, or the comma after it if no member before it is kept.
 pub(super) fn cuts(text: &str, members: &[Member<'_>], is_cut: &[bool]) -> Vec<Range<usize>> {
     let begin = |member: &Member<'_>| offset(text, member.written.get());
     let end = |member: &Member<'_>| offset(text, member.value.get()) + member.value.get().len();

@@ -57,7 +57,7 @@ impl Address {
         };
         let base = match Url::parse(given) {
             Ok(base) => base,
-            // Text that is no URL may contain a password or a key all the same.
+            // A text that is not a valid URL may still contain a password or a key.
             Err(error) if given.contains(['@', '?']) => return failed(&error.to_string()),
             Err(error) => return failed(&format!("`{given}`: {error}")),
         };
@@ -72,7 +72,7 @@ impl Address {
         Ok(Self { base, is_own, secrets })
     }
 
-    /// Returns whether it is the provider's own address.
+    /// Returns whether this is the provider's own address.
     pub(super) fn is_own(&self) -> bool {
         self.is_own
     }
@@ -82,8 +82,8 @@ impl Address {
         &self.base
     }
 
-    /// Returns the keys in the query, which some gateways require and no message may contain.
-    /// Longer ones come first, so that none is part of a later one.
+    /// Returns the keys in the query, which some gateways require and which no message may contain.
+    /// Longer keys come first, so that no key is part of a later one.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
         self.secrets.iter().map(String::as_str)
     }
@@ -126,7 +126,7 @@ impl Address {
 }
 
 /// Returns the query values that may be keys: as written, as sent, decoded, and encoded again as a
-/// server may do it. The longest come first.
+/// server might do it. The longest come first.
 fn secrets(given: &str, base: &Url) -> Vec<String> {
     let values = |query: &str| -> Vec<String> {
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));

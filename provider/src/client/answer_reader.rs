@@ -1,5 +1,5 @@
-//! The bytes of an answer, read as they arrive: limits their size, and recognises responses that
-//! are no stream of events. Knows no network.
+//! The bytes of an answer, read as they arrive. The reader limits their size, and recognises
+//! responses that are not event streams. It knows nothing about networks.
 
 use serde_json::Value;
 
@@ -63,13 +63,14 @@ impl AnswerReader {
         Ok(flow)
     }
 
-    /// Returns the answer, once nothing more is read.
+    /// Returns the answer, after the last byte was read.
     pub(crate) fn finish(self) -> Result<Answer, Failure> {
         let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
         self.stream_reader.finish(ends_whole)
     }
 
-    /// Returns the reason why reading broke off: the server's error if it sent one, else `failure`.
+    /// Returns the reason why reading broke off: the server's error if it sent one, and otherwise
+    /// `failure`.
     pub(super) fn broken_off(self, failure: Failure) -> Failure {
         match read_rest(self.provider, self.parser.finish(), self.has_events) {
             Err(reported) => reported,
@@ -82,12 +83,12 @@ impl AnswerReader {
     }
 }
 
-/// Returns whether the stream ended after an event with nothing left over.
+/// Returns whether the stream ended after an event, with nothing left over.
 ///
 /// # Errors
 ///
-/// The rest is an error or a document. Gemini and some gateways send an error without an event,
-/// also in the middle of a stream.
+/// Fails if the rest is an error or a document. Gemini and some gateways send an error without an
+/// event, even in the middle of a stream.
 fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, Failure> {
     let malformed = |detail| Failure::new(provider, FailureKind::Malformed).with_detail(detail);
     let Rest { is_cut, strays } = rest;
@@ -109,7 +110,7 @@ fn error_event(event: &SseEvent) -> Option<ServerError> {
     ServerError::from_value(&serde_json::from_str(data).ok()?)
 }
 
-/// The message for a JSON document that is no error: the server does not stream.
+/// The message for a JSON document without an error: the server does not stream.
 pub(super) const DOCUMENT: &str = "a single document came instead of a stream";
 
 /// The message for an HTML page, which wrong addresses and captive networks send.

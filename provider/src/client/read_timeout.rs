@@ -1,17 +1,17 @@
 //! The time limit for the next bytes of an answer, computed from what has arrived. The reader of
-//! the answer decides what a passed limit means.
+//! the answer decides what happens when the limit is exceeded.
 
 use std::time::{Duration, Instant};
 
 use crate::wire::Flow;
 
 /// The limit for an answer of which only keep-alives arrive, as a multiple of the silence timeout:
-/// 30 minutes with the default of 5. Models think for minutes, during which their servers send
-/// keep-alives; but a proxy sends them for a server that is gone, without end.
+/// 30 minutes with the default of 5. Models think for minutes while their servers send keep-alives,
+/// but a proxy may send keep-alives forever for a server that has gone away.
 const KEEP_ALIVE_FACTOR: u32 = 6;
 
-/// The time limit for what may follow a complete answer: its usage and the end of the stream. Both
-/// usually come at once; some servers send neither, and keep the connection.
+/// The time limit for data after a complete answer: its usage and the end of the stream. Both
+/// usually arrive at once. Some servers send neither, and keep the connection.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time limit for the next bytes.
@@ -19,12 +19,12 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Wait {
     /// The time that is left; at zero nothing more is read.
     pub(super) left: Duration,
-    /// The time without data that will have passed by then.
+    /// The time without data that will have elapsed by then.
     pub(super) silence: Duration,
 }
 
 impl Wait {
-    /// Creates a limit of which nothing has passed.
+    /// Creates a limit that starts now.
     pub(super) fn for_silence(silence: Duration) -> Self {
         Self { left: silence, silence }
     }
@@ -57,7 +57,7 @@ impl ReadTimeout {
         }
     }
 
-    /// Returns whether the answer is complete, whatever may still follow.
+    /// Returns whether the answer is complete. More data may still follow.
     pub(super) fn has_answer(&self) -> bool {
         self.whole.is_some()
     }

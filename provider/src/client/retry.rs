@@ -11,20 +11,22 @@ use crate::Failure;
 /// The longest wait that a server may ask for. A failure that asks for more is reported instead.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The longest wait that the client chooses by itself, before jitter.
+/// The longest wait that the client chooses itself, before jitter.
 const MAX_WAIT: Duration = Duration::from_secs(8);
 
-/// Returns the wait before the next attempt, or nothing if there is none. `attempt` is the one
-/// that failed, counted from 1. A server that asks for a shorter wait than the client's own, as
-/// with a date in the past, gets the client's: it has just failed.
+/// Returns the wait before the next attempt, or nothing if the request is not tried again.
+/// `attempt` is the one that failed, counted from 1. If a server asks for a shorter wait than the
+/// client's own, for example with a date in the past, the client's wait applies, since the server
+/// has just failed.
+/// failed.
 pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
     let waits = ExponentialBuilder::new()
         .with_min_delay(first.min(MAX_WAIT))
         .with_max_delay(MAX_WAIT)
         .with_max_times(failure.retries());
     let doubled = waits.build().nth(attempt.checked_sub(1)? as usize)?;
-    // Clients that failed together would otherwise come back together. The crate's own jitter
-    // only lengthens a wait, up to twice; this one keeps its mean.
+    // Otherwise clients that failed together would come back together. The crate's own jitter only
+    // lengthens a wait, up to twice; this jitter keeps its mean.
     let own = doubled.mul_f64(0.75 + 0.5 * fastrand::f64());
     let asked = failure.retry_after.unwrap_or_default();
     (asked <= MAX_RETRY_AFTER).then_some(asked.max(own))

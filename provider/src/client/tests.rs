@@ -10,8 +10,8 @@ use super::read_timeout::Wait;
 use super::*;
 use crate::{Message, Part, Remedy, Role};
 
-/// A time limit that is short enough for a test and long enough for a busy machine: the tests wait
-/// only for what comes at once or never.
+/// A time limit that is short enough for a test and long enough for a busy machine. The tests wait
+/// only for data that arrives at once or never.
 const SHORT: Duration = Duration::from_millis(300);
 
 fn endpoint(base: &str) -> Endpoint {

@@ -1,5 +1,5 @@
-//! HTTP: connections, proxies, certificates and the bytes of responses. Knows no provider's format,
-//! only whether a response is a stream.
+//! HTTP: connections, proxies, certificates and the bytes of responses. This module knows no
+//! provider's format, but only whether a response is a stream.
 
 use std::error::Error;
 use std::io;
@@ -61,7 +61,7 @@ pub(super) enum Received {
     Document(Document),
 }
 
-/// A response that is no stream.
+/// A response that is not a stream.
 pub(super) struct Document {
     status: StatusCode,
     is_html: bool,
@@ -91,7 +91,7 @@ impl Transport {
             .tls_backend_preconfigured(tls)
             // The key must not be sent to another host.
             .redirect(Policy::none())
-            // The proxy is chosen here and not by the library, so that a failure can name it.
+            // This code chooses the proxy, and not the library, so that a failure can name it.
             .no_proxy()
             .connect_timeout(endpoint.connect_timeout);
         let mut proxy = None;
@@ -151,7 +151,7 @@ impl Transport {
         wait: Wait,
     ) -> Result<Option<Bytes>, Failure> {
         let silence = || self.failure(FailureKind::SilenceTimeout(wait.silence));
-        // Bytes that have arrived already would be returned however late they are.
+        // Otherwise bytes that have already arrived would be returned, however late they are.
         if wait.left.is_zero() {
             return Err(silence());
         }
@@ -165,8 +165,8 @@ impl Transport {
     }
 
     /// Reads the end of a response in the background, so that its connection can serve the next
-    /// request. The end usually comes a moment after the last event; a response that is dropped
-    /// before closes the connection, which costs a handshake each round.
+    /// request. The end usually arrives a moment after the last event. Dropping a response before
+    /// its end closes the connection, which costs a handshake per round.
     pub(super) fn finish(&self, mut response: Response) -> JoinHandle<()> {
         tokio::spawn(async move {
             let end = async { while let Ok(Some(_)) = response.chunk().await {} };
@@ -182,7 +182,7 @@ impl Transport {
         let read = read.unwrap_or_else(|_| {
             Err(self.failure(FailureKind::SilenceTimeout(self.silence_timeout)))
         });
-        // A failure can be reported from its status alone, a success cannot.
+        // A failure can be reported from its status, but a success needs the whole document.
         if response.status().is_success() {
             read?;
         }
@@ -299,8 +299,8 @@ fn reqwest_proxy(intercept: &Intercept) -> Result<reqwest::Proxy, reqwest::Error
     Ok(proxy)
 }
 
-/// Returns TLS with the certificates that this machine trusts. A machine without any can still
-/// reach servers without TLS.
+/// Returns TLS with the certificates that this machine trusts. A machine without certificates can
+/// still reach servers without TLS.
 fn tls() -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -347,11 +347,12 @@ fn tls_error(error: &reqwest::Error) -> Option<String> {
             return Some(error.to_string());
         }
         next = match error.downcast_ref::<io::Error>() {
-            // The `source` of such an error is that of the error inside it, which would be skipped.
+            // The `source` of this error is the source of the error inside it, so that the inner
+            // error would be skipped.
             Some(error) => error.get_ref().map(|within| within as &(dyn Error + 'static)),
             None => error.source(),
         };
-        // tokio-rustls has no type for the error of a peer that closes the connection.
+        // tokio-rustls has no error type for a server that closes the connection.
         if next.is_none() && error.to_string() == "tls handshake eof" {
             return Some("the connection was closed during the handshake".to_owned());
         }

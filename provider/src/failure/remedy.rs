@@ -1,18 +1,18 @@
-//! Remedies: the actions that a person can take after a failure. The words, and with them the flags
-//! and commands of a program, belong to the caller.
+//! Remedies: the actions that the user can take after a failure. The caller chooses the words,
+//! including a program's flags and commands.
 
 use std::time::Duration;
 
 use super::{Failure, FailureKind};
 use crate::Provider;
 
-/// An action that a person can take after a [`Failure`].
+/// An action that the user can take after a [`Failure`].
 ///
-/// The variables that a remedy speaks of are those of its provider:
-/// [`Provider::key_variable`] and [`Provider::base_url_variable`].
+/// A remedy refers to the variables of its provider: [`Provider::key_variable`] and
+/// [`Provider::base_url_variable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Set the key, or the address of a server that wants none.
+    /// Set the key, or the address of a server that needs none.
     SetKey(Provider),
     /// Check that the key belongs to this provider and is still valid.
     CheckKey(Provider),

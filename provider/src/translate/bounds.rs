@@ -1,7 +1,7 @@
 //! The limits of an endpoint on tools: their number, and the length of their descriptions.
 //!
-//! A request that exceeds one of them is refused with all its tools, so that every prompt fails.
-//! The limits on schemas are elsewhere.
+//! If a request exceeds one of them, the provider refuses it with all its tools, so that every
+//! prompt fails. The limits on schemas are in another module.
 
 use crate::Provider;
 
@@ -12,13 +12,13 @@ use crate::Provider;
 const OPENAI_TOOLS: usize = 128;
 
 /// Google's limit on the tools of a request: "Maximum 512 function declarations can be provided",
-/// of `Tool.function_declarations` in
+/// for `Tool.function_declarations` in
 /// <https://github.com/googleapis/python-genai/blob/main/google/genai/types.py>.
 const GOOGLE_TOOLS: usize = 512;
 
 /// OpenAI's limit on the description of a function, in characters: "Expected a string with maximum
 /// length 1048576",
-/// <https://github.com/MicrosoftDocs/azure-ai-docs/commit/2cee073678faf5f36c9aebbbe100d0d4093dc7de>.
+/// <https://github.com/MicrosoftDocs/azure-ai-docs/commit/2cee073678faf5f36c9aebbbe100d0d4093dc7de>
 const OPENAI_DESCRIPTION: usize = 1_048_576;
 
 /// The longest description that every server with OpenAI's interface accepts, in characters. It was
@@ -27,7 +27,7 @@ const OPENAI_DESCRIPTION: usize = 1_048_576;
 /// <https://portkey.ai/error-library/input-validation-error-10475>.
 pub const SAFE_DESCRIPTION: usize = 1_024;
 
-/// The limits of one endpoint on tools; `None` is no limit.
+/// The limits of one endpoint on tools; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The maximum number of tools of a request.

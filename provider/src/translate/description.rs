@@ -1,15 +1,15 @@
 //! The description of a tool, extended by the schema of its results.
 //!
-//! Two vendors have a member for the latter, OpenAI's Responses (`output_schema`) and Google
+//! Two vendors have a member for this schema: OpenAI's Responses (`output_schema`) and Google
 //! (`responseJsonSchema`). Other servers with the same interface refuse a request with a member
-//! that they do not know, so every model reads it in the description.
+//! that they do not know. So every model reads the schema in the description.
 
 use ikigai_protocol::ToolSchema;
 use serde_json::Value;
 
 use crate::loss::{Effect, Loss, Reason};
 
-/// The end of a description that was cut.
+/// The end of a description that was shortened.
 const CUT: char = '…';
 
 /// Returns the description that is sent, at most `limit` characters long. The schema of the results

@@ -1,8 +1,8 @@
 //! The check of a schema against JSON Schema 2020-12, as far as providers check it.
 //!
-//! A provider refuses a request with all its tools for one malformed schema, so schemas are checked
-//! here first. Forms of older drafts that 2020-12 refuses are rewritten. Whether a schema makes
-//! sense is not checked.
+//! One malformed schema makes a provider refuse a request with all its tools, so schemas are
+//! checked here first. Forms of older drafts that 2020-12 refuses are rewritten. The check does not
+//! decide whether a schema makes sense.
 
 use ikigai_protocol::ACCESS_MARK;
 use serde_json::{Map, Value};
@@ -45,7 +45,7 @@ const ONE_SCHEMA: &[&str] = &[
     "contentSchema",
 ];
 
-/// Keywords whose value is an object of schemas. Of `dependencies`, some values are lists.
+/// Keywords whose value is an object of schemas. Some values in `dependencies` are lists.
 const NAMED_SCHEMAS: &[&str] =
     &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
@@ -98,7 +98,8 @@ impl Reader<'_> {
             _ => return Err(malformed(at, "an object or a boolean")),
         };
         let mut read = Map::new();
-        // What is for the host is no loss, and servers refuse keywords that they do not know.
+        // Leaving out a keyword for the host loses nothing, and servers refuse keywords that they
+        // do not know.
         for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != ACCESS_MARK) {
             let value = self.keyword(keyword, value, &step(at, keyword))?;
             read.insert(keyword.clone(), value);
@@ -158,7 +159,7 @@ impl Reader<'_> {
         Ok(Value::Object(read))
     }
 
-    /// Checks that a reference has a target inside the schema, since a provider fetches nothing.
+    /// Checks that a reference has a target inside the schema, since providers fetch nothing.
     fn reference(&self, value: &Value, at: &str) -> Result<Value, Inexpressible> {
         let leads_somewhere =
             value.as_str().and_then(|text| text.strip_prefix('#')).is_some_and(|pointer| {
@@ -205,8 +206,8 @@ impl Reader<'_> {
     }
 }
 
-/// Replaces `true` by `{}` in properties, which means the same: the templates of local models look
-/// for members.
+/// Replaces `true` in properties with `{}`, which means the same: the templates of local models
+/// expect members.
 fn with_objects(mut properties: Value) -> Value {
     for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if *property == Value::Bool(true) {
@@ -216,7 +217,7 @@ fn with_objects(mut properties: Value) -> Value {
     properties
 }
 
-/// Checks a keyword that holds no schema.
+/// Checks a keyword whose value is not a schema.
 fn check_plain(keyword: &str, value: &Value, at: &str) -> Result<(), Inexpressible> {
     let (holds, expected) = match keyword {
         "type" => (is_type(value), "one of the seven types, or a list of different ones"),

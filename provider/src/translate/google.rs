@@ -1,15 +1,15 @@
 //! Google's two forms of a schema: the subset of OpenAPI in `parameters`, and full JSON Schema in
 //! `parametersJsonSchema`.
 //!
-//! The subset is that of `Schema` in <https://ai.google.dev/api/caching#Schema> (2026); for any
-//! other field the API refuses the request.
+//! The subset is documented as `Schema` in <https://ai.google.dev/api/caching#Schema> (2026). For
+//! any other field the API refuses the request.
 
 use serde_json::{Map, Value, json};
 
 use super::reference::{allows_null, required, step};
 use crate::loss::{Effect, Loss, Reason};
 
-/// Fields that have the name and meaning of JSON Schema and hold no schema.
+/// Fields that have the same name and meaning as in JSON Schema, and whose values are not schemas.
 const SAME: &[&str] = &[
     "title",
     "description",
@@ -45,8 +45,8 @@ pub(crate) fn parameters(schema: &Value) -> (Map<String, Value>, Vec<Loss>) {
     }
 }
 
-/// Returns whether the tool has no parameters. The API refuses an object without properties and
-/// expects no schema then.
+/// Returns whether the tool has no parameters. The API refuses an object without properties, and
+/// expects no schema in that case.
 fn takes_nothing(schema: &Value) -> bool {
     schema.as_object().is_some_and(|members| {
         members.iter().all(|(keyword, value)| match keyword.as_str() {
@@ -111,14 +111,14 @@ impl Writer {
         if of == Some("object") && named.is_none_or(Map::is_empty) {
             self.obstacle(at, Reason::FreeForm);
         }
-        // There are no references here, so a schema is its own root.
+        // The schema contains no references here, so it is its own root.
         if allows_null(schema, schema) {
             written.insert("nullable".into(), Value::Bool(true));
         }
         Value::Object(written)
     }
 
-    /// Returns the one type of a schema, which may be nullable besides.
+    /// Returns the single type of a schema, which may also be nullable.
     fn single_type<'a>(&mut self, members: &'a Map<String, Value>, at: &str) -> Option<&'a str> {
         let types: Vec<&str> = match members.get("type") {
             Some(Value::Array(types)) => types.iter().filter_map(Value::as_str).collect(),
@@ -152,7 +152,7 @@ impl Writer {
         Value::Object(written)
     }
 
-    /// Writes `required`. The API refuses names that are not properties; an empty list has no
+    /// Writes `required`. The API refuses names that are not properties, and an empty list has no
     /// meaning.
     fn required(
         &mut self,
@@ -172,7 +172,8 @@ impl Writer {
         }
     }
 
-    /// Writes alternatives. Null is not among them but a mark on the whole, which the caller sets.
+    /// Writes alternatives. Null becomes a mark on the whole, which the caller sets, and not an
+    /// alternative.
     fn alternatives(&mut self, value: &Value, at: &str) -> Value {
         let all = value.as_array().into_iter().flatten().enumerate();
         let others: Vec<_> = all.filter(|(_, one)| *one != &json!({ "type": "null" })).collect();
@@ -182,7 +183,7 @@ impl Writer {
         others.into_iter().map(|(index, one)| self.schema(one, &format!("{at}/{index}"))).collect()
     }
 
-    /// Writes an enumeration, which may only hold strings that are not empty.
+    /// Writes an enumeration, which may only contain strings that are not empty.
     fn enumeration(&mut self, value: &Value, at: &str, written: &mut Map<String, Value>) {
         let all = value.as_array().into_iter().flatten();
         let values: Vec<&Value> = all.filter(|value| !value.is_null()).collect();
@@ -223,7 +224,7 @@ impl Writer {
     }
 }
 
-/// Returns whether the reference allows this name of a parameter: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
+/// Returns whether the reference allows this parameter name: `^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`.
 fn is_parameter_name(name: &str) -> bool {
     name.len() <= 64
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')

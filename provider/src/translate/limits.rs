@@ -13,8 +13,8 @@ use crate::loss::{Effect, Loss, Reason};
 /// The maximum number of properties of all objects of a schema together.
 pub const MAX_PROPERTIES: usize = 5_000;
 
-/// The maximum depth of objects and arrays, the outermost counted. The page speaks of "levels of
-/// nesting" and does not say whether arrays count; here they do.
+/// The maximum depth of objects and arrays, including the outermost. The page mentions "levels of
+/// nesting" and does not specify whether arrays count; here they do.
 pub const MAX_LEVELS: usize = 10;
 
 /// The maximum number of values of all enumerations of a schema together.
@@ -103,8 +103,8 @@ fn levels(schema: &Value) -> usize {
 
 struct Depth<'a> {
     root: &'a Value,
-    /// The depths of the schemas measured so far; zero while one is being measured, so that
-    /// recursion ends.
+    /// The depths of the schemas measured so far. A schema that is being measured has depth zero,
+    /// so that recursion ends.
     known: HashMap<*const Map<String, Value>, usize>,
 }
 

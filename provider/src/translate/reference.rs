@@ -1,7 +1,7 @@
 //! References inside a schema, and the values that a schema accepts once they are followed.
 //!
-//! Used by strict mode, which must know what is nullable, and by the repair of arguments, which
-//! must decide the same. Knows nothing of any provider.
+//! Strict mode uses this to know what is nullable, and the repair of arguments must decide the
+//! same. This module knows nothing about providers.
 
 use std::collections::HashSet;
 
@@ -15,8 +15,8 @@ pub(crate) struct Leaves<'a> {
     pub(crate) endless: Option<&'a str>,
 }
 
-/// Returns the target of a reference: the root, or a definition at the root. Others are not
-/// followed.
+/// Returns the target of a reference: the root, or a definition at the root. Other references are
+/// not followed.
 pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     if reference == "#" {
         return Some(root);
@@ -40,8 +40,8 @@ pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
 struct Walk<'a> {
     root: &'a Value,
     path: Vec<&'a str>,
-    /// The definitions that were expanded. A second time would add nothing, and nested alternatives
-    /// would grow exponentially.
+    /// The definitions that were expanded. Expanding one again would add nothing, and nested
+    /// alternatives would grow exponentially.
     seen: HashSet<&'a str>,
     endless: Option<&'a str>,
     found: Vec<&'a Map<String, Value>>,
@@ -130,8 +130,8 @@ fn leaf_widens<'a>(
     leaf.get("items").is_some_and(|items| widens_within(root, items, seen))
 }
 
-/// Returns whether `leaf` accepts values of the JSON type `name`, as far as `type` says so. Without
-/// `type` the listed values decide; an integer is a number too.
+/// Returns whether `leaf` accepts values of the JSON type `name`, according to `type`. Without
+/// `type` the listed values decide. An integer is also a number.
 pub(crate) fn accepts_type(leaf: &Map<String, Value>, name: &str) -> bool {
     let is = |value: &Value| value == name || (value == "number" && name == "integer");
     match leaf.get("type") {
@@ -150,8 +150,8 @@ pub(crate) fn listed(leaf: &Map<String, Value>) -> Option<Vec<&Value>> {
     }
 }
 
-/// Returns the listed values of a property that has nothing else, by which objects are
-/// distinguished.
+/// Returns the listed values of a property that has only one schema. Such properties distinguish
+/// objects.
 pub(crate) fn listed_alone<'a>(root: &'a Value, schema: &'a Value) -> Option<Vec<&'a Value>> {
     match leaves(root, schema).schemas.as_slice() {
         [leaf] => listed(leaf),

@@ -1,9 +1,9 @@
 //! OpenAI's strict mode: a subset of JSON Schema in which every property is required.
 //!
 //! A schema is in the subset as a whole or not at all. All obstacles are collected, so that an
-//! author sees every one of them at once. The subset is the one of
-//! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas>, as of 2026; a
-//! keyword that the page does not name counts as refused.
+//! author sees every one at once. The subset is specified in
+//! <https://platform.openai.com/docs/guides/structured-outputs/supported-schemas>, as of 2026.
+//! Keywords that the page does not list count as refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,13 +20,13 @@ use crate::loss::{Effect, Loss, Reason};
 const FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Keywords that describe and do not restrict, which the page does not list. Without them the same
-/// values are accepted.
+/// Keywords that describe and do not restrict, and that the page does not list. Without them the
+/// same values are accepted.
 const ANNOTATIONS: &[&str] = &["examples", "deprecated", "readOnly", "writeOnly"];
 
 /// Returns the strict form of `parameters` with its losses, or every obstacle.
 pub(crate) fn strict(parameters: &Value) -> Result<(Value, Vec<Loss>), Vec<Loss>> {
-    // The strict form is never smaller, and a schema this large is not worth walking.
+    // The strict form is never smaller, and it is not worth walking a schema this large.
     let oversized = limits::exceeded(parameters);
     if !oversized.is_empty() {
         return Err(oversized);
@@ -60,8 +60,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a reference. The API refuses keywords beside `$ref`, descriptions too, so those go
-    /// around it.
+    /// Writes a reference. The API refuses keywords next to `$ref`, including descriptions, so the
+    /// reference is wrapped in a schema that has them.
     fn reference(&mut self, members: &Map<String, Value>, at: &str) -> Value {
         let mut around = Map::new();
         for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != "$ref") {
@@ -214,8 +214,8 @@ impl Writer<'_> {
             if let Some(reference) = leaves(self.root, definition).endless {
                 self.obstacle(&place, Reason::Endless(reference.to_owned()));
             }
-            // A definition that accepts anything is an obstacle only where it is referred to; but a
-            // schema with one is refused too.
+            // A definition that accepts anything would matter only if a reference leads to it, but
+            // a schema that merely contains one is refused too.
             written.insert(name.clone(), self.schema(definition, &place));
         }
         Value::Object(written)
@@ -275,7 +275,7 @@ impl Writer<'_> {
                 written.insert("description".into(), joined.into());
                 self.loss(&here(), Effect::Described, Reason::Keyword(keyword.to_owned()));
             }
-            // Neither restricts values, and the dialect is the provider's anyway.
+            // Neither restricts values, and the schema has the provider's dialect anyway.
             "$schema" | "$comment" => {}
             _ if ANNOTATIONS.contains(&keyword) => {
                 self.loss(&here(), Effect::Removed, Reason::Keyword(keyword.to_owned()));

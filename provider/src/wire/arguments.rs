@@ -1,12 +1,12 @@
-//! The arguments of a call as a JSON object, which some providers require although the model may
-//! have written anything.
+//! The arguments of a call as a JSON object. Some providers require an object, although the model
+//! may have written any text.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// The member that holds text which is not an object, so that the model can read what it wrote.
+/// The member for a text that is not an object, so that the model can read what it wrote.
 const UNREADABLE: &str = "unreadable_arguments";
 
 /// A JSON object, unchanged as far as possible: numbers keep their digits, and members their order.
@@ -16,7 +16,8 @@ const UNREADABLE: &str = "unreadable_arguments";
 pub(super) struct Object(Box<RawValue>);
 
 impl Object {
-    /// Returns the text itself if it is an object, else an object with the text as its only member.
+    /// Returns the text itself if it is an object, or otherwise an object with the text as its only
+    /// member.
     pub(super) fn parse(text: &str, member: &str) -> Self {
         let trimmed = text.trim();
         if trimmed.is_empty() {
@@ -48,11 +49,11 @@ impl Object {
 
 const AS_VALID: &str = "one escape in place of another leaves JSON valid";
 
-/// Replaces each escape of an unpaired surrogate in valid JSON by `\\ufffd`.
+/// Replaces each escape of an unpaired surrogate in valid JSON with `\\ufffd`.
 ///
 /// RFC 8259 calls the meaning of such a string unpredictable (section 8.2). Anthropic refuses it
 /// with 400 ("The request body is not valid JSON: no low surrogate in string",
-/// <https://github.com/anthropics/claude-code/issues/2108>), and Google's strings are UTF-8, which
+/// <https://github.com/anthropics/claude-code/issues/2108>). Google's strings are UTF-8, which
 /// cannot encode it.
 fn well_formed(json: &str) -> Cow<'_, str> {
     // In valid JSON a backslash is always in a string and begins an escape.

@@ -11,7 +11,7 @@ pub(super) use stream::Stream;
 mod blob {
     /// The signature of a text, a thought or a call.
     pub(super) const SIGNATURE: &str = "thoughtSignature";
-    /// Google's id of a call, also for its result. Where Google sends none, it accepts none; the id
-    /// of this crate is never sent.
+    /// Google's id of a call, which its result has too. If Google sends no id, it accepts none, so
+    /// the id of this crate is never sent.
     pub(super) const ID: &str = "id";
 }

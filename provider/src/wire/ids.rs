@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::{Message, Part};
 
-/// The maximum length of an id. OpenAI accepts 64 characters for `call_id`; Anthropic names the
+/// The maximum length of an id. OpenAI accepts 64 characters for `call_id`. Anthropic specifies the
 /// characters (`^[a-zA-Z0-9_-]+$`) and no length.
 const MAX_BYTES: usize = 64;
 
@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 64;
 pub(super) struct Ids {
     taken: HashSet<String>,
     /// The last number that was added to each id. The next search begins there, so that many calls
-    /// with one id cost no more than many with different ones.
+    /// with one id cost no more than many calls with different ids.
     suffixes: HashMap<String, usize>,
 }
 
@@ -28,7 +28,8 @@ impl Ids {
         ids
     }
 
-    /// Returns an id for a new call: the received one if it is valid and free, else one like it.
+    /// Returns an id for a new call: the received id if it is valid and free, and otherwise a
+    /// similar one.
     pub(super) fn take(&mut self, came: &str) -> String {
         let base = fitting(if came.is_empty() { "call" } else { came });
         if !came.is_empty() && self.taken.insert(base.clone()) {
@@ -49,8 +50,8 @@ impl Ids {
     }
 }
 
-/// The ids that are sent, by the ids in the conversation. Those made by this crate are sent
-/// unchanged; others may come from a conversation that was stored elsewhere.
+/// The ids that are sent, by the ids in the conversation. Ids that this crate made are sent
+/// unchanged. Other ids may come from a conversation that another program stored.
 #[derive(Debug)]
 pub(super) struct SentIds<'a>(HashMap<&'a str, String>);
 
@@ -65,8 +66,8 @@ impl<'a> SentIds<'a> {
         Self(sent)
     }
 
-    /// Returns the id to send for this one. An id without a call is only made valid; the provider
-    /// refuses its result with a reason.
+    /// Returns the id to send for `id`. If no call has the id, it is only made valid, and the
+    /// provider refuses its result with a reason.
     pub(super) fn get(&self, id: &str) -> String {
         self.0.get(id).cloned().unwrap_or_else(|| fitting(id))
     }

@@ -1,6 +1,6 @@
 //! The names of calls that are sent back. A model may call a tool that does not exist, by a name
-//! that no tool can have; a provider would refuse the whole conversation for it ("string does not
-//! match pattern"), in every further request.
+//! that no tool can have. The provider would refuse the whole conversation for such a name ("string
+//! does not match pattern"), in every further request.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use crate::Provider;
 use crate::translate::{MAX_NAME_BYTES, is_name};
 
 /// Returns a name in a form that the provider accepts: unchanged if a tool can have it. Other names
-/// belong to no tool, so that two of them may become equal.
+/// belong to no tool, so two of them may become equal.
 pub(super) fn sent(provider: Provider, name: &str) -> Cow<'_, str> {
     if is_name(provider, name) {
         return name.into();

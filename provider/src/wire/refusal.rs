@@ -1,9 +1,9 @@
 //! The errors of servers, and the kinds of failures that they mean.
 //!
-//! The statuses and codes are those of <https://platform.openai.com/docs/guides/error-codes>,
+//! The statuses and codes come from <https://platform.openai.com/docs/guides/error-codes>,
 //! <https://docs.anthropic.com/en/api/errors> and
-//! <https://ai.google.dev/gemini-api/docs/troubleshooting>; the messages are those of the providers
-//! and the common local servers where there is no code.
+//! <https://ai.google.dev/gemini-api/docs/troubleshooting>. For errors without a code, the messages
+//! of the providers and of the common local servers decide.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{Failure, FailureKind, Provider};
 /// An error that a server reported, in any of the usual forms.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ServerError {
-    /// The message for people.
+    /// The message for users.
     message: String,
     /// The values of `type`, `code`, `status` and `reason`.
     codes: Vec<String>,
-    /// The status in the error's own text; within a stream there is no other.
+    /// The status in the error's own text. Within a stream there is no other status.
     status: Option<u16>,
     /// The wait that the body asks for.
     retry_after: Option<Duration>,
@@ -27,8 +27,9 @@ pub(crate) struct ServerError {
 }
 
 impl ServerError {
-    /// Reads JSON that is an error or has one as its member `error`. An answer may have a `type` or
-    /// `status` as well; an error without that member is recognised by its type or its message.
+    /// Reads JSON that is an error, or that has an error as its member `error`. An answer may have
+    /// a `type` or `status` as well, so an error without that member is recognised by its type or
+    /// its message.
     pub(crate) fn from_value(value: &Value) -> Option<Self> {
         // Google wraps the error of a stream in an array.
         let value = if let Value::Array(values) = value { values.first()? } else { value };
@@ -87,7 +88,8 @@ impl ServerError {
         }
     }
 
-    /// Returns the failure for an error with this status; 200 is that of a stream that had begun.
+    /// Returns the failure for an error with this status. Status 200 means that the stream had
+    /// begun.
     pub(crate) fn failure(self, provider: Provider, model: &str, status: u16) -> Failure {
         let kind = self.kind(model, status);
         let detail = if self.message.is_empty() { self.codes.join(" ") } else { self.message };
@@ -137,14 +139,14 @@ impl ServerError {
     }
 }
 
-/// The type of an object that is an error, which does not say which one.
+/// The type of an error object that does not specify which error it is.
 const ERROR: &str = "error";
 
 /// Codes for a conversation that is too long: OpenAI, llama.cpp, Anthropic.
 const TOO_LONG: &[&str] =
     &["context_length_exceeded", "exceed_context_size_error", "request_too_large"];
 
-/// Words of messages for a conversation that is too long, each with the words directly before the
+/// Parts of messages about a conversation that is too long, each with the words directly before the
 /// size of the window, if the message has it.
 const TOO_LONG_MESSAGES: &[(&str, Option<&str>)] = &[
     // Anthropic, for the conversation and with room for the answer:
@@ -154,11 +156,12 @@ const TOO_LONG_MESSAGES: &[(&str, Option<&str>)] = &[
     // OpenAI: <https://github.com/dyad-sh/dyad/issues/1672>.
     ("exceeds the context window", None),
     ("exceed the configured limit of", Some("configured limit of ")),
-    // OpenAI's older models, vLLM, DeepSeek, OpenRouter: <https://github.com/refly-ai/refly/issues/1177>.
+    // OpenAI's older models, vLLM, DeepSeek, OpenRouter:
+    // <https://github.com/refly-ai/refly/issues/1177>.
     ("maximum context length", Some("maximum context length is ")),
     ("exceeds maximum context", None),
-    // OpenAI, for a request that is larger than the account may send in a minute, which no wait
-    // helps.
+    // OpenAI, for a request that is larger than the account may send in a minute. Waiting does not
+    // help.
     ("tokens must be reduced in order to run", None),
     // Google: <https://github.com/google-gemini/gemini-cli/issues/6678>.
     ("exceeds the maximum number of tokens", Some("maximum number of tokens allowed (")),
@@ -179,13 +182,13 @@ const TOO_LONG_MESSAGES: &[(&str, Option<&str>)] = &[
     ("maximum prompt length is", Some("maximum prompt length is ")),
 ];
 
-/// Returns the size of the window that a message in lower case names.
+/// Returns the size of the window in a message, which is in lower case.
 fn window(message: &str) -> Option<u64> {
     let named = TOO_LONG_MESSAGES.iter().filter(|(words, _)| message.contains(words));
     named.filter_map(|(_, before)| number(message.split_once((*before)?)?.1)).find(|it| *it > 0)
 }
 
-/// Returns the number that a text begins with, which may have commas between its digits.
+/// Returns the number at the beginning of a text, which may have commas between its digits.
 fn number(text: &str) -> Option<u64> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != ',').unwrap_or(text.len());
     text[..end].replace(',', "").parse().ok()

@@ -79,7 +79,7 @@ fn with_tools() {
     snapshot("tools", &[], &[message(Role::User, vec![Part::text("read a.txt")])], true);
 }
 
-/// Returns the blobs that every provider would have left in a conversation of its own.
+/// Returns the blobs that each provider would have left in a conversation with it.
 fn own_blobs(provider: Provider) -> (Vec<Part>, Option<Blob>, Option<Blob>) {
     let blob = |value| Blob { provider, model: MODEL.into(), value };
     let alone = |value| vec![Part::Blob(blob(value))];
@@ -136,7 +136,7 @@ fn parallel_calls_with_blobs() {
     }
 }
 
-/// Returns an image of which there is nothing but the beginning.
+/// Returns an image that has only its beginning.
 fn image(name: &str, head: &[u8]) -> Image {
     Image::new(name, head).expect("an image")
 }
@@ -149,7 +149,7 @@ fn gif() -> Image {
     image("moving.gif", b"GIF89a\x80\x02\xe0\x01\0\0\0")
 }
 
-/// Returns a conversation with images of the person, and of two results.
+/// Returns a conversation with images of the user, and of two results.
 fn with_images() -> Vec<Message> {
     let of_results = [("call_1", "a text", vec![png()]), ("call_2", "", vec![gif(), png()])];
     let results = of_results.map(|(id, content, images)| {
@@ -243,8 +243,7 @@ fn what_another_model_left_is_left_out() {
             let left = ["gAAA", "commentary", "\"hm\"", "Eq==", "google-1", "EjQ="];
             left.into_iter().filter(|left| body.contains(left)).count()
         };
-        // A text of the person beside the results begins a turn, for which a chat sends no
-        // thoughts.
+        // A text of the user next to the results begins a turn, for which a chat sends no thoughts.
         assert_eq!(found(&own) > 0, provider != Provider::OpenAiChat, "{provider}: {own}");
         assert_eq!(found(&other), 0, "{provider}: {other}");
         let bypass = other.matches("skip_thought_signature_validator").count();

@@ -1,8 +1,8 @@
 //! The requests that each vendor refuses. Each module has the rules of one interface; this one has
 //! what they share: positions of faults, unknown members, and calls with their results.
 //!
-//! The messages are those of the vendors' servers, as people quote them when they ask for help.
-//! They make a failed test easier to understand; a client must not depend on them.
+//! The messages are the vendors' own, as people quote them when they ask for help. They make a
+//! failed test easier to understand; a client must not depend on them.
 
 mod anthropic;
 mod google;

@@ -1,5 +1,5 @@
-//! The part of HTTP/1.1 that the servers need: requests with a length, responses with a length or
-//! in chunks.
+//! The part of HTTP/1.1 that the servers need: requests with a length, and responses with a length
+//! or in chunks.
 
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _};

@@ -19,8 +19,8 @@ impl Issued {
         format!("{prefix}{:016x}", 0x00c0_ffee_0000_0000_u64 + self.counter)
     }
 
-    /// Returns a signature for `what`. It has all characters of base64, also those that are invalid
-    /// in an address or an id.
+    /// Returns a signature for `what`. It has all characters of base64, including those that are
+    /// invalid in an address or an id.
     pub(crate) fn sign(&mut self, what: Value) -> String {
         let signature = format!("{}+s/==", self.id("Eq"));
         self.signed.insert(signature.clone(), what);

@@ -1,8 +1,8 @@
-//! Servers for tests that answer as the vendors of models do: they stream each vendor's documented
-//! format, refuse what the vendor refuses, and fail on request as a network and a vendor can.
+//! Test servers that answer as model vendors do. They stream each vendor's documented format,
+//! refuse what the vendor refuses, and on request fail as a network or a vendor can.
 //!
-//! Depends on nothing of ikigai: the servers are written from the vendors' documentation alone, so
-//! that a misreading in the client is noticed.
+//! This crate depends on no other crate of ikigai. The servers are written only from the vendors'
+//! documentation, so that the tests notice if the client misreads it.
 
 #![warn(missing_docs)]
 

@@ -13,13 +13,13 @@ use crate::Vendor;
 pub(crate) struct Refusal {
     /// The HTTP status.
     pub(crate) status: u16,
-    /// The message for people.
+    /// The message for users.
     pub(crate) message: String,
     /// The member at fault; OpenAI only.
     pub(crate) param: Option<String>,
     /// The code for programs; OpenAI only.
     pub(crate) code: Option<&'static str>,
-    /// The kind, where the status does not determine it.
+    /// The kind, if the status does not determine it.
     pub(crate) kind: Option<&'static str>,
     /// The details; Google only.
     pub(crate) details: Option<Box<Value>>,

@@ -92,7 +92,7 @@ impl Reply {
         Self::raw(status, "text/html", body)
     }
 
-    /// Creates a reply that sends nothing, not even headers, until the gate opens; then the
+    /// Creates a reply that sends nothing, not even headers, until the gate opens. Then the
     /// connection is closed.
     #[must_use]
     pub fn silence(gate: &Gate) -> Self {
@@ -105,12 +105,12 @@ impl Reply {
         Self::from_kind(Kind::HangUp)
     }
 
-    /// Returns the whole body of an answer to this request. Its length is the same for every answer
-    /// of the same pieces, whatever ids a server issues.
+    /// Returns the whole body of an answer to this request. Answers with the same pieces have the
+    /// same length, even though a server issues different ids.
     ///
     /// # Panics
     ///
-    /// If the reply is not an answer.
+    /// Panics if the reply is not an answer.
     #[must_use]
     pub fn body(&self, vendor: Vendor, request: &Received) -> Vec<u8> {
         let Kind::Answer(answer) = &self.kind else {
@@ -198,28 +198,28 @@ impl Reply {
         self.push(Piece::Thinking(text.to_owned()))
     }
 
-    /// Adds a thought of which only the data to be sent back is visible.
+    /// Adds a thought of which only the data to send back is visible.
     #[must_use]
     pub fn hidden_thinking(self) -> Self {
         self.push(Piece::HiddenThinking)
     }
 
-    /// Adds a call, with an id of the server's.
+    /// Adds a call with an id that the server chooses.
     #[must_use]
     pub fn call(self, name: &str, arguments: &Value) -> Self {
         self.call_raw(name, &arguments.to_string())
     }
 
-    /// Adds a call with any text as arguments. Google's format only allows an object; there, the
-    /// answer ends with `MALFORMED_FUNCTION_CALL` instead.
+    /// Adds a call with any text as arguments. Google's format only allows an object. For other
+    /// texts, its answer ends with `MALFORMED_FUNCTION_CALL` instead.
     #[must_use]
     pub fn call_raw(self, name: &str, arguments: &str) -> Self {
         let (name, arguments) = (name.to_owned(), arguments.to_owned());
         self.push(Piece::Call { id: None, name, arguments })
     }
 
-    /// Adds a call with an id of the test's choice, which may be a repeated one, or empty for none,
-    /// as with Google's older models.
+    /// Adds a call with an id that the test chooses. The id may be a repeated one, or empty for no
+    /// id, as in Google's older models.
     #[must_use]
     pub fn call_as(self, id: &str, name: &str, arguments: &Value) -> Self {
         let (id, name) = (Some(id.to_owned()), name.to_owned());
@@ -257,7 +257,7 @@ impl Reply {
         self.failing(trouble, true)
     }
 
-    /// After an error only the test adds to the stream, which gets no end of its own.
+    /// After an error, only the test adds to the stream, which does not get its usual end.
     fn failing(self, trouble: Trouble, is_other_form: bool) -> Self {
         self.push(Piece::Error { trouble, is_other_form }).ending(Ending::Missing)
     }
@@ -311,7 +311,7 @@ impl Reply {
         self
     }
 
-    /// Sets another content type than that of a stream.
+    /// Sets a content type that differs from a stream's.
     #[must_use]
     pub fn content_type(mut self, content_type: &str) -> Self {
         self.answering().content_type = content_type.to_owned();

@@ -20,7 +20,7 @@ use crate::reply::{Delivery, Kind, Reply};
 use crate::stream::{self, Asked, Step};
 use crate::{Received, Vendor};
 
-/// A server with a thread of its own. Dropping it closes its port and every connection.
+/// A server with a separate thread. Dropping it closes its port and every connection.
 pub struct FakeServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -82,7 +82,7 @@ impl Builder {
         self
     }
 
-    /// Makes the server accept whatever clients of other authors send. These use fields that the
+    /// Makes the server accept requests of clients by other authors. These use fields that the
     /// checks do not know, and paths that the server does not have, which it answers with 404.
     #[must_use]
     pub fn for_other_clients(mut self) -> Self {
@@ -90,12 +90,12 @@ impl Builder {
         self
     }
 
-    /// Starts the server with replies, which it sends in their order. A request after the last is a
-    /// violation.
+    /// Starts the server with replies, which it sends in their order. A request after the last
+    /// reply is a violation.
     ///
     /// # Panics
     ///
-    /// If there is no free port or no thread.
+    /// Panics if the system has no free port or cannot start a thread.
     #[must_use]
     pub fn start(self, replies: impl IntoIterator<Item = Reply>) -> FakeServer {
         let mut replies: VecDeque<Reply> = replies.into_iter().collect();
@@ -106,7 +106,7 @@ impl Builder {
     ///
     /// # Panics
     ///
-    /// If there is no free port or no thread.
+    /// Panics if the system has no free port or cannot start a thread.
     #[must_use]
     pub fn start_with(
         self,
@@ -137,7 +137,7 @@ impl FakeServer {
     ///
     /// # Panics
     ///
-    /// If there is no free port or no thread.
+    /// Panics if the system has no free port or cannot start a thread.
     #[must_use]
     pub fn start(vendor: Vendor, replies: impl IntoIterator<Item = Reply>) -> Self {
         Self::for_vendor(vendor).start(replies)
@@ -147,7 +147,7 @@ impl FakeServer {
     ///
     /// # Panics
     ///
-    /// If there is no free port or no thread.
+    /// Panics if the system has no free port or cannot start a thread.
     #[must_use]
     pub fn with(vendor: Vendor, handler: impl FnMut(&Received) -> Reply + Send + 'static) -> Self {
         Self::for_vendor(vendor).start_with(handler)
@@ -200,8 +200,8 @@ impl FakeServer {
         self.shared.state().requests.clone()
     }
 
-    /// Returns the faults of the requests so far: those that the vendor would have refused, and
-    /// those for which no reply was left.
+    /// Returns the faults of the requests so far: requests that the vendor would have refused, and
+    /// requests for which no reply was left.
     #[must_use]
     pub fn violations(&self) -> Vec<String> {
         self.shared.state().violations.clone()
@@ -223,7 +223,7 @@ impl FakeServer {
         self.wait(|counts| counts.hang_ups >= hang_ups).await;
     }
 
-    /// Waits on the server's runtime, for tests without a runtime of their own.
+    /// Waits on the server's runtime, for tests that have no runtime.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
@@ -262,7 +262,7 @@ impl Shared {
         self.state.lock().expect("no connection panicked")
     }
 
-    /// Returns what is sent for a request.
+    /// Returns the plan for the reply to a request.
     fn plan(&self, request: Received) -> Plan {
         let reply = self.check(&request).and_then(|()| self.reply(&request));
         let vendor = self.builder.vendor;

@@ -1,5 +1,5 @@
-//! Answers as the bytes that a vendor streams. Each vendor's format is a module of its own; this
-//! one has what they share.
+//! Answers as the bytes that a vendor streams. Each vendor's format has its own module; this module
+//! has the shared parts.
 
 mod anthropic;
 mod google;
@@ -100,8 +100,8 @@ fn fragments(text: &str, characters: usize) -> Vec<String> {
     text.chunks(characters).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// Returns the padding that providers of OpenAI's formats add to each delta, against eavesdroppers
-/// who count bytes.
+/// Returns the padding that providers of OpenAI's formats add to each delta. It protects against
+/// eavesdroppers who count bytes.
 fn obfuscation() -> Value {
     json!("aBcDeFgH")
 }

@@ -1,4 +1,4 @@
-//! The errors that every vendor has, each with every vendor's own message and status.
+//! The errors that every vendor has, with each vendor's own message and status.
 
 use serde_json::json;
 

@@ -42,7 +42,7 @@ impl Vendor {
         }
     }
 
-    /// Returns the model of a request, if its path is that of a streamed answer.
+    /// Returns the model of a request, if its path is the path of a streamed answer.
     pub(crate) fn model(self, request: &Received) -> Option<String> {
         let named = || Some(request.body["model"].as_str().unwrap_or_default().to_owned());
         match self {

@@ -1,5 +1,5 @@
 //! The servers over plain TCP, with requests written by hand: their streams, refusals and failures.
-//! No client of ikigai's is used.
+//! These tests do not use ikigai's client.
 
 #[path = "servers/exchange.rs"]
 mod exchange;

@@ -1,5 +1,5 @@
-//! Answers without calls: their texts, ends and usage, and what a stream may have between its
-//! events.
+//! Answers without calls: their texts, ends and usage, and other content that a stream may have
+//! between its events.
 
 use ikigai_provider::{
     Client, Endpoint, Event, Header, Part, Request, Settings, Shape, Stop, Usage,
@@ -44,8 +44,8 @@ async fn a_text_is_told_as_soon_as_it_comes() {
             ..Request::default()
         };
         let mut text_seen = String::new();
-        // The gate opens when the first piece is reported; if that waited for the rest, nothing
-        // would ever arrive.
+        // The gate opens when the first piece is reported. If the report waited for the rest,
+        // nothing would ever arrive.
         let answer = client
             .send(&request, &mut |event| {
                 if let Event::Text(text) = event {

@@ -10,15 +10,15 @@ use ikigai_provider::{
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
-/// The key of every test. It occurs nowhere else, so that a leak is noticed.
+/// The key of every test. It occurs nowhere else, so that the tests notice a leak.
 pub(crate) const KEY: &str = "sk-the-key-of-this-test";
 
-/// Returns the provider whose name is that of the vendor.
+/// Returns the provider that has the vendor's name.
 pub(crate) fn provider(vendor: Vendor) -> Provider {
     vendor.as_str().parse().expect("the same name")
 }
 
-/// Returns the endpoint of a server, with long timeouts and no wait between attempts.
+/// Returns the endpoint of a server, with long timeouts and minimal waits between attempts.
 pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     Endpoint {
         provider: provider(server.vendor()),
@@ -40,7 +40,7 @@ pub(crate) fn client(server: &FakeServer) -> Client {
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) outcome: Result<Answer, Failure>,
-    /// The events that were reported, a line each.
+    /// The events that were reported, one per line.
     pub(crate) events: Vec<String>,
 }
 
@@ -142,12 +142,12 @@ pub(crate) fn question() -> Vec<Message> {
     vec![says("what is in the file?")]
 }
 
-/// Returns a message of the person.
+/// Returns a message of the user.
 pub(crate) fn says(text: &str) -> Message {
     Message { role: Role::User, parts: vec![Part::text(text)] }
 }
 
-/// Extends the conversation by an answer and the results of its calls.
+/// Extends the conversation with an answer and the results of its calls.
 pub(crate) fn answered(mut conversation: Vec<Message>, answer: &Answer) -> Vec<Message> {
     let results = calls(&answer.parts).into_iter().map(result).collect();
     conversation.push(Message { role: Role::Model, parts: answer.parts.clone() });

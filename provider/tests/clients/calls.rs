@@ -67,7 +67,7 @@ async fn results_are_sent_in_the_order_of_the_calls() {
         let conversation = answered(question(), asked.answer());
         assert_eq!(send(&client, &conversation).await.text(), "done", "{vendor}");
         let body = server.requests()[1].body.to_string();
-        // An id is in its call and in its result, which comes later.
+        // An id occurs in its call and in its result, which comes later.
         let places: Vec<usize> = asked
             .calls()
             .iter()
@@ -150,7 +150,7 @@ async fn arguments_that_are_no_json_are_given_and_go_back() {
             let asked = send(&client, &question()).await;
             assert_eq!(asked.calls().len(), 1, "{vendor} {arguments:?}");
             let given = &asked.calls()[0].arguments;
-            // An empty text stands for no arguments.
+            // An empty text means that the call has no arguments.
             let is_same = given == arguments || (arguments.is_empty() && given == "{}");
             assert!(is_same, "{vendor}: {given:?} for {arguments:?}");
             let conversation = answered(question(), asked.answer());
@@ -164,7 +164,7 @@ async fn arguments_that_are_no_json_are_given_and_go_back() {
 async fn a_call_that_google_could_not_write_is_no_call() {
     let reply = Reply::answer().text("so").call_raw("bash", "ls -l");
     let asked = ask(Vendor::Google, [reply]).await;
-    // It may be an answer or a failure, but none of it runs.
+    // The outcome may be an answer or a failure, but no call runs.
     if let Ok(answer) = &asked.outcome {
         assert_eq!(calls(&answer.parts).len(), 0, "{answer:?}");
         assert_ne!(answer.stop, Stop::Finished, "{answer:?}");
@@ -240,8 +240,8 @@ async fn results_may_be_errors_empty_or_no_json() {
     }
 }
 
-/// JSON allows the escape of half a surrogate pair, and no vendor accepts it. In a text it is
-/// escaped once more, which is harmless.
+/// JSON allows the escape of half a surrogate pair, and no vendor accepts it. Within a text, the
+/// backslash itself is escaped, which is harmless.
 #[tokio::test]
 async fn half_a_character_does_not_spoil_the_conversation() {
     let arguments = r#"{"path":"\ud83d","limit":1}"#;

@@ -8,7 +8,7 @@ use crate::asking::{
     answered, client, provider, question, result, says, send, send_request, tools,
 };
 
-/// An answer with every kind of data that has to be sent back.
+/// An answer with every kind of data that must be sent back.
 fn with_thoughts() -> Reply {
     Reply::answer()
         .thinking("let me ")
@@ -130,7 +130,7 @@ async fn a_conversation_goes_on_with_another_model_of_its_provider() {
     }
 }
 
-/// Servers of open models make the id of a call from its tool and its number.
+/// Servers of open models derive the id of a call from its tool and its number.
 #[tokio::test]
 async fn ids_of_any_form_are_sent_in_one_that_the_vendor_takes() {
     for vendor in Vendor::ALL {

@@ -33,7 +33,7 @@ fn needed(vendor: Vendor, body: &[u8]) -> usize {
     begin + body[begin..].find(['\r', '\n']).expect("a line").max(mark.len())
 }
 
-/// Starts a server that cuts the stream where the name of the model says, and refuses a second
+/// Starts a server that cuts the stream at the position in the model's name. It refuses a second
 /// attempt, so that nothing waits.
 fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
     let mut seen = HashSet::new();
@@ -53,7 +53,7 @@ fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
 }
 
 async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
-    // It is in some events, so it has the same length in every request.
+    // The name occurs in some events, so it has the same length in every request.
     let model = format!("cut-{at:07}");
     let offered = tools(client.provider());
     let messages = question();
@@ -95,7 +95,7 @@ async fn no_cut_there_is_an_answer(
         let Err(failure) = &asked.outcome else {
             panic!("{vendor}: {at} bytes make an answer: {asked:?}")
         };
-        // A thought is reported, but contains nothing that would have to be taken back.
+        // A thought is reported, but a further attempt does not need to withdraw it.
         let has = |kind| asked.events.iter().any(|event| event.starts_with(kind));
         let is_last = has("text ") && !has("call ");
         let expected = if is_last {
@@ -133,8 +133,8 @@ async fn no_part_of_a_gemini_stream_is_an_answer() {
     no_cut_is_an_answer(Vendor::Google, true).await;
 }
 
-/// Only the end of the stream marks the last response, so one that has begun shows that the answer
-/// is not complete.
+/// Only the end of the stream marks the last response. If a further response has begun, the answer
+/// is therefore not complete.
 #[tokio::test]
 async fn no_stream_that_ends_within_a_response_is_an_answer() {
     let always_ended = || whole().ending_in_each_response();

@@ -1,6 +1,6 @@
-//! Whole conversations against the vendors' published descriptions of their requests: OpenAI's
-//! description of its API, and the types of the SDKs of Anthropic and Google, as JSON Schema
-//! (`tests/data/README.md` says how they were made).
+//! Whole conversations, checked against the vendors' published descriptions of their requests:
+//! OpenAI's description of its API, and the types of the SDKs of Anthropic and Google, as JSON
+//! Schema (`tests/data/README.md` tells how they were made).
 
 use ikigai_provider::{FailureKind, Message, Role, Stop};
 use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
@@ -37,7 +37,7 @@ fn lists(vendor: Vendor) -> Vec<(&'static str, Validator)> {
     }
 }
 
-/// Returns the faults of a request by the vendor's description.
+/// Returns the faults of a request according to the vendor's description.
 fn problems(vendor: Vendor, request: &Received) -> Vec<String> {
     let mut found = Vec::new();
     for (member, validator) in lists(vendor) {
@@ -78,7 +78,8 @@ async fn every_request_is_what_its_vendor_publishes() {
     }
 }
 
-/// The files refuse what the vendors refuse: a list of `output_text` alone is not an item.
+/// The files refuse what the vendors refuse: for example, a bare list of `output_text` is not an
+/// item.
 #[test]
 fn what_the_vendor_does_not_publish_is_found() {
     let item = definition(OPENAI, "InputItem");
@@ -92,18 +93,18 @@ fn what_the_vendor_does_not_publish_is_found() {
     assert!(!tool.is_valid(&json!({ "functionDeclarations": [{ "schema": {} }] })));
 }
 
-/// Reasons that are no end of an answer, but the model's failure to give one.
+/// Reasons that mean that the model failed to give an answer.
 const SERVER_FAILURES: [&str; 3] =
     ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"];
 
-/// Each reason that the SDK knows has its end, and an unknown one drops no call.
+/// Each reason that the SDK knows has an end, and an unknown reason drops no call.
 #[tokio::test]
 async fn every_reason_of_google_to_end_is_known() {
     let google: Value = serde_json::from_str(GOOGLE).expect("a published file is JSON");
     let reasons = google["$defs"]["FinishReason"]["enum"].as_array().expect("a list");
     for reason in reasons.iter().filter_map(Value::as_str).chain(["A_REASON_OF_TOMORROW"]) {
         let reply = Reply::answer().call("bash", &json!({ "path": "a" })).ending_with(reason);
-        // It is asked once more, since the call did not run.
+        // The client asks once more, since the call did not run.
         let is_failure = SERVER_FAILURES.contains(&reason);
         let replies = vec![reply; if is_failure { 2 } else { 1 }];
         let asked = ask(Vendor::Google, replies).await;

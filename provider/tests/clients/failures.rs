@@ -23,7 +23,7 @@ fn kind(vendor: Vendor, trouble: Trouble) -> FailureKind {
     }
 }
 
-/// Returns the window in the message of a vendor; OpenAI's Responses API names none.
+/// Returns the window in the message of a vendor. OpenAI's Responses API does not send it.
 fn window(vendor: Vendor) -> Option<u64> {
     match vendor {
         Vendor::OpenAi => None,
@@ -59,7 +59,7 @@ async fn troubles_in_a_stream_are_known_by_their_kind() {
                 };
                 let asked = ask(vendor, [reply]).await;
                 let expected = match (vendor, trouble) {
-                    // OpenAI has no code for it within a stream.
+                    // OpenAI has no code for this error within a stream.
                     (Vendor::OpenAi | Vendor::OpenAiChat, _) | (_, Trouble::Server) => &server,
                     _ => &FailureKind::Overloaded,
                 };

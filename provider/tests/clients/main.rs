@@ -1,6 +1,6 @@
-//! The client of each provider against a server that behaves as the vendor does, written
-//! independently from the same documentation. The servers check each request as the vendor would,
-//! so a conversation without violations is one that the vendor accepts.
+//! The client of each provider, tested with a server that behaves as the vendor does and was
+//! written independently from the same documentation. The servers check each request as the vendor
+//! would. So a vendor accepts a conversation without violations.
 
 mod answers;
 mod asking;

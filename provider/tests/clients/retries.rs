@@ -31,7 +31,7 @@ async fn what_passes_is_tried_again_until_it_goes() {
             "{vendor}: {:?}",
             asked.events
         );
-        // A server that asks for no wait gets the client's own wait.
+        // If a server asks for a wait of zero, the client's own wait applies.
         let waits = asked.events.iter().filter(|event| event.contains(" after 0ns: "));
         assert_eq!(waits.count(), 0, "{vendor}: {:?}", asked.events);
         assert!(asked.events[3].starts_with("retry 4 "), "{vendor}: {:?}", asked.events);
@@ -143,7 +143,7 @@ async fn silence_is_left_and_told_of() {
         all.spawn(async move {
             let gate = Gate::closed();
             let silence = Duration::from_secs(1);
-            // Before anything, and after a text was reported.
+            // First before any data, and then after a text was reported.
             let shown = Reply::answer().text("a").stall(&gate).text("b");
             let server = FakeServer::start(vendor, [Reply::silence(&gate), shown]);
             // Before an answer begins, the connect timeout is part of the limit.
@@ -176,7 +176,8 @@ async fn signs_of_life_are_no_silence() {
             let server = FakeServer::start(vendor, [reply.text("at last")]);
             let endpoint = Endpoint { silence_timeout: silence, ..endpoint(&server) };
             let client = Client::new(endpoint).expect("an address");
-            // Longer in all than the silence timeout, but never silent for that long.
+            // The whole answer takes longer than the silence timeout, but is never silent for that
+            // long.
             let opened = async {
                 for gate in &gates {
                     gate.reached().await;
@@ -243,7 +244,7 @@ async fn a_port_where_nobody_listens_is_told_of_soon() {
     let asked = send(&client, &question()).await;
     let FailureKind::NoServer { host } = asked.kind() else { panic!("{asked:?}") };
     assert!(host.contains("127.0.0.1"), "{host}");
-    // A short wait for a server that is being restarted.
+    // One retry after a short wait, in case the server is being restarted.
     assert_eq!(asked.retries(), 1, "{:?}", asked.events);
 }
 

@@ -1,5 +1,5 @@
-//! The providers' rules, written a second time from their references: what the server would refuse.
-//! Shares nothing with the translation but the providers' names.
+//! The providers' rules, written a second time from their references. They tell what the server
+//! would refuse. This module shares only the providers' names with the translation.
 
 use ikigai_provider::Provider;
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Tests of the translation of schemas from outside: the rules one by one, any schema against the
-//! providers' own rules, and the schemas of real tools.
+//! Tests of the translation of schemas from outside: each rule separately, random schemas against
+//! the providers' own rules, and the schemas of real tools.
 
 mod checker;
 mod generator;
@@ -48,7 +48,7 @@ proptest! {
         let mut schemas = vec![good];
         for (parameters, name) in all.iter().filter(|(parameters, _)| is_discovered(parameters)) {
             let mut schema = tool("t", parameters);
-            // The field is public, so a name may come from elsewhere than discovery.
+            // The field is public, so a name need not come from discovery.
             schema.name.clone_from(name);
             schemas.push(schema);
         }

@@ -1,5 +1,5 @@
-//! The tools that are offered where a provider accepts fewer tools or shorter descriptions than
-//! there are, and what is added to a description.
+//! The tools that are offered if a provider accepts fewer tools or shorter descriptions than there
+//! are, and the additions to a description.
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{
@@ -41,7 +41,7 @@ fn the_first_are_offered_where_not_all_fit() {
     }
 }
 
-/// Returns the description that a provider is sent.
+/// Returns the description that is sent to a provider.
 fn described(provider: Provider, bounds: Bounds, schema: &ToolSchema) -> (String, Vec<Loss>) {
     let translation = translate(provider, bounds, schema).expect("translates");
     let entry = match provider {

@@ -1,4 +1,4 @@
-//! Existing tools: the standard ones, and those of public MCP servers.
+//! Existing tools: the built-in ones, and tools of public MCP servers.
 
 use std::fmt::Write;
 

@@ -21,9 +21,9 @@ fn repaired(schema: &ToolSchema, sent: &Value) -> Value {
 struct Sampler<'a> {
     root: &'a Value,
     state: u64,
-    /// Set for an object with a null in it that is one of alternatives. If it also omits an
-    /// argument, strict mode does not send it, and it may be read as another of them, in which
-    /// the null stands for what is left out.
+    /// Set for an object that is one of several alternatives and contains a null. If such an object
+    /// also omits an argument, strict mode does not send it. It may be read as another alternative,
+    /// in which the null stands for an omitted argument.
     is_ambiguous: bool,
 }
 
@@ -218,7 +218,7 @@ fn nothing_is_removed_where_strict_mode_was_off() {
     assert_eq!(strip_nulls(&schema, r#"{"a":null}"#), None);
 }
 
-/// Returns a tool with some optional properties, one of which nests.
+/// Returns a tool with some optional properties, including a nested one.
 fn nesting() -> ToolSchema {
     let schema = tool(
         "t",

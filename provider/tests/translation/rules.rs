@@ -324,7 +324,7 @@ fn older_drafts_are_brought_to_the_newest() {
     assert_eq!(places, ["/properties/t/items", "/properties/n/exclusiveMinimum"]);
 }
 
-/// Generators usually omit `$schema`.
+/// Generators of schemas usually omit `$schema`.
 #[test]
 fn an_older_draft_is_known_without_its_name() {
     let parameters = json!({ "type": "object", "properties": {

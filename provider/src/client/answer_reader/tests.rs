@@ -117,8 +117,8 @@ fn expected(provider: Provider) -> Answer {
     parts.push(call(first, "file_read", arguments, signed));
     parts.push(call(&format!("{first}_1"), "list", "{}", listed));
     parts.extend(after);
-    // The recorded answers are of models that report all that their providers ever do, but for the
-    // chat, which is that of an older server.
+    // The recorded answers come from models that report everything that their providers ever
+    // report. The exception is the chat, which comes from an older server.
     let usage = Usage {
         input: Some(1112),
         output: Some(57),
@@ -200,7 +200,7 @@ fn ten_megabytes_of_arguments_in_small_pieces() {
         if provider == Provider::OpenAiChat {
             stream.push_str("data: [DONE]\n\n");
         }
-        // If each piece cost as much as all before it, this would take an hour.
+        // If each piece cost as much as everything before it, this would take an hour.
         let (answer, _) = read(provider, stream.as_bytes().chunks(100));
         let parts = answer.expect("an answer").parts;
         let [Part::Call(call)] = parts.as_slice() else { panic!("one call") };

@@ -10,12 +10,13 @@ use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{CallResult, Effort, Image, Part, Provider, Request, Role};
 
-/// The limit on an answer, which the API requires. This is the largest that each model in service
-/// accepts (<https://docs.anthropic.com/en/docs/about-claude/models/overview>: the smallest of the
-/// maxima is that of Claude Opus 4.1); only tokens that are written are paid for.
+/// The limit on an answer, which the API requires. This is the largest limit that each model in
+/// service accepts: Claude Opus 4.1 has the smallest maximum
+/// (<https://docs.anthropic.com/en/docs/about-claude/models/overview>). Anthropic charges only for
+/// tokens that are written.
 const MAX_TOKENS: u32 = 32_000;
 
-/// The role of the person and of tool results.
+/// The role of the user and of tool results.
 const USER: &str = "user";
 
 /// The mark for the end of a cached part of the prompt. At most 4 blocks of a request may have it:
@@ -23,14 +24,14 @@ const USER: &str = "user";
 /// one on the last block of the system prompt, and [`MARKED_TURNS`] are in the conversation.
 const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
 
-/// The number of user messages with a mark, counted from the end. With the mark on the last one,
-/// each round of a turn pays in full only for what was added since the round before. A mark finds
-/// what was cached up to 20 blocks before it, and a round with many parallel calls has more; so the
-/// last message of the round before keeps its mark.
+/// The number of user messages with a mark, counted from the end. With the mark on the last
+/// message, each round of a turn pays in full only for the messages since the round before. A mark
+/// finds cached blocks at most 20 blocks before it, and a round with many parallel calls has more.
+/// So the last message of the round before keeps its mark.
 const MARKED_TURNS: usize = 2;
 
 /// Parts of the names of models that think only with a budget, or not at all. They refuse
-/// [`Thinking`]; Claude Opus 4.5 takes an effort without it.
+/// [`Thinking`]; Claude Opus 4.5 accepts an effort without it.
 const NOT_ADAPTIVE: &[&str] =
     &["claude-2", "claude-3", "-4-0", "-4-1", "-4-5", "-4-2025", "-4.1", "-4.5"];
 
@@ -52,13 +53,13 @@ struct Body<'a> {
     stream: bool,
 }
 
-/// The thoughts of a model that decides itself when it thinks, between calls as well:
+/// The thinking of a model that decides itself when to think, including between calls:
 /// <https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking>.
 #[derive(Serialize)]
 struct Thinking {
     #[serde(rename = "type")]
     kind: &'static str,
-    /// Newer models keep their thoughts back unless they are asked for them.
+    /// Newer models do not send their thoughts unless the request asks for them.
     display: &'static str,
 }
 
@@ -192,7 +193,7 @@ fn is_adaptive(model: &str) -> bool {
     !NOT_ADAPTIVE.iter().any(|part| model.contains(part))
 }
 
-/// Returns the messages that are not empty. Messages of one side that become neighbours are merged.
+/// Returns the messages that are not empty. Consecutive messages of one side are merged.
 fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for message in request.messages {
@@ -221,7 +222,7 @@ fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
     turns
 }
 
-/// Marks everything up to this block as cached. A user message has blocks of these kinds only, and
+/// Marks everything up to this block as cached. A user message has only blocks of these kinds, and
 /// thoughts cannot have a mark.
 fn mark(block: &mut Block<'_>) {
     match block {
@@ -257,7 +258,7 @@ fn block<'a>(part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Block<'a>
     }
 }
 
-/// Returns the content of a result, or nothing for an empty one.
+/// Returns the content of a result, or nothing if it is empty.
 fn content(result: &CallResult) -> Option<Content<'_>> {
     let CallResult { content: text, images, .. } = result;
     if images.is_empty() {

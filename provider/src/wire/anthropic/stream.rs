@@ -1,5 +1,5 @@
 //! The events of an answer of the Messages API: blocks that begin, grow and end, each with an
-//! index, then the reason why the answer ended, then its end.
+//! index. The reason why the answer ended and the end of the answer follow.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ enum Incoming {
         error: Value,
     },
     Ping,
-    /// Any event that is added later, as the documentation asks clients to expect.
+    /// Any event that may be added later; the documentation asks clients to expect such events.
     #[serde(other)]
     Other,
 }
@@ -126,7 +126,7 @@ struct Details {
     explanation: Option<String>,
 }
 
-/// The start of a block with its input as raw text, for input that is sent at once.
+/// The start of a block with its input as raw text, for input that is sent all at once.
 #[derive(Deserialize)]
 struct Whole {
     content_block: WholeBlock,
@@ -257,7 +257,8 @@ impl Stream {
                 let why = details.and_then(|details| details.explanation.or(details.category));
                 Stop::Refused(why.unwrap_or_default())
             }
-            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`, and any that is added later.
+            // `end_turn`, `tool_use`, `stop_sequence`, `pause_turn`, and any reason that is added
+            // later.
             _ => Stop::Finished,
         });
     }
@@ -322,7 +323,7 @@ fn part(content: Content, ids: &mut Ids, model: &str) -> Option<Part> {
     let blob = |value| Part::Blob(Blob { provider: PROVIDER, model: model.to_owned(), value });
     match content {
         Content::Text(text) => (!text.is_empty()).then(|| Part::text(text)),
-        // A thought without its signature is refused when it is sent back.
+        // The API refuses a thought without its signature when it is sent back.
         Content::Thinking { signature, .. } if signature.is_empty() => None,
         Content::Thinking { thinking, signature } => {
             Some(blob(json!({ "type": "thinking", "thinking": thinking, "signature": signature })))
@@ -341,7 +342,7 @@ fn part(content: Content, ids: &mut Ids, model: &str) -> Option<Part> {
 }
 
 impl Tokens {
-    /// Replaces earlier counts by later ones, which are already sums.
+    /// Replaces earlier counts with later ones, which are already sums.
     fn update(&mut self, later: Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
         self.output_tokens = later.output_tokens.or(self.output_tokens);

@@ -11,11 +11,11 @@ use crate::wire::arguments::Object;
 use crate::wire::{Outgoing, has_tools, names, to_json};
 use crate::{Blob, Effort, Image, ImageType, Message, Part, Provider, Request, Role, Shape};
 
-/// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has
-/// none: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
-/// model: aliases like `gemini-flash-latest` do not tell which model they are, and 2.5 has been
-/// seen to refuse the same, <https://github.com/Gitlawb/openclaude/issues/583>, although the page
-/// says that it does not.
+/// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has no
+/// signature: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
+/// model, since aliases like `gemini-flash-latest` do not show which model they are. Gemini 2.5 has
+/// been seen to refuse such turns too, <https://github.com/Gitlawb/openclaude/issues/583>, although
+/// the page denies it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The members for a result that is not an object, and for an error:
@@ -119,7 +119,7 @@ struct Within<'a> {
 }
 
 impl<'a> InlineData<'a> {
-    /// Returns the data of an image, or nothing for a GIF, which Google does not take.
+    /// Returns the data of an image, or nothing for a GIF, which Google does not accept.
     fn from_image(image: &'a Image) -> Option<Self> {
         let kind = image.kind();
         let (mime_type, data) = (kind.media_type(), image.base64());
@@ -127,7 +127,7 @@ impl<'a> InlineData<'a> {
     }
 }
 
-/// Returns an image, or a line in its place.
+/// Returns an image, or a line that replaces it.
 fn image(image: &Image) -> Sent<'_> {
     match InlineData::from_image(image) {
         Some(inline_data) => Sent::Image { inline_data },
@@ -149,7 +149,7 @@ struct Response<'a> {
     id: Option<&'a str>,
     name: Cow<'a, str>,
     response: Object,
-    /// Images, which only some models take here.
+    /// Images, which only some models accept here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Within<'a>>,
 }
@@ -194,8 +194,8 @@ fn generation<'a>(request: &Request<'a>) -> Option<Generation<'a>> {
     })
 }
 
-/// Returns the form of an effort: Gemini 2.5 knows numbers of tokens only, which are those that
-/// Google gives for the same words in <https://ai.google.dev/gemini-api/docs/openai>.
+/// Returns the form of an effort. Gemini 2.5 knows only numbers of tokens. The numbers here are the
+/// ones that Google gives for the same words in <https://ai.google.dev/gemini-api/docs/openai>.
 fn thinking(model: &str, effort: Effort) -> Thinking {
     let budget = match effort {
         _ if !model.contains("gemini-2.5") => None,
@@ -232,7 +232,7 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
     contents
 }
 
-/// The blobs of the requested model, among those of others.
+/// Selects the blobs of the requested model from those of all models.
 struct Own<'a> {
     model: &'a str,
     /// Google's ids of its calls, by the ids of this crate.
@@ -260,7 +260,7 @@ impl<'a> Own<'a> {
         text(self.blob(blob)?, blob::SIGNATURE)
     }
 
-    /// Returns whether a call of the message has a signature; the others of the same step need
+    /// Returns whether a call of the message has a signature. The other calls of the same step need
     /// none.
     fn signs(&self, message: &Message) -> bool {
         message.parts.iter().any(|part| match part {
@@ -313,7 +313,8 @@ impl<'a> Own<'a> {
         images.map(|inline_data| Within { inline_data }).collect()
     }
 
-    /// Returns the images of results that are sent beside them, with the names of the tools.
+    /// Returns the images of results that are sent next to the results, with the names of the
+    /// tools.
     fn beside_results(&self, message: &'a Message) -> Vec<Sent<'a>> {
         let is_beside = |image: &&Image| {
             !has_images_in_results(self.model) || InlineData::from_image(image).is_none()
@@ -331,15 +332,16 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Returns whether a model takes images in the results of calls, as all since Gemini 3 do:
-/// <https://ai.google.dev/gemini-api/docs/function-calling#multimodal>. These refuse them beside a
-/// result (<https://github.com/google-gemini/gemini-cli/pull/29611>), and older ones within it.
+/// Returns whether a model accepts images inside the results of calls, as all models since Gemini 3
+/// do: <https://ai.google.dev/gemini-api/docs/function-calling#multimodal>. These models refuse
+/// images next to a result (<https://github.com/google-gemini/gemini-cli/pull/29611>), and older
+/// models refuse them inside it.
 fn has_images_in_results(model: &str) -> bool {
     !["gemini-1", "gemini-2", "gemma"].iter().any(|older| model.contains(older))
 }
 
-/// Returns the name of a call. The model's own calls keep theirs, because the signature covers the
-/// whole call.
+/// Returns the name of a call. The model's own calls keep their names, because the signature covers
+/// the whole call.
 fn name(name: &str, is_own: bool) -> Cow<'_, str> {
     if is_own { name.into() } else { names::sent(Provider::Google, name) }
 }

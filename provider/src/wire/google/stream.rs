@@ -1,7 +1,7 @@
-//! The events of an answer of the Gemini API, each a response with the next parts. There is no
-//! terminal event; the last response has the reason why the answer ended, and the stream ends with
-//! it. Some models send the reason in every response, so an answer is complete if it was sent at
-//! all and the stream did not break off within a further response.
+//! The events of an answer of the Gemini API, each a response with the next parts. No terminal
+//! event exists. The last response has the reason why the answer ended, and the stream ends with
+//! it. Some models send the reason in every response. So an answer is complete if a reason was
+//! sent, and the stream did not break off within a further response.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -42,7 +42,7 @@ struct Content {
     parts: Vec<Received>,
 }
 
-/// A part; kinds that are never requested (images, code that was run) have none of these members.
+/// A part. Kinds that are never requested (images, code that was run) have no member of this type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Received {
@@ -71,7 +71,7 @@ struct Feedback {
 #[serde(rename_all = "camelCase")]
 struct Tokens {
     prompt_token_count: Option<u64>,
-    /// The results of the provider's own tools, which are counted beside the prompt.
+    /// The results of the provider's own tools, which are counted separately from the prompt.
     tool_use_prompt_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
     thoughts_token_count: Option<u64>,
@@ -112,7 +112,7 @@ impl Stream {
             on_event(Event::Text(&text));
         }
         match (self.parts.last_mut(), signature) {
-            // A signed part is kept separate, because the signature covers its text only.
+            // A signed part is kept separate, because the signature covers only its text.
             (_, Some(signature)) => {
                 let blob = self.own([(blob::SIGNATURE, Some(signature))]);
                 self.parts.push(Part::Text { text, blob });
@@ -133,7 +133,7 @@ impl Stream {
     }
 }
 
-/// The reasons for which the model or the provider refuses to continue, from
+/// The reasons why the model or the provider refuses to continue, from
 /// <https://ai.google.dev/api/generate-content#FinishReason> and `FinishReason` in
 /// <https://github.com/googleapis/python-genai/blob/main/google/genai/types.py> (3.4.0).
 const REFUSALS: &[&str] = &[
@@ -156,13 +156,13 @@ const REFUSALS: &[&str] = &[
     "MODEL_ARMOR",
 ];
 
-/// Returns the meaning of a finish reason. An unknown one is an ordinary end, as with the other
+/// Returns the meaning of a finish reason. An unknown reason is an ordinary end, as for the other
 /// providers: the calls are complete.
 fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
     Ok(match reason.as_str() {
-        // The second is a limit on one request; the next would continue.
+        // `CONTINUATION` is a limit on one request; the next request would continue.
         "MAX_TOKENS" | "CONTINUATION" => Stop::Length,
-        // The model wrote a call that its own provider could not parse. Another attempt may help.
+        // The model wrote a call that its provider could not parse. Another attempt may help.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
             let detail = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
             return Err(

@@ -9,14 +9,16 @@ use crate::wire::ids::SentIds;
 use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
 use crate::{Blob, CallResult, Effort, Image, Part, Provider, Request, Role, Shape};
 
-/// The option that includes thoughts, which cannot be sent back without it because the answer is
-/// not stored: <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
+/// The option that includes encrypted thoughts. Thoughts cannot be sent back without it, because
+/// the answer is not stored:
+/// <https://platform.openai.com/docs/guides/reasoning#encrypted-reasoning-items>.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
 /// The prefixes of models that do not reason. They refuse [`ENCRYPTED_REASONING`] with 400,
 /// "Encrypted content is not supported with this model":
-/// <https://github.com/pydantic/pydantic-ai/issues/3326>. All later models reason, the chat models
-/// after `gpt-5-chat` too, and would forget their thoughts between calls without it.
+/// <https://github.com/pydantic/pydantic-ai/issues/3326>. All later models reason, including the
+/// chat models after `gpt-5-chat`. Without the option they would forget their thoughts between
+/// calls.
 const NOT_REASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat"];
 
 #[derive(Serialize)]
@@ -44,8 +46,8 @@ struct Body<'a> {
 #[derive(Serialize)]
 struct Reasoning {
     effort: Effort,
-    /// Asks for the thoughts in short, which are otherwise kept back. Some accounts may not have
-    /// them, so they are asked for only where the effort was chosen.
+    /// Asks for a summary of the thoughts, which is otherwise not sent. Some accounts are not
+    /// allowed to have it, so it is requested only if the user chose an effort.
     #[serde(skip_serializing_if = "Option::is_none")]
     summary: Option<&'static str>,
 }
@@ -71,10 +73,10 @@ enum Item<'a> {
     Message {
         role: &'static str,
         /// The text, in a form that both sides may use. The model's own form, a list of
-        /// `output_text`, belongs to items with the `id` and `status` of a stored answer; the
+        /// `output_text`, belongs to items with the `id` and `status` of a stored answer. The
         /// description (`OutputMessage` in <https://github.com/openai/openai-openapi>) and the SDK
-        /// (`ResponseOutputMessageParam`) require both, and `annotations` in each text.
-        /// `EasyInputMessage` is the only form without them, and accepts the role `assistant`.
+        /// (`ResponseOutputMessageParam`) require both, and `annotations` in each text. Only
+        /// `EasyInputMessage` works without them, and it accepts the role `assistant`.
         content: Content<'a>,
         /// The purpose of the text, a comment or the answer; newer models expect it back.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -128,7 +130,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let mut input = Vec::new();
     for message in request.messages {
         let mut parts: Vec<&Part> = message.parts.iter().collect();
-        // Results follow their calls directly; the person's text comes after them.
+        // Results follow their calls directly; the user's text comes after them.
         parts.sort_by_key(|part| message.role == Role::User && !matches!(part, Part::Result(_)));
         input.extend(
             parts.into_iter().filter_map(|part| item(message.role, part, &ids, request.model)),
@@ -163,7 +165,8 @@ fn text(shape: &Shape) -> Text<'_> {
 }
 
 fn reasons(model: &str) -> bool {
-    // Gateways put the vendor before the name, and OpenAI `ft:` before the base of a tuned model.
+    // Gateways put the vendor before the name, and OpenAI puts `ft:` before the base of a tuned
+    // model.
     let own = model.rsplit_once('/').map_or(model, |(_, own)| own);
     let base = own.strip_prefix("ft:").unwrap_or(own);
     !NOT_REASONING.iter().any(|start| base.starts_with(start))

@@ -1,8 +1,8 @@
 //! The events of an answer of the Responses API: items that are added, grow and are done, each at
-//! an index of the output, then the whole response.
+//! an index of the output. The whole response follows.
 //!
-//! The answer consists of the items as they are when done. The pieces before are only reported, and
-//! the pieces of arguments must equal the final arguments.
+//! The answer consists of the items in their final state. Earlier pieces are only reported, and the
+//! pieces of arguments must equal the final arguments.
 
 use std::collections::BTreeMap;
 
@@ -26,13 +26,14 @@ enum Incoming {
     Done { output_index: u64, item: Item },
     #[serde(rename = "response.output_text.delta")]
     Text { output_index: u64, delta: String },
-    /// A piece of the thoughts, in short or as they are, which open models tell.
+    /// A piece of the thoughts: of their summary, or of the thoughts themselves, which open models
+    /// send.
     #[serde(
         rename = "response.reasoning_summary_text.delta",
         alias = "response.reasoning_text.delta"
     )]
     Thought { delta: String },
-    /// The beginning of a paragraph of the thoughts in short.
+    /// The beginning of a paragraph in the summary of the thoughts.
     #[serde(rename = "response.reasoning_summary_part.added")]
     Summary {
         #[serde(default)]
@@ -313,7 +314,7 @@ fn take(item: Item, ids: &mut Ids, model: &str, parts: &mut Vec<Part>, stop: &mu
             arguments: if arguments.is_empty() { "{}".to_owned() } else { arguments },
             blob: None,
         })),
-        // For an item without its content, the provider searches those that it stored, and fails.
+        // For an item without its content, the provider searches its stored items, and fails.
         Item::Reasoning { encrypted_content: None, .. } | Item::Other => {}
         Item::Reasoning { id, summary, content, encrypted_content } => {
             let mut value = json!({ "type": "reasoning" });

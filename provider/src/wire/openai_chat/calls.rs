@@ -1,10 +1,10 @@
 //! The calls of an answer of Chat Completions, assembled from fragments.
 //!
 //! OpenAI numbers its calls, names each in its first fragment only, and gives ids to all. Other
-//! servers send a whole call at once, number all of them 0 (Ollama), number none, omit the ids, or
-//! send a name in pieces, which OpenAI's own library joins like any text (`accumulate_delta` in
-//! <https://github.com/openai/openai-python/blob/main/src/openai/lib/streaming/_deltas.py>). So a
-//! fragment begins a new call wherever it cannot belong to the one before.
+//! servers send a whole call at once, number all calls 0 (Ollama), number none, or omit the ids.
+//! Some send a name in pieces, which OpenAI's own library joins like any text (`accumulate_delta`
+//! in <https://github.com/openai/openai-python/blob/main/src/openai/lib/streaming/_deltas.py>). So
+//! a fragment begins a new call if it cannot belong to the call before.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub(super) struct Fragment {
 #[derive(Deserialize)]
 struct FunctionFragment {
     name: Option<String>,
-    /// A text, or from some servers the object itself.
+    /// A text, or the object itself from some servers.
     arguments: Option<Box<RawValue>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Started {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
-    /// True once its name was reported.
+    /// True once the call's name was reported.
     is_reported: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Started {
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Started>,
-    /// The position of the call that continues under each number.
+    /// The position of the call that each number continues at present.
     by_index: HashMap<u64, usize>,
 }
 
@@ -50,7 +50,7 @@ impl Calls {
     ///
     /// # Errors
     ///
-    /// The fragment is malformed; the error says how.
+    /// Fails if the fragment is malformed. The error gives the reason.
     pub(super) fn add(&mut self, fragment: Fragment) -> Result<(), &'static str> {
         let Fragment { index, id, function } = fragment;
         let id = id.unwrap_or_default();
@@ -86,7 +86,7 @@ impl Calls {
     }
 
     /// Returns the complete names that were not returned before. A name is complete once its
-    /// arguments or another call follow, or if `is_end`.
+    /// arguments or another call follow, or if `is_end` is true.
     pub(super) fn unreported(&mut self, is_end: bool) -> impl Iterator<Item = &str> {
         let last = self.all.len().saturating_sub(1);
         self.all.iter_mut().enumerate().filter_map(move |(place, call)| {
@@ -123,11 +123,11 @@ impl Started {
             return Some(name);
         }
         if name != self.name {
-            // Further pieces of a name come before any argument. Without a number it is the next
-            // call.
+            // Further pieces of a name come before any argument. Without a number, they begin the
+            // next call.
             return (index.is_some() && self.arguments.is_empty()).then_some(name);
         }
-        // A repeated name is that of another call, or each fragment of one call repeats it.
+        // A repeated name belongs to another call, or each fragment of one call repeats it.
         let is_whole = || serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok();
         let goes_on = id == self.id && !id.is_empty()
             || !(arguments.trim_start().starts_with('{')

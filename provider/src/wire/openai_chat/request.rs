@@ -1,5 +1,5 @@
 //! A request of Chat Completions, in the form that most servers accept: one system message, and
-//! contents that are plain text where there are no images.
+//! contents that are plain text unless they have images.
 
 use std::borrow::Cow;
 
@@ -115,7 +115,7 @@ struct ToolCall<'a> {
 #[derive(Serialize)]
 struct Function<'a> {
     name: Cow<'a, str>,
-    /// Text that holds an object: vLLM and llama.cpp parse it, and fail for anything else.
+    /// Text that contains an object: vLLM and llama.cpp parse it, and fail for anything else.
     #[serde(serialize_with = "as_text")]
     arguments: Object,
 }
@@ -131,7 +131,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
         messages.push(Sent::System { content: request.system.join(BETWEEN) });
     }
     // Thoughts are sent back while the calls after them are being answered, which DeepSeek
-    // requires; older ones would only fill the context.
+    // requires. Older thoughts would only fill the context.
     let asked = |message: &Message| {
         let mut parts = message.parts.iter();
         message.role == Role::User && parts.any(|part| matches!(part, Part::Text { .. }))
@@ -164,8 +164,8 @@ fn response_format(shape: &Shape) -> ResponseFormat<'_> {
     ResponseFormat { kind: "json_schema", json_schema }
 }
 
-/// Adds a user message. Results come first, because they must follow the calls directly. They are
-/// texts here, so that their images are in the message after them.
+/// Adds a user message. Results come first, because they must follow the calls directly. They can
+/// only contain text, so their images are in the message after them.
 fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>>) {
     for part in &message.parts {
         if let Part::Result(result) = part {
@@ -181,7 +181,7 @@ fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>
     }
 }
 
-/// Returns the texts and images of a user message: those of results first.
+/// Returns the texts and images of a user message, the images of results first.
 fn pieces(message: &Message) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     for part in &message.parts {

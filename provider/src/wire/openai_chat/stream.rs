@@ -1,8 +1,9 @@
 //! The events of an answer of Chat Completions: deltas of one message, the reason why it ended, its
 //! usage, and `[DONE]`.
 //!
-//! The answer is complete once its reason was sent. Some servers end their streams there, without
-//! `[DONE]`; and `[DONE]` alone proves nothing, because some send it after a failure too.
+//! The answer is complete once its finish reason was sent. Some servers end their streams there,
+//! without `[DONE]`. A `[DONE]` without a reason proves nothing, because some servers send it after
+//! a failure too.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -39,9 +40,9 @@ struct Delta {
     content: Option<Content>,
     refusal: Option<String>,
     tool_calls: Option<Vec<Fragment>>,
-    /// The name with DeepSeek, llama.cpp and older vLLM.
+    /// The member's name for DeepSeek, llama.cpp and older vLLM.
     reasoning_content: Option<String>,
-    /// The name with vLLM, Ollama and OpenRouter.
+    /// The member's name for vLLM, Ollama and OpenRouter.
     reasoning: Option<String>,
 }
 
@@ -60,7 +61,7 @@ enum Chunk {
     Text {
         text: String,
     },
-    /// A thought, in chunks of its own. It is not sent back.
+    /// A thought, as a list of chunks. It is not sent back.
     Thinking {
         #[serde(default)]
         thinking: Vec<Chunk>,
@@ -75,7 +76,7 @@ struct Tokens {
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
-    /// The name with DeepSeek: <https://api-docs.deepseek.com/guides/kv_cache>.
+    /// The member's name for DeepSeek: <https://api-docs.deepseek.com/guides/kv_cache>.
     prompt_cache_hit_tokens: Option<u64>,
 }
 
@@ -145,7 +146,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Adds to the thoughts. If both names come they have the same text; only the first is used.
+    /// Adds to the thoughts. If both members arrive, they have the same text, and only the first is
+    /// used.
     fn think(&mut self, name: &'static str, thought: &str, on_event: OnEvent<'_>) {
         if thought.is_empty() {
             return;
@@ -189,9 +191,9 @@ impl Chunk {
     }
 }
 
-/// Returns the meaning of a finish reason. Besides OpenAI's own there are those of DeepSeek
-/// (<https://api-docs.deepseek.com/api/create-chat-completion>), of Mistral
-/// (<https://docs.mistral.ai/api/endpoint/chat>), and of vLLM for a request that it aborted.
+/// Returns the meaning of a finish reason. In addition to OpenAI's reasons, it knows those by
+/// DeepSeek (<https://api-docs.deepseek.com/api/create-chat-completion>), Mistral
+/// (<https://docs.mistral.ai/api/endpoint/chat>), and vLLM for a request that it aborted.
 fn stop(reason: String) -> Result<Stop, Failure> {
     let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).with_detail(reason));
     match reason.as_str() {
@@ -200,7 +202,7 @@ fn stop(reason: String) -> Result<Stop, Failure> {
         "content_filter" => Ok(Stop::Refused(reason)),
         "insufficient_system_resource" => failed(FailureKind::Overloaded, reason),
         "error" | "abort" => failed(FailureKind::Server { status: 200 }, reason),
-        // `stop`, `tool_calls`, `function_call`, and any other.
+        // `stop`, `tool_calls`, `function_call`, and any other reason.
         _ => Ok(Stop::Finished),
     }
 }

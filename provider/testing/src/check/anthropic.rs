@@ -1,6 +1,6 @@
-//! The Messages API: <https://docs.anthropic.com/en/api/messages>, calls in
-//! <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>, thoughts in
-//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+//! The Messages API: <https://docs.anthropic.com/en/api/messages>. Calls are described in
+//! <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>, and thoughts
+//! in <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ fn settings(body: &Value) -> Result<(), Refusal> {
     closed(&format["schema"])
 }
 
-/// Checks that each object of a schema says that it has no other properties.
+/// Checks that each object of a schema declares that it has no other properties.
 fn closed(schema: &Value) -> Result<(), Refusal> {
     if !schema.is_object() {
         return Ok(());
@@ -167,8 +167,8 @@ fn messages(messages: &Value, issued: &Issued) -> Result<(), Refusal> {
     for (at, message) in messages.iter().enumerate() {
         let role = text(&message["role"]);
         let expected = if at % 2 == 0 { "user" } else { "assistant" };
-        // Anthropic itself joins messages of one side; Bedrock and others with its format refuse
-        // them with this message.
+        // Anthropic itself joins messages of one side. Bedrock and other servers with its format
+        // refuse them with this message.
         if role != expected {
             return fault(format!(
                 "messages: roles must alternate between \"user\" and \"assistant\", but found \
@@ -258,7 +258,7 @@ fn block(block: &Value, role: &str, place: &str, issued: &Issued) -> Result<(), 
     }
 }
 
-/// Returns whether the source of an image is one in base64.
+/// Returns whether the source of an image is in base64.
 fn is_image(source: &Value) -> bool {
     source["type"] == "base64"
         && IMAGES.contains(&text(&source["media_type"]))

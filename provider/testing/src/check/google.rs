@@ -1,5 +1,5 @@
-//! Gemini: <https://ai.google.dev/api/generate-content>, calls in
-//! <https://ai.google.dev/gemini-api/docs/function-calling>, signatures in
+//! Gemini: <https://ai.google.dev/api/generate-content>. Calls are described in
+//! <https://ai.google.dev/gemini-api/docs/function-calling>, and signatures in
 //! <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ const MEMBERS: &[&str] = &[
     "store",
 ];
 
-/// The members of a part, of which it has one.
+/// The members of a part. A part has exactly one of them.
 const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse", "fileData"];
 
 /// The signatures for calls that Gemini did not make, in a conversation that began elsewhere:
@@ -28,7 +28,7 @@ const DATA: &[&str] = &["text", "inlineData", "functionCall", "functionResponse"
 const FOREIGN: &[&str] =
     &["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"];
 
-/// The members of the settings of an answer, of those that a client may send:
+/// The settings of an answer that a client may send:
 /// <https://ai.google.dev/api/generate-content#v1beta.GenerationConfig>.
 const GENERATION: &[&str] = &[
     "maxOutputTokens",
@@ -167,7 +167,7 @@ fn is_name(name: &str) -> bool {
     name.starts_with(is_start) && name.chars().all(is_rest) && name.len() <= 64
 }
 
-/// Checks `parameters`, a message of Google's own with these members only:
+/// Checks `parameters`, Google's own kind of schema, which has only these members:
 /// <https://ai.google.dev/api/caching#Schema>.
 fn schema(schema: &Value, place: &str) -> Result<(), Refusal> {
     const KNOWN: &[&str] = &[
@@ -264,7 +264,7 @@ fn is_image(data: &Value) -> bool {
         && unknown(data, &["mimeType", "data", "displayName"]).is_none()
 }
 
-/// Checks that the content after one with calls has exactly their results.
+/// Checks that the content after calls has exactly their results.
 fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     let names = |parts: &[Value], kind: &str| {
         let mut all: Vec<(String, String)> = parts
@@ -291,8 +291,8 @@ fn responses(before: &[Value], now: &[Value]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that in the current turn the first call of each step has a signature, as Gemini 3
-/// requires, and that every signature is on the part that it was issued for.
+/// Checks the signatures. In the current turn, the first call of each step must have one, as Gemini
+/// 3 requires, and every signature must be on the part for which it was issued.
 fn signatures(contents: &[Value], issued: &Issued) -> Result<(), Refusal> {
     let is_prompt = |content: &Value| {
         let parts = list(&content["parts"]);

@@ -161,8 +161,8 @@ fn members(at: usize, item: &Value, known: &[&str]) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a message: a text with a role (`EasyInputMessage`), a list of inputs, or the model's text
-/// as the API returned it (`OutputMessage`), with all its members:
+/// Checks a message. It is a text with a role (`EasyInputMessage`), a list of inputs, or the
+/// model's text as the API returned it (`OutputMessage`), with all its members:
 /// <https://github.com/openai/openai-openapi>.
 fn message(at: usize, item: &Value) -> Result<(), Refusal> {
     members(at, item, &["type", "id", "role", "content", "status", "phase"])?;
@@ -277,8 +277,8 @@ fn reasoning(at: usize, item: &Value, body: &Value, issued: &Issued) -> Result<(
     }
 }
 
-/// Checks that a reasoning item is directly before the item that came from it, and neither is
-/// alone.
+/// Checks that every reasoning item is directly before the item that came from it, and that neither
+/// occurs without the other.
 fn reasons(items: &[Value], issued: &Issued) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
         let id = text(&item["id"]);

@@ -39,7 +39,7 @@ pub(super) fn fault(schema: &Value, place: &str) -> Option<String> {
     alternatives.chain(definitions).find_map(|inner| fault(inner, place))
 }
 
-/// Returns the fault of the parameters of a tool of OpenAI's, if they have one.
+/// Returns the fault of the parameters of an OpenAI tool, if they have one.
 pub(super) fn fault_of_tool(name: &str, parameters: &Value, is_strict: bool) -> Option<String> {
     let wrong = if !parameters.is_null() && parameters["type"] != "object" {
         let kind = &parameters["type"];
@@ -52,8 +52,9 @@ pub(super) fn fault_of_tool(name: &str, parameters: &Value, is_strict: bool) -> 
     Some(format!("Invalid schema for function '{name}': {wrong}"))
 }
 
-/// Returns the fault of the format that an answer is to have, if it has one: the members of
-/// <https://platform.openai.com/docs/guides/structured-outputs>, and of a strict schema its rules.
+/// Returns the fault of an answer's format, if it has one. It must have the members of
+/// <https://platform.openai.com/docs/guides/structured-outputs>, and a strict schema must obey the
+/// rules above.
 pub(super) fn fault_of_format(format: &Value) -> Option<String> {
     let name = text(&format["name"]);
     if !is_plain(name, 64) {
@@ -74,5 +75,5 @@ pub(super) fn fault_of_format(format: &Value) -> Option<String> {
     Some(format!("Invalid schema for response_format '{name}': {wrong}"))
 }
 
-/// The words for an effort.
+/// The names of the efforts.
 pub(super) const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];

@@ -57,7 +57,7 @@ enum Next {
 }
 
 impl Connection {
-    /// Sends a reply; fails if the client closes the connection before it is complete.
+    /// Sends a reply. Fails if the client closes the connection before the reply is complete.
     async fn carry_out(&mut self, plan: Plan) -> io::Result<Next> {
         match plan {
             Plan::HangUp => Ok(Next::Close),
@@ -118,7 +118,7 @@ impl Connection {
         Ok(Next::Request)
     }
 
-    /// Waits at a gate; fails if the client closes the connection meanwhile.
+    /// Waits at a gate. Fails if the client closes the connection in the meantime.
     async fn pass(&mut self, gate: &Gate) -> io::Result<()> {
         tokio::select! {
             () = gate.pass() => Ok(()),

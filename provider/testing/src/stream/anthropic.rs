@@ -168,7 +168,7 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Returns the usage. `input_tokens` excludes tokens from the cache and to it:
+/// Returns the usage. `input_tokens` excludes tokens that are read from the cache or written to it:
 /// <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
 fn usage(answer: &Answer, output: u64) -> Value {
     json!({

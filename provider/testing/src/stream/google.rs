@@ -43,7 +43,7 @@ impl Writer<'_, '_> {
         match piece {
             Piece::Text(text) => self.part(&json!({ "text": text })),
             Piece::Thinking(text) => self.part(&json!({ "text": text, "thought": true })),
-            // The thought is only in the signature.
+            // The signature contains the thought, so nothing is sent here.
             Piece::HiddenThinking => {}
             Piece::Call { id, name, arguments } => self.call(id.as_deref(), name, arguments),
             Piece::Ping => self.events.comment(),
@@ -62,7 +62,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// The first call of an answer has the signature, parallel ones have none.
+    /// Only the first call of an answer has the signature, and parallel calls do not.
     fn call(&mut self, id: Option<&str>, name: &str, arguments: &str) {
         let Ok(arguments @ Value::Object(_)) = serde_json::from_str(arguments) else {
             self.is_malformed = true;

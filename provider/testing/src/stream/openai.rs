@@ -171,8 +171,8 @@ impl Writer<'_, '_> {
         let id = self.asked.issued.id("rs_");
         let mut item = json!({ "id": id, "type": "reasoning", "summary": [] });
         if self.encrypts() {
-            // The content at the beginning differs from that of the complete item, and only the
-            // latter is accepted back.
+            // The content at the beginning differs from the content of the complete item, and the
+            // vendor accepts only the latter back.
             item["encrypted_content"] = json!("gAAAAA-of-a-beginning==");
         }
         self.added(&item);

@@ -36,7 +36,7 @@ impl Writer<'_, '_> {
                 self.call(&id, name, &fragments(arguments, answer.fragment));
             }
             Piece::Ping => self.events.comment(),
-            // Azure begins its streams like this: no choices, and members of its own.
+            // Azure begins its streams like this: no choices, and additional members.
             Piece::UnknownEvent => self.events.data(
                 &json!({
                     "choices": [], "created": 0, "id": "", "model": "", "object": "",

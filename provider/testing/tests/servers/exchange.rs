@@ -1,4 +1,4 @@
-//! One request over a connection of its own, and the whole response.
+//! One request over a separate connection, and the whole response.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -100,7 +100,7 @@ pub(crate) fn send(server: &FakeServer, body: &Value) -> Response {
     send_with(server, body, key)
 }
 
-/// Sends a body with a header of the test's choice in place of the key.
+/// Sends a body with a header that replaces the key.
 pub(crate) fn send_with(server: &FakeServer, body: &Value, key: &str) -> Response {
     let body = body.to_string();
     let path = path(server.vendor());

@@ -1,4 +1,4 @@
-//! Requests that a vendor refuses. Each is a request that it accepts, changed in one place.
+//! Requests that a vendor refuses. Each is an accepted request with one change.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};

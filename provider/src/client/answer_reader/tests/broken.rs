@@ -1,4 +1,4 @@
-//! Streams that break off, omit something, contradict themselves, or are no streams.
+//! Streams that break off, omit something, contradict themselves, or are not event streams.
 
 use super::*;
 
@@ -60,7 +60,7 @@ fn cut_within_a_response_that_says_that_it_is_the_last() {
 
 #[test]
 fn a_lost_event_never_leaves_half_of_the_arguments() {
-    // The pieces of Anthropic and Chat Completions have no whole to be compared with.
+    // Anthropic and Chat Completions send nothing whole to compare the pieces with.
     let stream = std::str::from_utf8(recorded(Provider::OpenAi)).expect("text");
     let all: Vec<&str> = stream.split_inclusive("\n\n").collect();
     let mut whole = 0;
