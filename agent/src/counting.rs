@@ -30,10 +30,11 @@ const MOST_IMAGE_TOKENS: u64 = 1_600;
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
+    /// The number.
     pub tokens: u64,
-    /// True if it is an estimate: a quarter of the bytes, and for images by their pixels, for all
-    /// of it or for what was added since the provider counted. Such a number is displayed with a
-    /// `~`.
+    /// True if at least a part of it is an estimate: a quarter of the bytes, and for images a
+    /// number by their pixels. Everything that was added since the provider counted is estimated.
+    /// Such a number is displayed with a `~`.
     pub is_estimate: bool,
 }
 

@@ -23,6 +23,7 @@ pub enum Piece<'a> {
 /// A mention of a file or asset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
+    /// The kind of the mention.
     pub kind: Kind,
     /// The mention as it is written, with its signs.
     pub written: &'a str,
