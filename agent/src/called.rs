@@ -21,7 +21,7 @@ pub struct Called {
     pub id: String,
     /// The name of the tool, as the model wrote it.
     pub name: String,
-    /// The arguments as the model wrote them: JSON as a rule.
+    /// The arguments as the model wrote them, usually JSON.
     pub arguments: String,
     /// The text that the model reads: an envelope in JSON, shortened if it was long.
     pub content: String,
@@ -39,7 +39,7 @@ pub struct Called {
     pub is_cancelled: bool,
     /// The time from the call to its end, with waiting for a permit and compiling.
     pub duration: Duration,
-    /// Characters of the whole result, of which `content` may have fewer.
+    /// The characters of the whole result. `content` may have fewer.
     pub characters: usize,
 }
 

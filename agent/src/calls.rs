@@ -30,8 +30,8 @@ use crate::slash;
 const AT_ONCE: usize = 16;
 
 /// The most calls of one answer that run; the others get a result that says that they did not run.
-/// No model that works sensibly asks for so many, and the limit keeps the calls of one answer from
-/// filling the audit log.
+/// No sensible model asks for more, and the limit keeps the calls of one answer from filling the
+/// audit log.
 const MOST: usize = 256;
 
 /// Chooses the ids in the audit log for those calls of one answer that will run.

@@ -59,7 +59,7 @@ pub const COMMANDS: [(&str, &str); 6] = [
     ("/tool [NAME]", "list the tools, or show one"),
 ];
 
-/// The one who gives a command.
+/// The author of a command.
 pub enum By<'a> {
     /// The user, who is asked before an asset is replaced.
     Person(&'a mut dyn Confirm),
@@ -69,7 +69,7 @@ pub enum By<'a> {
 
 /// Asks the user.
 pub trait Confirm: Send {
-    /// Returns true if the proposal is to be written.
+    /// Returns true if the proposal should be written.
     fn confirm<'a>(
         &'a mut self,
         proposal: &'a Proposal,
@@ -144,7 +144,7 @@ pub enum CommandError {
         /// The asset.
         path: AssetPath,
     },
-    /// The person interrupted the command.
+    /// The user interrupted the command.
     #[error("cancelled")]
     Cancelled,
 }

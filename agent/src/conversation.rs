@@ -44,7 +44,7 @@ struct Prompt {
     message: usize,
     /// The index of its first part.
     part: usize,
-    /// The words that the person typed, without the texts that they mention.
+    /// The user's own words, without the texts that they mention.
     typed: String,
 }
 
@@ -65,7 +65,6 @@ pub(super) struct Exchange<'a> {
 }
 
 impl Conversation {
-    /// Returns all messages.
     pub(super) fn messages(&self) -> &[Message] {
         &self.messages
     }
@@ -81,7 +80,6 @@ impl Conversation {
         left_out + self.prompts.len()
     }
 
-    /// Removes all messages.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

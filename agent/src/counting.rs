@@ -108,13 +108,11 @@ impl Sizes {
         self
     }
 
-    /// Returns the bytes of the whole request.
     pub(super) fn bytes(&self) -> usize {
         self.system + self.pins + self.tools + self.messages + self.results
     }
 }
 
-/// Returns the bytes of messages.
 pub(super) fn message_bytes(messages: &[Message]) -> usize {
     messages.iter().flat_map(|message| &message.parts).map(part_bytes).sum()
 }
@@ -131,7 +129,6 @@ pub(super) fn part_bytes(part: &Part) -> usize {
     }
 }
 
-/// Returns the bytes of a result.
 pub(super) fn result_bytes(result: &CallResult) -> usize {
     result.content.len() + result.images.iter().map(image_bytes).sum::<usize>()
 }

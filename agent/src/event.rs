@@ -57,7 +57,7 @@ pub struct Calling<'a> {
     pub id: &'a str,
     /// The name of the tool.
     pub name: &'a str,
-    /// The arguments as the model wrote them: JSON as a rule.
+    /// The arguments as the model wrote them, usually JSON.
     pub arguments: &'a str,
 }
 

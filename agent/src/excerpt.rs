@@ -313,7 +313,7 @@ fn where_kept(location: &Result<String, String>, is_broken: bool) -> String {
     }
 }
 
-/// Returns the value as JSON. Texts, booleans and JSON itself always have such a form.
+/// Returns the value as JSON. This cannot fail for texts, booleans and JSON itself.
 fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }

@@ -28,7 +28,7 @@ pub use replay::{LostCall, OpenTurn, ReplayError, Replayed, replay};
 pub enum Event {
     /// A turn began. Without a text and an image, the model was asked to continue.
     Prompt {
-        /// The words that the person typed.
+        /// The user's own words.
         typed: String,
         /// The texts that the model is sent: the user's words, in which the text of each mention
         /// replaces it, and the text that was attached.

@@ -114,7 +114,7 @@ struct Translated {
 impl OfferedTools {
     /// Returns the tools for requests to the model: the tools of the snapshot that the policy does
     /// not deny, or an empty list without a snapshot. The differences are included only if the
-    /// tools were translated anew.
+    /// tools had to be translated again.
     pub(super) fn for_model(
         &mut self,
         environment: &Environment,

@@ -347,7 +347,7 @@ impl Session {
         self.environment.recent = Recent::new(is_on);
     }
 
-    /// Has the notes in files read anew for the next request.
+    /// Makes the next request read the notes in files again.
     pub fn forget_notes(&mut self) {
         self.environment.guidance.forget();
     }

@@ -228,7 +228,6 @@ impl Undo {
     }
 }
 
-/// Returns the bytes of all copies.
 fn bytes<'a>(copies: impl Iterator<Item = &'a Result<Before, Reason>>) -> u64 {
     copies.filter_map(|copy| copy.as_ref().ok()).map(Before::bytes).sum()
 }

@@ -102,7 +102,6 @@ impl Shape {
         if self.provider.is_strict() { strip(&self.given, answer) } else { None }
     }
 
-    /// Returns the schema as it is sent.
     pub(crate) fn sent(&self) -> &Value {
         &self.sent
     }

@@ -96,7 +96,6 @@ fn has_tools(tools: &Value) -> bool {
     tools.as_array().is_some_and(|tools| !tools.is_empty())
 }
 
-/// Serializes a body.
 fn to_json(body: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(body).expect("bodies have strings for keys, and nothing in them fails")
 }

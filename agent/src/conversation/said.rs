@@ -7,7 +7,7 @@ use super::{Conversation, Prompt};
 /// A prompt, an answer or a call in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said<'a> {
-    /// The words that the person typed.
+    /// The user's own words.
     Prompt(&'a str),
     /// A text of the model.
     Answer(&'a str),

@@ -1,8 +1,8 @@
 //! The writer of a log. It begins a session with the first prompt, appends events, and renews the
 //! lease in the background.
 //!
-//! **Invariant:** after an event that cannot be written, the keeper writes nothing more, since a
-//! log with a gap makes an invalid conversation. It warns the person once. The conversation
+//! **Invariant:** after an event that cannot be written, this writer writes nothing more, since a
+//! log with a gap makes an invalid conversation. It warns the user once. The conversation
 //! continues, unless it must be kept. Then the turn ends, so that no call runs that is not in the
 //! log.
 
@@ -123,7 +123,7 @@ impl Keeper {
         self.is_required = true;
     }
 
-    /// Returns the reason why the keeper has stopped writing events.
+    /// Returns the reason why writing events has stopped.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.state {
             State::Stopped { reason, .. } => Some(reason),
@@ -247,7 +247,7 @@ impl Keeper {
             json.map(|json| (event.kind(), json, event.begins_turn()))
         };
         let written: Result<Vec<_>, _> = self.queue.iter().map(json).collect();
-        // The texts and numbers of an event always have such a form.
+        // This cannot fail for the texts and numbers of an event.
         let written = written.map_err(|_| Error::OutOfMemory)?;
         let events = written.iter();
         let events: Vec<NewEvent<'_>> = events

@@ -194,7 +194,6 @@ impl Replayed {
         self.last
     }
 
-    /// Returns the conversation.
     pub(crate) fn into_conversation(self) -> Conversation {
         self.conversation
     }

@@ -27,7 +27,7 @@ pub struct Resumed {
     /// The surroundings of the last turn, if they are known. The surroundings of the next turn are
     /// read anew.
     pub before: Option<Surroundings>,
-    /// True if the model is sent notes in place of the oldest messages.
+    /// True if notes replace the oldest messages that the model is sent.
     pub has_notes: bool,
 }
 

@@ -77,7 +77,6 @@ impl Address {
         self.is_own
     }
 
-    /// Returns the base URL.
     pub(super) fn base(&self) -> &Url {
         &self.base
     }
@@ -136,7 +135,7 @@ fn secrets(given: &str, base: &Url) -> Vec<String> {
     let written = written.split_once('#').map_or(written, |(query, _)| query);
     let mut secrets = values(written);
     secrets.extend(values(base.query().unwrap_or_default()));
-    // A plus sign means a space in a form, and itself elsewhere.
+    // In a form, a plus sign means a space. Elsewhere it means itself.
     let literal = written.replace('+', "%2B");
     for query in [written, &literal] {
         for (_, value) in form_urlencoded::parse(query.as_bytes()) {

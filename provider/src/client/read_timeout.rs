@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::wire::Flow;
 
-/// The limit for an answer of which only keep-alives arrive, as a multiple of the silence timeout:
-/// 30 minutes with the default of 5. Models think for minutes while their servers send keep-alives,
-/// but a proxy may send keep-alives forever for a server that has gone away.
+/// The limit for an answer without any data except keep-alives, as a multiple of the silence
+/// timeout: 30 minutes with the default of 5. Models think for minutes while their servers send
+/// keep-alives, but a proxy may send keep-alives forever for a server that has gone away.
 const KEEP_ALIVE_FACTOR: u32 = 6;
 
 /// The time limit for data after a complete answer: its usage and the end of the stream. Both

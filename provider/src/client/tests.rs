@@ -304,7 +304,7 @@ async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
         let endpoint = Endpoint { silence_timeout: SHORT, provider, ..endpoint };
         let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, retries) = failure(&client).await;
-        // A busy machine may be silent for that long by itself.
+        // A busy machine may be silent for that long on its own.
         let FailureKind::SilenceTimeout(silence) = failure.kind else { panic!("{failure:?}") };
         assert!(silence == SHORT || silence == SHORT * 6, "{silence:?}");
         assert_eq!(retries, 1);

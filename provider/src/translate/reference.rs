@@ -71,7 +71,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns whether `schema` accepts null.
 pub(crate) fn allows_null(root: &Value, schema: &Value) -> bool {
     leaves(root, schema).schemas.into_iter().any(leaf_allows_null)
 }
@@ -90,7 +89,6 @@ fn leaf_allows_null(leaf: &Map<String, Value>) -> bool {
             .is_none_or(|values| values.contains(&Value::Null))
 }
 
-/// Returns the names in `required`.
 pub(crate) fn required(leaf: &Map<String, Value>) -> impl Iterator<Item = &str> {
     leaf.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }

@@ -36,12 +36,10 @@ impl Object {
         Self(raw.expect("an object of one text is JSON"))
     }
 
-    /// Returns the arguments of a call as an object.
     pub(super) fn of_arguments(text: &str) -> Self {
         Self::parse(text, UNREADABLE)
     }
 
-    /// Returns the JSON text.
     pub(super) fn get(&self) -> &str {
         self.0.get()
     }

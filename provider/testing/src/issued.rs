@@ -37,7 +37,6 @@ impl Issued {
         self.reasons.insert(item.to_owned(), reasoning.to_owned());
     }
 
-    /// Returns the reasoning item that an item came from.
     pub(crate) fn reason_of(&self, item: &str) -> Option<&str> {
         self.reasons.get(item).map(String::as_str)
     }

@@ -31,7 +31,6 @@ impl Refusal {
         Self { status, message, param: None, code: None, kind: None, details: None }
     }
 
-    /// Creates an error for an invalid request.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(400, message)
     }

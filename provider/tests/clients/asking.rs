@@ -31,7 +31,6 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     }
 }
 
-/// Returns a client of a server.
 pub(crate) fn client(server: &FakeServer) -> Client {
     Client::new(endpoint(server)).expect("an address")
 }
@@ -60,13 +59,11 @@ impl Asked {
         &self.failure().kind
     }
 
-    /// Returns the text of the answer.
     #[track_caller]
     pub(crate) fn text(&self) -> String {
         text(&self.answer().parts)
     }
 
-    /// Returns the calls of the answer.
     #[track_caller]
     pub(crate) fn calls(&self) -> Vec<&Call> {
         calls(&self.answer().parts)
@@ -137,12 +134,10 @@ pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Aske
     Asked { outcome, events }
 }
 
-/// Returns a question.
 pub(crate) fn question() -> Vec<Message> {
     vec![says("what is in the file?")]
 }
 
-/// Returns a message of the user.
 pub(crate) fn says(text: &str) -> Message {
     Message { role: Role::User, parts: vec![Part::text(text)] }
 }

@@ -147,7 +147,6 @@ impl Ahead {
         self.draft.truncate(self.draft.floor_char_boundary(bytes));
     }
 
-    /// Returns the next line that waits.
     pub(crate) fn next(&mut self) -> Option<Input> {
         self.queued.pop_front()
     }

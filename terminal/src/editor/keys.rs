@@ -36,7 +36,6 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Returns the bindings for lines.
     pub(super) fn for_lines() -> Self {
         Self::new(true)
     }

@@ -24,10 +24,10 @@ const NAME_STYLE: Style = Style::new().dimmed();
 /// The words next to the label, if there is room for them.
 const SILENCE: &str = "denied after 5 minutes without an answer";
 
-/// The words while no key is an answer.
+/// The words while no key is an answer yet.
 const WAITING: &str = "wait a moment before you press a key";
 
-/// The words before the text that is being written.
+/// The words before the text for the model.
 const TELLING: &str = "to the model: ";
 
 /// Returns the rows that stay: everything except the keys.
@@ -132,7 +132,7 @@ pub(crate) fn end(question: &Question, given: Option<&Given>, look: Look) -> Str
     format!("{frame}┗{frame:#} → {}\n", harmless(&text))
 }
 
-/// Returns the words before a text that is being written, where rows cannot be replaced.
+/// Returns the words before the text for the model, if rows cannot be replaced.
 pub(crate) fn telling() -> String {
     format!("┗ {TELLING}")
 }

@@ -92,7 +92,6 @@ impl Line {
         Self { id, subject, since: None, limit: Limit::default() }
     }
 
-    /// Returns the time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.since.map_or(Duration::ZERO, |since| since.elapsed())
     }

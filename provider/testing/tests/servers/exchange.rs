@@ -85,7 +85,6 @@ pub(crate) fn question(vendor: Vendor) -> Value {
     }
 }
 
-/// Sends the question.
 pub(crate) fn ask(server: &FakeServer) -> Response {
     send(server, &question(server.vendor()))
 }
