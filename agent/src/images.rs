@@ -139,8 +139,8 @@ pub(super) fn noted(content: String, left_out: &[String]) -> String {
 }
 
 /// Returns the content of each result without its images, by the id of its call, after the model
-/// refused images. Returns nothing if a prompt's images are the likelier reason: if there are any,
-/// and the last message has no images of results.
+/// refused images. Returns nothing if a prompt's images are the likelier reason: the conversation
+/// has some, and its last message has no images of results.
 pub(super) fn without_those_of_results(messages: &[Message]) -> Vec<(String, String)> {
     let has = |message: &Message, is: fn(&Part) -> bool| message.parts.iter().any(is);
     let of_result = |part: &Part| matches!(part, Part::Result(it) if !it.images.is_empty());

@@ -2,10 +2,10 @@
 //! sent with later conversations.
 //!
 //! Owns the name of the asset, its place in the system prompt and in the budget, and the time at
-//! which an entry is added (`entry`, `request`). Instructions from a page or a program that one
-//! conversation has read must not reach the next one. So an entry is made only from the user's
-//! prompts, the model's answers and the names of the tools that it called, not from results or
-//! arguments. The asset is sent as notes, between two lines that it cannot contain.
+//! which an entry is added (`entry`, `request`). Text of a page or a program that one conversation
+//! has read must not reach the next one. So an entry is made only from the user's prompts, the
+//! model's answers and the names of the tools that it called, not from results or arguments. The
+//! asset is sent as notes, between two lines that it cannot contain.
 //!
 //! The asset is not a pin: it belongs to one workspace, and an agent's pins belong to all
 //! workspaces. But it counts in the same budget, after the pins. If they leave it no room, it is

@@ -193,8 +193,8 @@ impl Session {
         self.environment.undo.changed(&self.environment.workspace)
     }
 
-    /// Makes room in the conversation between two turns: results that are older than the last two
-    /// turns become one line each, and those turns become notes. Warnings are events. Returns
+    /// Makes room in the conversation between two turns: results from before the last two turns
+    /// become one line each, and those older turns become notes. Warnings are events. Returns
     /// nothing if no turns are older.
     ///
     /// # Errors

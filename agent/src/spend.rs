@@ -26,7 +26,8 @@ pub struct Spend {
 
 impl Spend {
     /// Returns the limit that is reached, the tokens that were spent, and the tokens that may be
-    /// spent. `session` is what this session spent, and `today` what all of them spent today.
+    /// spent. `session` counts the tokens of this session, and `today` those that all conversations
+    /// spent today.
     pub(super) fn reached(self, session: u64, today: u64) -> Option<(SpendLimit, u64, u64)> {
         let reached = |per, spent, limit: Option<u64>| {
             let limit = limit.filter(|limit| spent >= *limit)?;

@@ -1,8 +1,8 @@
 //! The system prompt: how to use the tools of this host, the notes in files, the user's own text,
 //! the pinned assets, and the summary of earlier conversations.
 //!
-//! Most blocks do not change from one request to the next. Only the pinned assets and the summary
-//! change, and only if someone writes or pins one. So a provider finds most of a request in its
+//! Most blocks do not change from one request to the next. The pinned assets and the summary change
+//! only when an asset is written, pinned or unpinned. So a provider finds most of a request in its
 //! cache. For the same reason the base has no time and no date; a model that needs one asks a tool.
 
 use std::fmt::Write as _;

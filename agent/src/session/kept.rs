@@ -99,8 +99,8 @@ impl Session {
         self.keeper.failure()
     }
 
-    /// Continues the conversation of a session, and discards the present one. The model stays the
-    /// present one: data that only another model reads is not sent to it.
+    /// Continues the conversation of a session, which replaces the present one. The model does not
+    /// change: data that only another model reads is not sent to it.
     ///
     /// # Errors
     ///
@@ -115,8 +115,8 @@ impl Session {
         self.take_up(&assets, summary, lease).await
     }
 
-    /// Continues a copy of a session, of all of it or of its first `turns` turns, and discards the
-    /// present conversation. The original does not change, and may be in use.
+    /// Continues a copy of a session, of all of it or of its first `turns` turns. The copy replaces
+    /// the present conversation. The original does not change, and may be in use.
     ///
     /// # Errors
     ///
