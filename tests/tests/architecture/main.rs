@@ -7,6 +7,7 @@ mod links;
 mod modules;
 mod packages;
 mod sentences;
+mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,6 +19,7 @@ use ikigai_tests::paths;
 use serde_json::{Value, json};
 
 use modules::{ASSETS, HOST, PROGRAM, SUPERVISOR};
+use wording::Count;
 
 #[test]
 fn packages_depend_downward_only() {
@@ -116,6 +118,56 @@ fn doc_comments_open_with_a_noun_or_a_verb() {
         found.extend(sentences::questions(folder, &sources));
     }
     assert!(found.is_empty(), "these open with a question:\n{}", found.join("\n"));
+}
+
+#[test]
+fn comments_are_worded_plainly() {
+    for folder in sentences::CHECKED {
+        let mut count = Count::default();
+        for (path, source) in modules::read(&paths::repository().join(folder)) {
+            let mut of_file = Count::of_comments(&source);
+            of_file.found.iter_mut().for_each(|it| *it = format!("{folder}/{path}:{it}"));
+            count.merge(of_file);
+        }
+        assert!(!count.exceeds(6), "`{folder}` has too many of these:\n{}", count.found.join("\n"));
+    }
+}
+
+#[test]
+fn pages_are_worded_plainly() {
+    for (path, page) in pages() {
+        let count = Count::of_page(&page);
+        assert!(!count.exceeds(12), "{path} has too many of these:\n{}", count.found.join("\n"));
+    }
+}
+
+#[test]
+fn a_habit_in_the_wording_is_found() {
+    let source = [
+        "//! What is no answer is typed.",
+        "//! A tool of its own; it has none. Is it no answer?",
+        "",
+        "let text = \"nobody asks of yours\"; // Code is left out.",
+        "    /// ```",
+        "    /// let nobody = \"in code\"; // and nobody in its comment",
+        "    /// ```",
+        "    /// Returns `nobody` and `of yours`, which are code.",
+    ];
+    let found = Count::of_comments(&source.join("\n")).found;
+    let lines: Vec<&str> = found.iter().map(|it| it.split(": ").nth(1).expect("a word")).collect();
+    assert_eq!(
+        lines,
+        [
+            "open with the subject",
+            "negate the verb, and not the noun",
+            "write a compound, or `its own`",
+            "negate the verb, and not the noun",
+        ],
+        "{found:#?}"
+    );
+    let page = "| nobody asks them here | code `of yours` is left out |\n\nIt is told to them.";
+    assert_eq!(Count::of_page(page).found.len(), 2);
+    assert!(Count::of_page(page).exceeds(12) && !Count::default().exceeds(12));
 }
 
 #[test]
