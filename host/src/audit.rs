@@ -1,8 +1,7 @@
-//! The audit log: one line for each call, also where nothing ran, and for each installation of a
-//! tool.
+//! The audit log: one line for each call, even if nothing ran, and for each installation of a tool.
 //!
-//! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`] in
-//! JSON, which has the tool, its grant, its outcome and its costs, and no secret that was granted.
+//! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`]
+//! in JSON, which has the tool, its grant, its outcome and its costs, but no granted secret.
 //! Arguments are recorded as a digest, and as text after
 //! [`HostBuilder::record_arguments`](crate::HostBuilder::record_arguments). A [`Reader`] reads the
 //! log back, or follows it. `docs/audit.md` of the repository describes every field.
@@ -24,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! The log decides nothing about a call, and stops none: where it cannot be written, one warning
-//! goes to [`tracing`](https://docs.rs/tracing).
+//! The log decides nothing about a call, and stops none. If it cannot be written, the host sends
+//! one warning to [`tracing`](https://docs.rs/tracing).
 
 mod answer_error;
 mod installation;
@@ -58,10 +57,10 @@ use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
 use log::Log;
 use record::CANCELLED;
 
-/// The memory that is set aside for a line, in bytes: few are longer.
+/// The memory that is reserved for a line, in bytes. Few lines are longer.
 const USUAL_LINE: usize = 2 << 10;
 
-/// The longest text of arguments that is recorded, where it is recorded, in bytes.
+/// The longest recorded text of arguments, in bytes, if their text is recorded.
 const ARGUMENTS_KEPT: usize = 64 * 1024;
 
 /// The longest error that is recorded, in bytes.
@@ -70,25 +69,26 @@ const ERROR_KEPT: usize = 4 * 1024;
 /// The longest error code of a tool's answer that is recorded, in bytes.
 const CODE_KEPT: usize = 64;
 
-/// The most accesses of one call that are recorded, of those that it reached for and those that it
-/// used.
+/// The number of accesses that are recorded of one call, for each of two lists: accesses beyond its
+/// grant, and granted accesses that it used.
 const REACHED_KEPT: usize = 64;
 
-/// The longest name that is recorded, in bytes: a call may name a tool that does not exist.
+/// The longest recorded name, in bytes. It has a bound because a call may name a tool that does not
+/// exist.
 const NAME_KEPT: usize = 128;
 
 /// The audit log, as one host writes it.
 pub(crate) struct Audit {
     log: Option<Log>,
     workspace: String,
-    /// True if the text of arguments is recorded too.
+    /// True if the log includes the text of arguments.
     arguments: bool,
     hints: Hints,
 }
 
 impl Audit {
-    /// Returns a log in `dir`; without one, nothing is recorded. With `arguments`, their text
-    /// is recorded as well, without the values of variables that were granted by name.
+    /// Returns a log in `dir`; without one, nothing is recorded. With `arguments`, the log includes
+    /// their text, without the values of variables that were granted by name.
     pub(crate) fn new(
         dir: Option<PathBuf>,
         workspace: &Path,
@@ -153,20 +153,20 @@ impl Audit {
     }
 }
 
-/// The record of a call that has not ended. It is that of a cancelled call if it is dropped.
+/// The record of a call that has not ended. If it is dropped, it is written as a cancelled call.
 pub(crate) struct Entry {
     audit: Arc<Audit>,
     begun: Instant,
     record: Record,
-    /// The arguments, where their text is recorded: at the end, when the secrets are known that
-    /// must not be in it.
+    /// The arguments, if their text is recorded. The text is added at the end, when all secrets
+    /// that it must not contain are known.
     text: Option<Bytes>,
     secrets: Secrets,
     ended: bool,
 }
 
 impl Entry {
-    /// Sets the program that runs, or would run.
+    /// Sets the program that runs or, in a call that was refused, would have run.
     pub(crate) fn program(&mut self, program: Program) {
         self.record.program = Some(program);
     }
@@ -178,8 +178,8 @@ impl Entry {
         self.text = self.audit.arguments.then_some(bytes);
     }
 
-    /// Sets what the tool may touch, and the sources of that. From now on no text of this
-    /// record holds one of the `secrets`.
+    /// Sets the grant, and the rules that it comes from. From now on no text of this record
+    /// contains one of the `secrets`.
     pub(crate) fn granted(
         &mut self,
         grant: &Grant,
@@ -191,17 +191,17 @@ impl Entry {
         self.record.grant = Some(Granted::from_grant(grant, backend, sources));
     }
 
-    /// Sets what the tool may touch after a person widened it.
+    /// Sets the grant after the user widened it.
     pub(crate) fn widened(&mut self, grant: &Grant, backend: Backend, sources: Vec<String>) {
         self.record.grant = Some(Granted::from_grant(grant, backend, sources));
     }
 
-    /// Returns the values that no text about this call may hold.
+    /// Returns the values that no text about this call may contain.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
-    /// Sets the answer to the question whether it may run, and the one who gave it.
+    /// Sets the answer to the question whether the call may run, and the respondent.
     pub(crate) fn asked(
         &mut self,
         answer: &Answer,
@@ -231,7 +231,7 @@ impl Entry {
         record.exit_code = envelope::exit_code(&outcome.exit);
         record.limit = outcome.limit.map(|limit| limit.as_str().to_owned());
         record.cancelled = outcome.cancelled;
-        // The program named these, and may have put into a name what it was granted.
+        // The program named these accesses, and may have put a granted value into a name.
         let denied = outcome.denied.first.iter();
         record.denied = denied.map(|what| self.secrets.scrub_text(what).into_owned()).collect();
         if record.exit_code.is_some() {
@@ -253,7 +253,8 @@ impl Entry {
             error.map(|error| AnswerError { error_code: error.error_code.map(kept), ..error });
     }
 
-    /// Sets what a person was asked about, and what the tool reached for and used.
+    /// Sets the questions that the user was asked, and the accesses that the tool requested and
+    /// used.
     pub(crate) fn noted(&mut self, noted: &Noted, by: Option<Respondent>) {
         let scrubbed = |text: &str| self.secrets.scrub_text(text).into_owned();
         let record = &mut self.record;
@@ -264,7 +265,7 @@ impl Entry {
             waited_ms: u64::try_from(asked.waited.as_millis()).unwrap_or(u64::MAX),
         });
         record.asked = asked.collect();
-        // The program named these.
+        // The program named these paths.
         let path = |path: &Path| PathBuf::from(scrubbed(&path.to_string_lossy()));
         record.reached = noted
             .refused
@@ -293,13 +294,13 @@ impl Entry {
             .collect();
     }
 
-    /// Sets the time that the call had at its end, if its caller had extended it.
+    /// Sets the time limit at the end of the call, if the caller had extended it.
     pub(crate) fn extended(&mut self, time: Option<Duration>) {
         self.record.extended_to_ms =
             time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     }
 
-    /// Writes the record of a call, which succeeded if there is no `failure`.
+    /// Writes the record of a call, which succeeded unless there is a `failure`.
     pub(crate) fn end(mut self, failure: Option<(EnvelopeCode, &str)>) {
         self.finish(failure);
     }
@@ -332,7 +333,7 @@ impl Drop for Entry {
     }
 }
 
-/// Returns the first `bytes` of a text or fewer, cut between two characters.
+/// Returns at most the first `bytes` bytes of a text, cut between two characters.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
@@ -363,7 +364,7 @@ mod tests {
             Self { audit: Arc::new(audit), scratch }
         }
 
-        /// Returns the only record, and its line.
+        /// Returns the log's only record, and its line.
         fn only(&self) -> (Record, String) {
             let mut reader = Reader::open(&self.scratch.path().join("log")).expect("a log");
             let batch = reader.read_back().expect("a file").expect("read");

@@ -1,4 +1,4 @@
-//! The error that a tool reports in its own answer: the call went well, and its work did not.
+//! The error that a tool reports in its own answer: the call succeeded, but the tool's work failed.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ impl fmt::Display for AnswerError {
     }
 }
 
-/// The members of an answer that report an error. An answer may have any other type there.
+/// The members of an answer that report an error. They may have any JSON type.
 #[derive(Deserialize)]
 struct Members<'a> {
     #[serde(borrow, default)]
@@ -58,7 +58,7 @@ struct Members<'a> {
 
 impl<'a> Members<'a> {
     fn in_object(json: &'a str) -> Option<Self> {
-        // A list would be read as the members in their order.
+        // Serde would also accept a list, and read its elements as the members in their order.
         json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten()
     }
 }

@@ -1,4 +1,4 @@
-//! The record of a tool that was installed, replaced or removed, which is no call.
+//! The record of an installation, which is not a call: a tool was installed, replaced or removed.
 
 use jiff::Timestamp;
 
@@ -9,7 +9,7 @@ use super::{Audit, ERROR_KEPT, NAME_KEPT, beginning};
 const SOURCE_KEPT: usize = 1024;
 
 impl Audit {
-    /// Appends the record of an installation, which failed for the reason in `outcome` if it did.
+    /// Appends the record of an installation. If it failed, `outcome` has the reason.
     pub(crate) fn record_installation(
         &self,
         tool: &str,

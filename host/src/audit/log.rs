@@ -1,9 +1,9 @@
-//! The file that many hosts append records to at once.
+//! The log file, to which many hosts may append records at once.
 //!
-//! Every append holds a lock on the file that it found under the log's name, so that a rotation
-//! happens between two lines, and so that what a killed host wrote of a line can be ended before the
-//! next: no file system appends whole lines by itself, because a write ends early when its process is
-//! killed. No append syncs: a line survives the host, not a power failure.
+//! Every append locks the file that it found under the log's name. So a rotation happens between
+//! two lines, and a host can end a line that a killed host left unfinished. File systems don't
+//! append whole lines atomically: a write ends early when its process is killed. Appends don't
+//! sync: a line survives the host, but perhaps not a power failure.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -19,8 +19,8 @@ use rustix::io::Errno;
 
 use crate::paths;
 
-/// The log's name in its directory. Older records are in `audit.jsonl.1`, and yet older ones
-/// in the files with higher numbers.
+/// The log's name in its directory. Older records are in `audit.jsonl.1`, and the oldest ones in
+/// the files with higher numbers.
 pub const NAME: &str = "audit.jsonl";
 
 /// The size at which the log is rotated, in bytes: some ten thousand calls.
@@ -29,8 +29,8 @@ pub const ROTATED_AT: u64 = 8 << 20;
 /// The number of rotated files that are kept.
 pub(super) const ROTATED_KEPT: u32 = 4;
 
-/// The longest wait for the lock. An append takes microseconds: a process that holds the lock for
-/// so long is stuck.
+/// The longest wait for the lock. An append takes microseconds, so a process that holds the lock
+/// longer is stuck.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The number of attempts to lock the file under the log's name, which may be replaced before it
@@ -42,7 +42,7 @@ pub(super) fn rotated(number: u32) -> String {
     format!("{NAME}.{number}")
 }
 
-/// The log as one host writes it.
+/// The log that one host writes.
 pub(super) struct Log {
     dir: PathBuf,
     state: Mutex<State>,
@@ -51,8 +51,8 @@ pub(super) struct Log {
 #[derive(Default)]
 struct State {
     open: Option<Open>,
-    /// True from a timeout of the lock on until it is free again. Nobody waits for it
-    /// meanwhile.
+    /// True after waiting for the lock timed out, until the lock is free again. In that time no
+    /// append waits for it.
     stuck: bool,
 }
 
@@ -61,13 +61,13 @@ struct Open {
     dir: OwnedFd,
     file: File,
     id: (u64, u64),
-    /// The size after the last write of this host. At any other size somebody else has written, who
-    /// may have been killed in the middle of a line.
+    /// The size after the last write of this host. If the size differs, another process has
+    /// written, and may have been killed in the middle of a line.
     ended_at: Option<u64>,
 }
 
 impl Log {
-    /// Returns the log in `dir`, which is made with the first record.
+    /// Returns the log in `dir`, which the first append creates.
     pub(super) fn new(dir: PathBuf) -> Self {
         Self { dir, state: Mutex::default() }
     }
@@ -92,7 +92,8 @@ impl Log {
             }
             let done = self.append_to(&mut open, line, locked);
             if locked {
-                // Closing is not enough: a process that is being spawned may hold a copy.
+                // Closing the file would not release the lock: a process that is being spawned may
+                // hold a copy of the descriptor.
                 rustix::fs::flock(&open.file, FlockOperation::Unlock)?;
             }
             if let Some(written) = done {
@@ -103,13 +104,13 @@ impl Log {
         Err(io::Error::other("it is replaced again and again"))
     }
 
-    /// Appends a line to a file. Returns nothing if the file is no longer the log.
+    /// Appends a line to a file. Returns `None` if the log's name now belongs to another file.
     fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
         let size = open.current_size()?;
         if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
                 Ok(()) => return None,
-                // A log that grows is better than none.
+                // A log that keeps growing is better than a missing log.
                 Err(error) => self.warn_unrotated(&error),
             }
         }
@@ -150,7 +151,7 @@ impl Open {
         Ok(Self { dir, file, id: (metadata.dev(), metadata.ino()), ended_at: None })
     }
 
-    /// Returns the size of the log, or nothing if this file is no longer the log.
+    /// Returns the size of the log, or `None` if the log's name now belongs to another file.
     fn current_size(&self) -> Option<u64> {
         let found = rustix::fs::statat(&self.dir, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         // Unsigned everywhere but on some 32-bit platforms.
@@ -159,8 +160,8 @@ impl Open {
     }
 }
 
-/// Appends a line in one write, so that no reader and no other writer sees a part of it. Removes a part that was
-/// written, if not all was.
+/// Appends a line in one write, so that no reader and no other writer sees a part of it. If only a
+/// part was written, removes that part.
 fn write(file: &File, line: &[u8], size: u64, locked: bool) -> io::Result<()> {
     let written = loop {
         match rustix::io::write(file, line) {
@@ -185,12 +186,12 @@ fn ends_a_line(file: &File, size: u64) -> bool {
     file.read_exact_at(&mut byte, last).is_ok() && byte == *b"\n"
 }
 
-/// Renames the log and the older files, of which the oldest is replaced. The caller holds the lock of the log, whose
-/// name is free afterwards.
+/// Renames the log and the older files, and replaces the oldest. The caller holds the lock of the
+/// log, whose name is free afterwards.
 fn rotate(dir: &OwnedFd) -> io::Result<()> {
     let exists =
         |number| rustix::fs::statat(dir, rotated(number), AtFlags::SYMLINK_NOFOLLOW).is_ok();
-    // A host that ended half-way left a gap, and files behind it need not move.
+    // A host that was killed during a rotation left a gap. Files behind the gap need not move.
     let free = (1..=ROTATED_KEPT).find(|number| !exists(*number)).unwrap_or(ROTATED_KEPT);
     for number in (1..free).rev() {
         rustix::fs::renameat(dir, rotated(number), dir, rotated(number + 1))?;
@@ -245,7 +246,7 @@ mod tests {
         log.append(b"one\n").expect("appended");
         log.append(b"two\n").expect("appended");
         assert_eq!(fs::read_to_string(log.path()).expect("read"), "torn\none\ntwo\n");
-        // Also where this host wrote the line before.
+        // Even if this host wrote the previous line.
         let mut other = File::options().append(true).open(log.path()).expect("opened");
         other.write_all(b"whole\n").expect("written");
         log.append(b"three\n").expect("appended");
@@ -308,7 +309,7 @@ mod tests {
         for number in 1..=ROTATED_KEPT {
             assert_eq!(first(rotated(number)), Some((ROTATED_KEPT + 1 - number).to_string()));
         }
-        // Half-way: `.1` has become `.2`, and there is no `.1`.
+        // Half-way: `.1` has become `.2`, and `.1` is missing.
         fs::remove_file(log.dir.join(rotated(1))).expect("removed");
         let kept = first(rotated(ROTATED_KEPT));
         log.append(b"next\n").expect("appended");
@@ -338,7 +339,7 @@ mod tests {
         for _ in 0..200 {
             log.append(b"two\n").expect("appended");
         }
-        // Each of them waiting would be 50 s.
+        // If each append waited, this would take 50 s.
         assert!(begun.elapsed() < LOCK_TIMEOUT * 100, "{:?}", begun.elapsed());
         assert!(log.state.lock().expect("not poisoned").stuck);
         drop(holder);

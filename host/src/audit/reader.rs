@@ -15,7 +15,7 @@ use crate::paths;
 /// The longest line that is read, in bytes. No host writes longer ones.
 const LONGEST: usize = 1 << 20;
 
-/// The number of reads of a last line that is unfinished: a host may be writing it.
+/// The number of times that an unfinished last line is read, because a host may be writing it.
 const UNFINISHED_TRIES: usize = 5;
 
 /// The pause between two such reads.
@@ -30,12 +30,12 @@ pub struct Line {
     pub text: Vec<u8>,
 }
 
-/// The lines of one read, oldest first.
+/// The lines from one read, oldest first.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Every line that is a record.
+    /// The lines that are valid records.
     pub lines: Vec<Line>,
-    /// The number of lines that are no records.
+    /// The number of lines that are not valid records.
     pub damaged: u64,
 }
 
@@ -49,8 +49,8 @@ impl Batch {
     }
 }
 
-/// A reader of the log: back from its newest file, or on as it grows. See the
-/// [module](super) for an example.
+/// Reads the log: backwards from its newest file, or forwards as it grows. See the [module](super)
+/// for an example.
 pub struct Reader {
     dir: PathBuf,
     /// The file that is appended to.
@@ -61,14 +61,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the log in the directory `dir`, as it is now. A log that does not exist is empty. A file that is rotated meanwhile is neither lost
-    /// nor read twice.
+    /// Opens the log in the directory `dir`, as it is now. A missing log counts as empty. If a file
+    /// is rotated in the meantime, it is neither lost nor read twice.
     ///
     /// # Errors
     ///
-    /// A file is not the user's own, or cannot be read.
+    /// Fails if a file does not belong to the user or cannot be read.
     pub fn open(dir: &Path) -> io::Result<Self> {
-        // A file moves to a higher number only, and the numbers are tried upwards: at worst a
+        // A file only moves to a higher number, and the numbers are tried upwards. So at worst a
         // file is found twice.
         let mut files: Vec<Tail> = Vec::new();
         let current = Tail::open(&path(dir, 0))?;
@@ -83,11 +83,12 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), current, current_is_unread: true, older: files })
     }
 
-    /// Reads the next file back, beginning with the newest. Returns `None` once all were read.
+    /// Reads the next file back, beginning with the newest. Returns `None` after all files were
+    /// read.
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// Fails if the file cannot be read.
     pub fn read_back(&mut self) -> Option<io::Result<Batch>> {
         if std::mem::take(&mut self.current_is_unread)
             && let Some(tail) = &mut self.current
@@ -111,10 +112,10 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// A file is not the user's own, or cannot be read.
+    /// Fails if a file does not belong to the user or cannot be read.
     pub fn read_new(&mut self) -> io::Result<Batch> {
         let mut batch = Batch::default();
-        // First, so that a file that was rotated away is finished when it is read.
+        // Look for newer files first, so that a rotated file is complete when it is read.
         let newer = self.newer()?;
         if let Some(tail) = &mut self.current {
             tail.read_into(&mut batch)?;
@@ -133,7 +134,7 @@ impl Reader {
     fn newer(&self) -> io::Result<VecDeque<Tail>> {
         let mut newer: VecDeque<Tail> = VecDeque::new();
         let known = self.current.as_ref().map(|current| current.id);
-        // Without a current file there was no older one either.
+        // Without a current file, older files did not exist.
         let last = if known.is_some() { ROTATED_KEPT } else { 0 };
         for number in 0..=last {
             let Some(tail) = Tail::open(&path(&self.dir, number))? else { continue };
@@ -190,14 +191,14 @@ impl Tail {
                 let line = std::mem::take(&mut self.unfinished);
                 if line.len() <= LONGEST { batch.take(line) } else { batch.damaged += 1 }
             } else if self.unfinished.len() > LONGEST {
-                // All that has to be known of it is that it is too long.
+                // It is enough to know that the line is too long.
                 self.unfinished.truncate(LONGEST + 1);
                 self.skip_line()?;
             }
         }
     }
 
-    /// Skips the rest of a line that is too long, as far as it is there.
+    /// Skips the rest of a line that is too long, as far as it has been written.
     fn skip_line(&mut self) -> io::Result<()> {
         loop {
             let piece = self.reader.fill_buf()?;
@@ -285,7 +286,7 @@ mod tests {
         let dir = Dir::new();
         dir.append(NAME, &line("new"));
         dir.append("audit.jsonl.1", &(line("a") + "not JSON\n" + &line("b") + "{\"time\":\n"));
-        // A gap, an empty line, a line that is far too long, one without its end.
+        // A gap, an empty line, a line that is far too long, and an unfinished line.
         dir.append("audit.jsonl.3", &(line("old") + "\n" + &"x".repeat(3 << 20) + "\n"));
         dir.append("audit.jsonl.3", &(line("older") + "torn"));
         dir.append("audit.jsonl.99", &line("foreign"));
@@ -313,7 +314,7 @@ mod tests {
         dir.append(NAME, &line("three"));
         dir.rotate();
         assert_eq!(tools(&reader.read_new().expect("read")), ["two", "three"]);
-        // Nothing under the log's own name for a while.
+        // For a while, no file has the log's own name.
         assert_eq!(tools(&reader.read_new().expect("read")), [""; 0]);
         dir.append(NAME, &line("four"));
         assert_eq!(tools(&reader.read_new().expect("read")), ["four"]);

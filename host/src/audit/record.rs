@@ -13,52 +13,54 @@ use ikigai_supervisor::isolation::Isolation;
 use super::AnswerError;
 use crate::policy::{AssetAccess, Backend, Grant, Reached, Used};
 
-/// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not apply
-/// are absent; unknown fields are ignored when a line is read.
+/// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not
+/// apply are absent; unknown fields are ignored when a line is read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// The time of the question, to the millisecond.
+    /// The time of the request, to the millisecond.
     #[serde(with = "milliseconds")]
     pub time: Timestamp,
     /// A unique identifier that sorts by time (UUID version 7).
     pub id: String,
     /// The command that asked.
     pub via: Via,
-    /// The name and version that a client of MCP gave itself, which nobody has checked.
+    /// The name and version that an MCP client claims. Nothing verifies them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// The principal of a client that came over a network, which the server has checked.
+    /// The principal of a client that connected over a network, verified by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// The tool, by the name it was called by.
     pub tool: String,
-    /// The program that ran, or would have; absent where there is no such tool.
+    /// The program that ran or would have run; absent if the tool does not exist.
     #[serde(flatten)]
     pub program: Option<Program>,
-    /// The files, peers and variables that it might use; absent where that was never decided.
+    /// The files, peers and variables that it was allowed to use; absent if the policy was never
+    /// asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Granted>,
-    /// The guarantees that held while it ran; absent where it did not run, or they are unknown.
+    /// The guarantees that were in force while it ran; absent if it did not run, or if they are
+    /// unknown.
     #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Isolation>,
     /// The directory that it worked in.
     pub workspace: String,
-    /// The question whether it may run; absent where nobody had to agree.
+    /// The question whether it may run; absent if it needed no approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consent: Option<Asked>,
-    /// The questions whether its tool may have what its grant does not have.
+    /// The questions whether its tool may get accesses beyond its grant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<AskedFor>,
-    /// The accesses beyond its grant that it tried and was refused, the first ones, each once.
+    /// The accesses beyond its grant that it tried and was refused: the first distinct ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reached: Vec<Reached>,
-    /// The number of those refusals, repetitions included, where there are more.
+    /// The number of those refusals, with repetitions, if it is larger than that list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_count: Option<u64>,
-    /// The parts of its grant that it made use of, as far as the host sees them.
+    /// The parts of its grant that it used, as far as the host sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used: Vec<Used>,
-    /// Its arguments; absent where the host did not see them.
+    /// Its arguments; absent if the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
     /// The installation; absent for a call.
@@ -72,28 +74,27 @@ pub struct Record {
     /// The error that the tool's own answer reports; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<AnswerError>,
-    /// The exit code of the envelope; absent where nothing ran.
+    /// The exit code of the envelope; absent if nothing ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The limit that ended the call, in the words of [`Limit::as_str`](crate::Limit::as_str).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
-    /// The limit on its wall clock that held at its end, in milliseconds, where somebody had given
-    /// it more time than the policy decided.
+    /// The wall clock limit at its end, in milliseconds, if its caller had extended the time that
+    /// the policy decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extended_to_ms: Option<u64>,
     /// True if the caller did not wait for the end.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cancelled: bool,
-    /// Accesses that it tried and was refused, where the host sees them.
+    /// Accesses that it tried and was refused, as far as the host sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied: Vec<String>,
-    /// The time from the start of the program to its end, in microseconds; absent where nothing
-    /// ran.
+    /// The time from the start of the program to its end, in microseconds; absent if nothing ran.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_us: Option<u64>,
-    /// The time from the question to the answer, in microseconds: it includes the wait for a
-    /// permit and compilation.
+    /// The time from the request to the answer, in microseconds. It includes the wait for a permit
+    /// and compilation.
     pub total_us: u64,
     /// The fuel burnt; components only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,10 +102,10 @@ pub struct Record {
     /// The peak of its memory, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_memory: Option<u64>,
-    /// The length of all that it wrote to stdout, in bytes.
+    /// The length of its whole output to stdout, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout_bytes: Option<u64>,
-    /// The length of all that it wrote to stderr, in bytes.
+    /// The length of its whole output to stderr, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr_bytes: Option<u64>,
 }
@@ -128,7 +129,7 @@ pub struct Record {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Via {
-    /// `tool call`, and everything else that asks for an envelope.
+    /// `tool call`, and every other caller that asks for an envelope.
     #[default]
     Call,
     /// `tool run`.
@@ -149,8 +150,8 @@ impl Via {
     }
 }
 
-/// The id of a call in the log, which a front end may choose to know it before the call begins: a
-/// UUID of version 7, so that ids sort by the time at which they were chosen.
+/// The id of a call in the log: a UUID of version 7, so that ids sort by the time at which they
+/// were chosen. A front end may choose it, to know it before the call begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(Uuid);
 
@@ -173,15 +174,16 @@ impl fmt::Display for CallId {
 pub struct Requester {
     /// The command.
     pub via: Via,
-    /// The name and version that its client gave itself, where it has a client.
+    /// The name and version that its client claims, if it has a client.
     pub client: Option<String>,
-    /// The principal that the front end has checked, where the client came over a network. Its calls
-    /// use assets as far as the policy grants them to clients, which by default is not at all.
+    /// The principal that the front end has verified, if the client connected over a network. Its
+    /// calls may use assets only as far as the policy grants them to clients. By default it grants
+    /// none.
     pub principal: Option<String>,
-    /// True if the principal may use no assets, whatever the policy grants: its access token is not
-    /// for them.
+    /// True if the principal must not use assets, even if the policy grants them, because its
+    /// access token does not cover them.
     pub without_assets: bool,
-    /// The id of the call, if the front end has chosen it. It is then for this call alone.
+    /// The id of the call, if the front end has chosen it. It must then be used for only this call.
     pub id: Option<CallId>,
 }
 
@@ -198,14 +200,15 @@ pub struct Program {
     pub origin: String,
     /// Its file.
     pub path: String,
-    /// The SHA-256 digest of its file, when it was found.
+    /// The SHA-256 digest of its file at the time of discovery.
     pub digest: Digest,
     /// `wasm`, `native` or `mcp`.
     pub backend: String,
-    /// The server that has the tool, for `mcp`. `path` and `digest` are those of its definition.
+    /// The server that has the tool, for `mcp`. `path` and `digest` then refer to the server's
+    /// definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The reason for this build and not another.
+    /// The reason why this build was chosen.
     pub backend_reason: String,
 }
 
@@ -214,14 +217,14 @@ pub struct Program {
 pub struct Granted {
     /// `ro:DIR` and `rw:DIR`.
     pub dirs: Vec<String>,
-    /// Peers, as policy writes them; `*` is all of them.
+    /// Peers, in the form of a policy; `*` means all peers.
     pub net: Vec<String>,
-    /// Names of variables; `*` is the environment of its user.
+    /// Names of variables; `*` means the user's whole environment.
     pub env: Vec<String>,
-    /// `read` or `write`: its access to the host's assets.
+    /// Access to the host's assets: `read` or `write`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assets: Option<String>,
-    /// `off`, `prefer` or `require`; components are always kept to their grant.
+    /// `off`, `prefer` or `require`; a component can never exceed its grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
     /// The places of the policy that grant it, such as `FILE:LINE`.
@@ -234,20 +237,20 @@ pub struct Granted {
 pub struct Installation {
     /// `install`, `update`, `remove` or `sync`.
     pub action: String,
-    /// The reference that the tool is from.
+    /// The reference that the tool comes from.
     pub source: String,
     /// Its version, if it states one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The one who signed its file, as the lock has it, or `none`.
+    /// The signer of its file, as in the lock, or `none`.
     pub signer: String,
-    /// The digest of the file that was in its place.
+    /// The digest of the file that it replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Digest>,
 }
 
 impl Granted {
-    /// Returns what a grant says for a build, without values. `sources` are the places that grant it.
+    /// Summarizes a grant for a build, without values. `sources` are the rules that grant it.
     #[must_use]
     pub fn from_grant(grant: &Grant, backend: Backend, sources: Vec<String>) -> Self {
         let dirs = grant.dirs.iter();
@@ -268,24 +271,24 @@ impl Granted {
 /// A question that was asked before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
-    /// `yes`, `no`, `timeout`, `unavailable`, `pending`; or `cancelled`, where the call was cancelled
-    /// meanwhile.
+    /// `yes`, `no`, `timeout`, `unavailable`, `pending`; or `cancelled`, if the call was cancelled
+    /// before the answer.
     pub answer: String,
-    /// The one who answers: `person` or `client`; absent where there is nobody to ask.
+    /// The respondent: `person` or `client`; absent if the host cannot ask.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The time that the answer took, in milliseconds.
     pub waited_ms: u64,
 }
 
-/// A question whether a tool may have what its grant does not have.
+/// A question whether a tool may get an access beyond its grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedFor {
     /// The access in words, such as `read /etc/hosts`.
     pub what: String,
     /// `once`, `session`, `always`, `no`, `timeout` or `unavailable`.
     pub answer: String,
-    /// The one who answered: `person`.
+    /// The respondent: `person`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The time that the answer took, in milliseconds.
@@ -311,7 +314,7 @@ impl Record {
         self.outcome == OK
     }
 
-    /// Returns whether the call itself or an access of its tool was refused.
+    /// Returns whether the call itself, or an access by its tool, was refused.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         let is_denied = self.outcome == EnvelopeCode::PermissionDenied.as_str();
@@ -331,11 +334,11 @@ impl Record {
         let asked = self.asked.iter().map(|asked| asked.waited_ms);
         let waits = self.consent.iter().map(|asked| asked.waited_ms).chain(asked);
         let waited = waits.fold(0, u64::saturating_add).saturating_mul(1000);
-        // A client of MCP may repeat the call with the answer: the wait was before this call.
+        // An MCP client may repeat the call with the answer. Then the wait was before this call.
         if waited <= self.total_us { waited } else { 0 }
     }
 
-    /// Returns the refused accesses in words, each once: those beyond the grant, such as
+    /// Returns the distinct refused accesses in words: first accesses beyond the grant, such as
     /// `read /etc/hosts`, and then the others, such as `net bind 0.0.0.0:80`.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
@@ -355,7 +358,7 @@ impl Record {
 /// The outcome of an installation that failed.
 pub(super) const FAILED: &str = "failed";
 
-/// The outcome of a call for whose end nobody waited.
+/// The outcome of a call whose caller did not wait for its end.
 pub(super) const CANCELLED: &str = "cancelled";
 
 /// The outcome of a call that succeeded.
@@ -367,7 +370,7 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Times in the form of RFC 3339, always with three decimals, so that they line up.
+/// Writes times as RFC 3339 with exactly three decimals, so that they line up.
 mod milliseconds {
     use std::borrow::Cow;
 
