@@ -1,6 +1,6 @@
 //! The paths of the host's own files and directories, each declared once.
 //!
-//! Owns as well how such files are opened and made, and in `trust` the question who else may
+//! Also owns how these files are opened and created, and, in `trust`, the check of who else may
 //! write to them.
 
 mod draft;
@@ -36,9 +36,9 @@ pub(crate) use trust::{is_changeable, open_trusted, open_trusted_dir, other_name
 
 /// The files and directories of one installation and one user.
 ///
-/// [`of_installation`](Self::of_installation) fills in all of them: those of the installation below a
-/// prefix, those of the user by the environment (`HOME`, `XDG_CONFIG_HOME` and the like). Every
-/// field can be replaced. A service that has no user sets its own:
+/// [`of_installation`](Self::of_installation) fills in all fields: the installation's paths below a
+/// prefix, and the user's paths from the environment (`HOME`, `XDG_CONFIG_HOME` and similar
+/// variables). You can replace every field. A service without a user sets its own paths:
 ///
 /// ```no_run
 /// use std::path::PathBuf;
@@ -61,22 +61,22 @@ pub(crate) use trust::{is_changeable, open_trusted, open_trusted_dir, other_name
 /// # }
 /// ```
 ///
-/// Each field that is `None` turns off what needs it: without `cache` each process compiles anew,
-/// without `state` calls are not recorded. No tool may write to any of the paths, except below
-/// `home`.
+/// A field that is `None` turns off the features that need it: without `cache` each process
+/// compiles anew, without `state` calls are not recorded. No tool may write to any of the paths,
+/// except below `home`.
 #[derive(Clone, Debug)]
 pub struct Paths {
     /// The tools of the installation: `PREFIX/libexec/ikigai`. The built-in grants are for tools in
     /// this directory.
     pub system_tools: Option<PathBuf>,
-    /// The compiled components of the installation: `PREFIX/libexec/ikigai/.cache`. Besides
-    /// `cache`, machine code is loaded from nowhere else.
+    /// The compiled components of the installation: `PREFIX/libexec/ikigai/.cache`. Machine code is
+    /// loaded only from here and from `cache`.
     pub system_cache: Option<PathBuf>,
-    /// The tools of the user: `~/.ikigai/tools`; nothing without a home.
+    /// The tools of the user: `~/.ikigai/tools`; `None` without a home.
     pub user_tools: Option<PathBuf>,
-    /// The paths among `system_tools`, `user_tools` and `policy` that somebody named, and which must
-    /// therefore exist: a missing directory of tools is a warning of the snapshot, a missing policy
-    /// is an error of the builder.
+    /// The paths among `system_tools`, `user_tools` and `policy` that were named explicitly, and so
+    /// must exist. A missing tool directory is a warning of the snapshot. A missing policy is an
+    /// error of the builder.
     pub required: Vec<PathBuf>,
     /// The cache: `$XDG_CACHE_HOME/ikigai` or `~/.cache/ikigai`.
     pub cache: Option<PathBuf>,
@@ -90,42 +90,43 @@ pub struct Paths {
     pub state: Option<PathBuf>,
     /// The user's policy: `policy.toml` of `config`. It need not exist, unless it is `required`.
     pub policy: Option<PathBuf>,
-    /// The administrator's policy: `/etc/ikigai/policy.toml`, which need not exist. A program should
-    /// not let its users move it: a user who could name another one would have none above them.
+    /// The administrator's policy: `/etc/ikigai/policy.toml`, which need not exist. A program
+    /// should not let its users choose this path: a user who could name another file would escape
+    /// the administrator's policy.
     pub ceiling: PathBuf,
-    /// The user's home, for which `~` stands in a policy file.
+    /// The user's home, which `~` stands for in a policy file.
     pub home: Option<PathBuf>,
-    /// The program that every native call runs under: `PREFIX/libexec/ikigai-supervisor`,
-    /// beside the tools and not among them, because each file there is asked for its schema.
-    /// Native tools cannot be called without it.
+    /// The program that every native call runs under: `PREFIX/libexec/ikigai-supervisor`. It is not
+    /// in the tool directory, because each file there is asked for its schema. Without it, native
+    /// tools cannot be called.
     pub supervisor: Option<PathBuf>,
     /// The program that compiles components: `PREFIX/bin/ikigai`, of the same version as this
-    /// library. Without it, components that are in no cache cannot be called.
+    /// library. Without it, components that are not in a cache cannot be called.
     pub compiler: Option<PathBuf>,
 }
 
-/// The policy of the administrator, which no user can pass.
+/// The administrator's policy, which bounds every user.
 const CEILING: &str = "/etc/ikigai/policy.toml";
 
 /// The name of a policy file.
 pub const POLICY: &str = "policy.toml";
 
 impl Paths {
-    /// Returns the user's directories, by the environment, and the installation that the
-    /// running program belongs to: `PREFIX/bin/PROGRAM` belongs to `PREFIX`. It suits the program
-    /// `ikigai`, and a program that is installed into the same prefix; others use
+    /// Returns the user's directories, from the environment, and the installation that the running
+    /// program belongs to: `PREFIX/bin/PROGRAM` belongs to `PREFIX`. Suits the program `ikigai`,
+    /// and a program that is installed below the same prefix. Other programs use
     /// [`of_installation`](Self::of_installation).
     #[must_use]
     pub fn of_user() -> Self {
         let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
         let programs = program.as_deref().and_then(Path::parent);
-        // An installation has `bin/ikigai` and `libexec`, a build tree `target/debug/ikigai` and
-        // `target/libexec`.
+        // An installation has `bin/ikigai` and `libexec`. A build tree has `target/debug/ikigai`
+        // and `target/libexec`.
         Self::with(programs, programs.and_then(Path::parent))
     }
 
-    /// Returns the user's directories, by the environment, and the installation below
-    /// `prefix`, such as `/usr`.
+    /// Returns the user's directories, from the environment, and the installation below `prefix`,
+    /// such as `/usr`.
     #[must_use]
     pub fn of_installation(prefix: impl AsRef<Path>) -> Self {
         let prefix = prefix.as_ref();
@@ -135,7 +136,7 @@ impl Paths {
     fn with(programs: Option<&Path>, prefix: Option<&Path>) -> Self {
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
-        // The XDG base directory specification: relative paths are to be ignored.
+        // The XDG base directory specification: relative paths must be ignored.
         let xdg = |name: &str, default: &str| {
             let dir = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
             Some(dir.or_else(|| beneath_home(default))?.join("ikigai"))
@@ -160,7 +161,7 @@ impl Paths {
         }
     }
 
-    /// Returns the lock of the user's tools, beside their directory and named after it:
+    /// Returns the lock file of the user's tools, next to their directory and named after it:
     /// `~/.ikigai/tools.lock`. It need not exist.
     #[must_use]
     pub fn lock(&self) -> Option<PathBuf> {
@@ -170,15 +171,15 @@ impl Paths {
         Some(tools.with_file_name(name))
     }
 
-    /// Returns the directory of the tools that workspaces bring: `tools` of `data`. It need not exist.
+    /// Returns the directory for tools from workspaces: `tools` of `data`. It need not exist.
     #[must_use]
     pub fn workspace_tools(&self) -> Option<PathBuf> {
         Some(self.data.as_ref()?.join("tools"))
     }
 
-    /// Returns the paths that no tool may write: all of these, the lock and the running program,
-    /// canonical as far as they exist, with each link that leads to one of them, because a link that
-    /// is replaced leads elsewhere.
+    /// Returns the paths that no tool may write: all of these fields except `home`, the lock file
+    /// and the running program. Paths are canonical as far as they exist. Links that lead to one of
+    /// them are included, because a replaced link leads elsewhere.
     #[must_use]
     pub fn protected(&self) -> Vec<PathBuf> {
         let Self {
@@ -210,12 +211,11 @@ pub enum WorkspaceError {
     /// It does not exist or cannot be reached.
     #[error("the workspace `{}` cannot be used", path.display())]
     Unusable {
-        /// The path as it was given.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
-    /// It is something else than a directory.
+    /// It is not a directory.
     #[error("the workspace `{}` is not a directory", .0.display())]
     NotADirectory(PathBuf),
 }
@@ -224,7 +224,7 @@ pub enum WorkspaceError {
 ///
 /// # Errors
 ///
-/// It is not a directory.
+/// Fails if it is not a usable directory.
 pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
     let unusable = |source| WorkspaceError::Unusable { path: dir.to_owned(), source };
     let workspace = dir.canonicalize().map_err(unusable)?;
@@ -234,25 +234,25 @@ pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
     Ok(workspace)
 }
 
-/// Returns the path that `path` leads to in the end, which need not exist; nothing for a relative
-/// one whose current directory does not exist.
+/// Returns the final target of `path`, which need not exist. Returns `None` for a relative path if
+/// the current directory does not exist.
 #[must_use]
 pub fn canonical(path: &Path) -> Option<PathBuf> {
     resolution_steps(path).pop()
 }
 
-/// Returns the path that an existing file or directory has with its links resolved.
+/// Returns the path of an existing file or directory, with links resolved.
 ///
-/// Almost always it is the path itself, which the kernel says in one call.
+/// Almost always the result is the path itself, which takes one system call to find out.
 pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
     match open_if_plain(path) {
-        // A path may have slashes and dots that mean nothing.
+        // A path may have redundant slashes and dots.
         Some(_) => Ok(path.components().collect()),
         None => path.canonicalize(),
     }
 }
 
-/// Returns the same, and the metadata.
+/// Returns the same path as [`resolved`], and the metadata.
 pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
     if let Some(open) = open_if_plain(path) {
         return Ok((path.components().collect(), fs::File::from(open).metadata()?));
@@ -262,7 +262,7 @@ pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
     Ok((path, metadata))
 }
 
-/// Opens a file by a path in which there is neither a link nor `..`.
+/// Opens a file if its path has no links and no `..`.
 fn open_if_plain(path: &Path) -> Option<OwnedFd> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
     let is_plain = path.is_absolute() && path.components().all(is_plain);
@@ -270,8 +270,9 @@ fn open_if_plain(path: &Path) -> Option<OwnedFd> {
     is_plain.then(open)?.ok().flatten()
 }
 
-/// Opens a path on which there is no link, not even at its end unless `flags` ask for the link itself.
-/// Returns nothing where the kernel cannot: before Linux 5.6, or in a container that refuses the call.
+/// Opens a path without links. The last component may be a link only if `flags` ask for the link
+/// itself. Returns `None` if the kernel does not support that: before Linux 5.6, or in a container
+/// that refuses the system call.
 #[cfg(target_os = "linux")]
 pub(crate) fn open_without_links(path: &Path, flags: OFlags) -> io::Result<Option<OwnedFd>> {
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
@@ -281,27 +282,27 @@ pub(crate) fn open_without_links(path: &Path, flags: OFlags) -> io::Result<Optio
     }
 }
 
-/// Returns nothing: the kernel has no such call.
+/// Returns `None`: this kernel does not have the system call.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn open_without_links(_: &Path, _: OFlags) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
 /// Returns the steps in which a path is resolved: the canonical path of each link on the way, and
-/// at the end the path that it leads to, which need not exist.
+/// then the final target, which need not exist.
 #[must_use]
 pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
-    // Almost always there is no link, which the kernel says in one call.
+    // Almost always the path has no links, which takes one system call to find out.
     if open_if_plain(path).is_some() {
         return vec![path.components().collect()];
     }
-    // A relative path has none if the current directory is gone.
+    // A relative path has no steps if the current directory is gone.
     let Ok(path) = std::path::absolute(path) else { return Vec::new() };
     let mut steps = Vec::new();
     let mut at = PathBuf::from("/");
-    // The last component first.
+    // In reverse order: the last component comes first.
     let mut rest: Vec<OsString> = parts(&path);
     while let Some(name) = rest.pop() {
         if name == ".." {
@@ -324,7 +325,7 @@ pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     steps
 }
 
-/// Returns the names of a path, the last of them first; `..` is one of them.
+/// Returns the names of a path, including `..`, in reverse order.
 fn parts(path: &Path) -> Vec<OsString> {
     let name = |part: Component<'_>| match part {
         Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
@@ -336,19 +337,20 @@ fn parts(path: &Path) -> Vec<OsString> {
 }
 
 /// The directory inside the system tools that the installation fills with compiled components. Its
-/// name is hidden, so that it is no candidate for a tool.
+/// name is hidden, so that it is not a candidate for a tool.
 pub(crate) const SYSTEM_CACHE: &str = ".cache";
 
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// Makes a directory that only its user can enter, unless it exists.
+/// Creates a directory that only its user can enter, unless it exists.
 ///
 /// # Errors
 ///
-/// It cannot be made, or would be made in a directory of another user: root can do that, as `sudo` with
-/// the home of its caller, who could then not use what is there.
+/// Fails if it cannot be created, or would be created in a directory of another user. Root could do
+/// that, for example with `sudo` and its caller's home, and the caller then could not use the
+/// directory.
 pub fn make_private(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -361,11 +363,11 @@ pub fn make_private(dir: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// Makes a directory that everybody can enter and only its owner can change, unless it exists.
+/// Creates a directory that all users can enter and only its owner can change, unless it exists.
 ///
 /// # Errors
 ///
-/// It cannot be made.
+/// Fails if it cannot be created.
 pub(crate) fn make_shared(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
@@ -374,16 +376,16 @@ pub(crate) fn make_shared(dir: &Path) -> io::Result<()> {
         make_shared(parent)?;
     }
     fs::create_dir(dir)?;
-    // The umask must not decide.
+    // The mode must not depend on the umask.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755))
 }
 
-/// Opens a regular file to be read, not a link to one, and returns it with its metadata. Never
-/// waits, as opening a FIFO would.
+/// Opens a regular file for reading, and returns it with its metadata. Does not follow a link.
+/// Never blocks, unlike opening a FIFO.
 ///
 /// # Errors
 ///
-/// It is something else, or cannot be opened.
+/// Fails if it is not a regular file, or cannot be opened.
 pub(crate) fn open_regular(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
     open_for_reading(path, OFlags::NOFOLLOW)
 }
@@ -404,7 +406,7 @@ fn open_for_reading(path: &Path, flags: OFlags) -> io::Result<(fs::File, fs::Met
     Ok((file, metadata))
 }
 
-/// Logs once that nothing can be kept in the cache. Calls still work, but slower.
+/// Logs once that the cache cannot be written. Calls still work, but slower.
 pub(crate) fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Drafts of files that are replaced as a whole, and those that killed commands left behind.
+//! Drafts for replacing whole files, and the removal of drafts that killed commands left behind.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -11,14 +11,14 @@ use tempfile::{NamedTempFile, TempDir};
 
 use super::trust::is_own;
 
-/// The beginning of the names of drafts, which other programs do not use.
+/// The beginning of the names of drafts, not used by other programs.
 const PREFIX: &str = ".ikigai-draft-";
 
-/// The age at which a draft is abandoned: no command writes one for as long.
+/// The age at which a draft counts as abandoned: no command takes that long to write a draft.
 pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// Returns a new file with this mode in the directory of the file that it is to replace. It goes away
-/// unless it is persisted. Drafts of more than an hour ago are removed first.
+/// Returns a new file with this mode in the directory of the file that it is to replace. It is
+/// removed when dropped, unless it is persisted. Also removes drafts older than an hour.
 ///
 /// # Errors
 ///
@@ -28,8 +28,8 @@ pub fn draft_in(dir: &Path, mode: u32) -> io::Result<NamedTempFile> {
     named().permissions(Permissions::from_mode(mode)).tempfile_in(dir)
 }
 
-/// Returns a new directory, which goes away with the value, in another one. Drafts of more than an hour
-/// ago are removed first.
+/// Creates a directory in another directory. It is removed when the value is dropped. Also removes
+/// drafts older than an hour.
 ///
 /// # Errors
 ///
@@ -45,13 +45,13 @@ fn named() -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// Removes the drafts that killed commands of this user left in a directory. The next command tries
-/// again to remove what cannot be removed now.
+/// Removes the drafts that killed commands of this user left in a directory. If a draft cannot be
+/// removed now, the next command tries again.
 fn sweep(dir: &Path) {
     let Ok(entries) = fs::read_dir(dir) else { return };
     let is_draft = |name: &OsStr| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
     for entry in entries.flatten().filter(|entry| is_draft(&entry.file_name())) {
-        // The metadata of the entry: a link is not followed.
+        // This reads the metadata of the entry itself: it does not follow a link.
         let Ok(metadata) = entry.metadata() else { continue };
         let age = metadata.modified().map(|at| at.elapsed().unwrap_or_default());
         if !is_own(metadata.uid()) || age.is_ok_and(|age| age < LEFT_BEHIND) {

@@ -1,4 +1,4 @@
-//! The process that holds the lock of a file, for messages to those who wait for it.
+//! The process that holds the lock of a file, for messages about waiting for the lock.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -7,11 +7,11 @@ use std::path::Path;
 
 use rustix::fs::{major, minor};
 
-/// The list of all locks that the kernel keeps (proc_locks(5)).
+/// The kernel's list of all locks (proc_locks(5)).
 const LOCKS: &str = "/proc/locks";
 
-/// Returns the process that holds the lock (flock(2)) of a file, in words: its program and its number, or
-/// `another process` if this machine does not tell.
+/// Returns the process that holds the lock (flock(2)) of a file, in words: its program and its
+/// process ID, or `another process` if this machine does not report it.
 #[must_use]
 pub fn lock_holder(path: &Path) -> String {
     File::open(path)
@@ -22,14 +22,14 @@ pub fn lock_holder(path: &Path) -> String {
 /// The process that holds the lock (flock(2)) of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockHolder {
-    /// The process, if this machine tells it.
+    /// The process, if this machine reports it.
     process: Option<Process>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Process {
     id: u32,
-    /// The name of its program; nothing if the process has ended, and a child of it has the lock.
+    /// The name of its program; `None` if the process has ended, and its child has the lock.
     name: Option<String>,
 }
 
@@ -59,8 +59,9 @@ impl fmt::Display for LockHolder {
     }
 }
 
-/// Returns the process that has the lock of this file in the kernel's list. Some file systems list another
-/// device than the one in the metadata: then the only lock of this inode number counts.
+/// Returns the process that has the lock of this file in the kernel's list. Some file systems list
+/// a different device than the metadata. Then the lock counts if it is the only lock of this inode
+/// number.
 fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     let held: Vec<((u32, u32), u32)> =
         locks.lines().filter_map(|line| lock_in(line, inode)).collect();
@@ -68,9 +69,10 @@ fn holder_in(locks: &str, device: (u32, u32), inode: u64) -> Option<u32> {
     exact.or(if let [only] = &held[..] { Some(only) } else { None }).map(|(_, process)| *process)
 }
 
-/// Returns the device and the process of a line, if it is a lock of a whole file with this inode number.
+/// Returns the device and the process of a line, if it is a lock of a whole file with this inode
+/// number.
 fn lock_in(line: &str, inode: u64) -> Option<((u32, u32), u32)> {
-    // A process that waits has `->` in the place of the kind.
+    // The line of a waiting process has `->` instead of the kind.
     let ["FLOCK", _, _, process, file, ..] =
         line.split_whitespace().skip(1).collect::<Vec<_>>()[..]
     else {
@@ -79,7 +81,7 @@ fn lock_in(line: &str, inode: u64) -> Option<((u32, u32), u32)> {
     let [major, minor, own] = file.split(':').collect::<Vec<_>>()[..] else { return None };
     let device = (u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
     (own.parse() == Ok(inode)).then_some(())?;
-    // Processes of other namespaces have no positive number.
+    // Processes of other namespaces don't have a positive number.
     let process = process.parse().ok().filter(|process| *process > 0)?;
     Some((device, process))
 }

@@ -1,4 +1,5 @@
-//! Files of the user alone: those that several hosts append to, each under a lock, and secrets.
+//! Files that only the user can access: files that several hosts append to under a lock, and
+//! secrets.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -16,29 +17,29 @@ use super::lock_holder::LockHolder;
 use super::trust::{check_ancestors, check_trusted, is_own, open_trusted_dir};
 use super::{make_private, open_regular_behind_links};
 
-/// The bits of a mode that let others than the owner do anything.
+/// The bits of a mode that give any right to users other than the owner.
 const OTHERS: u32 = 0o077;
 
-/// The time after which those who wait for a lock are told of it.
+/// The time after which a process that waits for a lock logs a warning.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// The most bytes of a secret.
 const MAX_SECRET: u64 = 64 << 10;
 
-/// Opens a file for appending and reading that belongs to the user alone, in such a directory, and
-/// makes both if they do not exist. Returns the directory and the file. Never waits, as opening a
-/// FIFO would.
+/// Opens a file for appending and reading, in a directory. Only the user may access either. Creates
+/// both if they do not exist. Returns the directory and the file. Never blocks, unlike opening a
+/// FIFO.
 ///
 /// # Errors
 ///
-/// One of them is of another kind or a link, or another user may write to it.
+/// Fails if one of them is of another kind or a link, or if another user may write to it.
 pub(crate) fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)> {
     make_private(dir)?;
     let dir = open_trusted_dir(dir, is_own)?;
     let flags = OFlags::RDWR
         | OFlags::APPEND
         | OFlags::CREATE
-        // A FIFO without a reader, and a terminal that would become that of this process.
+        // Don't wait for a FIFO's reader, and don't let a terminal become this process's own.
         | OFlags::NONBLOCK
         | OFlags::NOCTTY
         | OFlags::NOFOLLOW
@@ -52,12 +53,11 @@ pub(crate) fn open_private(dir: &Path, name: &str) -> io::Result<(OwnedFd, File)
     Ok((dir, file))
 }
 
-/// Locks a file for this host alone, unless another one holds the lock for longer than
-/// `timeout`. Returns whether the file is locked.
+/// Locks a file exclusively, waiting for at most `timeout`. Returns whether the file is locked.
 ///
 /// # Errors
 ///
-/// It cannot be locked at all.
+/// Fails if it cannot be locked at all.
 pub(crate) fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
     let begun = Instant::now();
     let mut pause = Duration::from_micros(20);
@@ -75,11 +75,13 @@ pub(crate) fn lock(file: &File, timeout: Duration) -> io::Result<bool> {
     }
 }
 
-/// Locks a file for this host alone. Warns after a second that it waits, and for whom.
+/// Locks a file exclusively. After a second of waiting, logs a warning that names the process that
+/// holds the lock.
 ///
 /// # Errors
 ///
-/// Another process holds the lock for the whole `timeout`, or the file cannot be locked at all.
+/// Fails if another process holds the lock for the whole `timeout`, or the file cannot be locked at
+/// all.
 pub(crate) fn wait_for_lock(file: &File, path: &Path, timeout: Duration) -> io::Result<()> {
     let silent = timeout.min(SILENT);
     if lock(file, silent)? {
@@ -98,12 +100,12 @@ pub(crate) fn wait_for_lock(file: &File, path: &Path, timeout: Duration) -> io::
     Err(io::Error::new(io::ErrorKind::TimedOut, what))
 }
 
-/// Reads a secret: a file of the user or of root that nobody else can read, write or replace. A link
-/// to one is followed.
+/// Reads a secret: a file of the user or root that no other user can read, write or replace.
+/// Follows a link to such a file.
 ///
 /// # Errors
 ///
-/// It is something else, cannot be read, is longer than 64 KiB, or is no UTF-8.
+/// Fails if it is not such a file, cannot be read, is longer than 64 KiB, or is not UTF-8.
 pub fn read_secret(path: &Path) -> io::Result<String> {
     let is_trusted = |uid| uid == 0 || is_own(uid);
     let (file, metadata) = open_regular_behind_links(path)?;
@@ -120,12 +122,13 @@ pub fn read_secret(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads the secret `name` in a directory of the user alone. Makes both unless they exist, the secret
-/// of `fresh`. Of several processes that do so at once, all return the same.
+/// Reads the secret `name` in a directory that only the user can access. Creates both unless they
+/// exist, the secret with the text `fresh`. If several processes do so at once, all return the same
+/// secret.
 ///
 /// # Errors
 ///
-/// One of them is of another kind, or another user may read or write it.
+/// Fails if one of them is of another kind, or another user may read or write it.
 pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String> {
     make_private(dir)?;
     let opened = open_trusted_dir(dir, is_own)?;
@@ -135,7 +138,7 @@ pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String>
         read => return read,
     }
     let draft = draft(&opened, name, fresh)?;
-    // It appears with all of its contents, or not at all.
+    // The secret must appear with its complete contents, or not at all.
     let linked = match rustix::fs::linkat(&opened, &draft, &opened, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(error) => Err(error),
@@ -145,12 +148,12 @@ pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String>
     read_secret(&path)
 }
 
-/// Writes the secret `name` in a directory of the user alone, which is made unless it exists. An
-/// earlier one is there until the new one is there as a whole, also where the machine fails.
+/// Writes the secret `name` in a directory that only the user can access. Creates the directory
+/// unless it exists. The old secret stays until the new one is complete, even if the machine fails.
 ///
 /// # Errors
 ///
-/// Another user may write to the directory, or it cannot be written to.
+/// Fails if another user may write to the directory, or if it cannot be written to.
 pub fn replace_secret(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     make_private(dir)?;
     let opened = open_trusted_dir(dir, is_own)?;
@@ -163,21 +166,24 @@ pub fn replace_secret(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock `name` in a directory of the user alone, and makes both unless they exist. The
-/// lock ends with the file that is returned. Warns after a second for whom this process waits.
+/// Takes the lock `name` in a directory that only the user can access. Creates both unless they
+/// exist. Dropping the returned file releases the lock. After a second of waiting, logs a warning
+/// that names the process that holds the lock.
 ///
 /// # Errors
 ///
-/// Another process holds the lock for the whole `timeout`, which is [`io::ErrorKind::TimedOut`]. Or the
-/// directory or the file is of another kind or a link, or another user may write to it.
+/// Fails with [`io::ErrorKind::TimedOut`] if another process holds the lock for the whole
+/// `timeout`. Also fails if the directory or the file is of another kind or a link, or if another
+/// user may write to it.
 pub fn lock_of_user(dir: &Path, name: &str, timeout: Duration) -> io::Result<File> {
     let (_, file) = open_private(dir, name)?;
     wait_for_lock(&file, &dir.join(name), timeout)?;
     Ok(file)
 }
 
-/// Locks a directory for this process, as commands do that replace a file in it. The lock ends with the
-/// value that is returned; nothing is where another process held it for the whole `timeout`.
+/// Locks a directory for this process, for commands that replace a file in it. Dropping the
+/// returned value releases the lock. Returns `None` if another process holds the lock for the whole
+/// `timeout`.
 ///
 /// # Errors
 ///
@@ -187,12 +193,12 @@ pub fn lock_directory(dir: &Path, timeout: Duration) -> io::Result<Option<File>>
     Ok(lock(&directory, timeout)?.then_some(directory))
 }
 
-/// Writes a secret under the name of this process, for it to be renamed. Returns that name.
+/// Writes a secret to a file named after this process, for the caller to rename. Returns that name.
 fn draft(dir: &OwnedFd, name: &str, text: &str) -> io::Result<String> {
     let prefix = format!(".{name}.");
     sweep(dir, prefix.as_bytes())?;
     let draft = format!("{prefix}{}", std::process::id());
-    // One of a process that was killed, whose number this one has.
+    // Remove the draft of a killed process that had the same process ID.
     match rustix::fs::unlinkat(dir, &draft, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
@@ -207,7 +213,7 @@ fn draft(dir: &OwnedFd, name: &str, text: &str) -> io::Result<String> {
     Ok(draft)
 }
 
-/// Removes the drafts that processes left which were killed: they are secrets, too.
+/// Removes the drafts of killed processes, because they contain secrets too.
 fn sweep(dir: &OwnedFd, prefix: &[u8]) -> io::Result<()> {
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -222,7 +228,7 @@ fn sweep(dir: &OwnedFd, prefix: &[u8]) -> io::Result<()> {
             if is_old { rustix::fs::unlinkat(dir, name, AtFlags::empty()) } else { Ok(()) }
         });
         match removed {
-            // Its process has renamed it.
+            // The draft's process has renamed it.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error.into()),
         }
@@ -280,7 +286,7 @@ mod tests {
         assert!(error.to_string().contains(&holder), "{error}");
         drop(held);
         lock_of_user(&dir, "a.lock", Duration::ZERO).expect("a lock");
-        // A link would be replaced, and what it leads to stays as it is.
+        // A link is replaced, and its target stays unchanged.
         let outside = scratch.path().join("outside");
         fs::write(&outside, "mine").expect("written");
         symlink(&outside, dir.join("b")).expect("a link");

@@ -1,9 +1,9 @@
 //! The check of the users who may write to a file or a directory.
 //!
-//! Owns the rules by which a file or a directory is trusted: by its own mode and owner, and by
-//! the directories on the way to it (`ancestors`). Owns as well what the user of this process
-//! can change (`changeable`), because a tool runs as that user. What follows from an answer is
-//! decided by the caller.
+//! Owns the rules by which a file or a directory is trusted: by its own mode and owner, and by the
+//! directories on the way to it (`ancestors`). Also owns the check of what the user of this process
+//! can change (`changeable`), because a tool runs as that user. The caller decides what follows
+//! from a result.
 
 mod ancestors;
 mod changeable;
@@ -21,19 +21,20 @@ use super::open_regular;
 pub use ancestors::{UntrustedAncestor, check_ancestors};
 pub(crate) use changeable::{is_changeable, other_names};
 
-/// The bits of a mode that let others than the owner write.
+/// The bits of a mode that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A user besides the trusted owners who may write to a file or a directory.
+/// An untrusted user who may write to a file or a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtherWriter {
-    /// The owner, who is not trusted, by the user's id.
+    /// The owner, who is not trusted, as a user ID.
     Owner(u32),
-    /// Others than the owner, by the mode of the file.
+    /// Users other than the owner, through the mode of the file.
     Mode(u32),
 }
 
-/// Returns who may write to a file or a directory besides an `owner` who is trusted.
+/// Returns the untrusted user who may write to a file or a directory, if any. `owner` tells which
+/// owners are trusted.
 #[must_use]
 pub fn other_writer(found: &fs::Metadata, owner: impl Fn(u32) -> bool) -> Option<OtherWriter> {
     if !owner(found.uid()) {
@@ -42,7 +43,7 @@ pub fn other_writer(found: &fs::Metadata, owner: impl Fn(u32) -> bool) -> Option
     (found.mode() & OTHERS_WRITE != 0).then(|| OtherWriter::Mode(found.mode() & 0o7777))
 }
 
-/// Returns whether this is the user that the host runs as.
+/// Returns whether the host runs as this user.
 #[must_use]
 pub fn is_own(uid: u32) -> bool {
     uid == rustix::process::geteuid().as_raw()
@@ -55,19 +56,19 @@ pub fn program_owner() -> Option<u32> {
     Some(fs::metadata(program).ok()?.uid())
 }
 
-/// Returns whether `dir` is a directory, not a link to one, that belongs to an `owner` who is
-/// trusted and that nobody else may write to or replace.
+/// Returns whether `dir` is a directory, and not a link, that belongs to a trusted `owner` and that
+/// other users can neither write to nor replace.
 pub fn is_trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> bool {
     let is_safe = |found: fs::Metadata| found.is_dir() && other_writer(&found, &owner).is_none();
     fs::symlink_metadata(dir).is_ok_and(is_safe) && check_ancestors(dir, owner).is_ok()
 }
 
-/// Opens a regular file as [`open_regular`] does, if it belongs to an `owner` who is trusted and
-/// nobody else may write to it or replace it.
+/// Opens a regular file as [`open_regular`] does, if it belongs to a trusted `owner`, and other
+/// users can neither write to it nor replace it.
 ///
 /// # Errors
 ///
-/// It is something else, or cannot be opened.
+/// Fails if it is not such a file, or cannot be opened.
 pub(crate) fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<fs::File> {
     let (file, metadata) = open_regular(path)?;
     check_trusted(&metadata, &owner)?;
@@ -75,12 +76,12 @@ pub(crate) fn open_trusted(path: &Path, owner: impl Fn(u32) -> bool) -> io::Resu
     Ok(file)
 }
 
-/// Checks that an open file is a regular one, belongs to an `owner` who is trusted, and that
-/// nobody else may write to it.
+/// Checks that an open file is regular and belongs to a trusted `owner`, and that other users may
+/// not write to it.
 ///
 /// # Errors
 ///
-/// It is something else.
+/// Fails if it is not such a file.
 pub(super) fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) -> io::Result<()> {
     if !file.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -91,12 +92,12 @@ pub(super) fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) ->
     }
 }
 
-/// Opens a directory, not a link to one, that belongs to an `owner` who is trusted and that
-/// nobody else may write to or replace.
+/// Opens a directory, but not a link, that belongs to a trusted `owner` and that other users can
+/// neither write to nor replace.
 ///
 /// # Errors
 ///
-/// It is something else, or cannot be opened.
+/// Fails if it is not such a directory, or cannot be opened.
 pub(crate) fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);

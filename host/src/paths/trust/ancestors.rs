@@ -1,5 +1,5 @@
-//! The check of the directories on the way to a file, as sshd has it before it reads a user's keys
-//! (`StrictModes`): a user who may write to one of them can replace everything below it.
+//! The check of the directories on the way to a file, like sshd's check before it reads a user's
+//! keys (`StrictModes`). A user who may write to one of them can replace everything below it.
 
 use std::fs;
 use std::io;
@@ -12,25 +12,25 @@ use crate::paths::resolution_steps;
 /// The bit of a directory in which only the owner of a file may remove or rename it.
 const STICKY: u32 = 0o1000;
 
-/// A directory on the way to a file by which another user could replace the file.
+/// A directory on the way to a file that lets another user replace the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct UntrustedAncestor {
     /// The directory.
     pub dir: PathBuf,
-    /// The user who could replace the file, and by which right.
+    /// The user who could replace the file, and the right that allows it.
     pub reason: String,
-    /// True if others may write to it, a right that its owner can take from them.
+    /// True if other users may write to the directory. Its owner can revoke that right.
     pub is_writable: bool,
 }
 
-/// Checks the directories on the way to `path`, also behind links: each must belong to root or to
-/// an `owner` who is trusted, and nobody else may write to it, unless it is sticky as `/tmp` is.
-/// The file at `path` itself is not checked.
+/// Checks the directories on the way to `path`, including those behind links. Each must belong to
+/// root or to a trusted `owner`, and other users may not write to it, unless it is sticky like
+/// `/tmp`. Does not check the file at `path` itself.
 ///
 /// # Errors
 ///
-/// A directory belongs to another user, or others may write to it.
+/// Fails if a directory belongs to another user, or if others may write to it.
 pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), UntrustedAncestor> {
     // The owner of `/` owns everything below it: root, or in a user namespace the id that stands
     // for all users whom it does not map.
@@ -59,7 +59,7 @@ pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), U
                 }
                 Some(OtherWriter::Mode(_)) | None => {}
             },
-            // A directory that does not exist leads nowhere.
+            // A missing directory cannot lead to another file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 return Err(untrusted(format!("{name} cannot be looked at: {error}"), false));

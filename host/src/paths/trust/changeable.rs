@@ -1,5 +1,5 @@
-//! The files that the user of this process could change, and with that user every tool that is
-//! granted to write there.
+//! The files that the user of this process could change, and so could every tool that may write
+//! there.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,8 +11,8 @@ use rustix::io::Errno;
 
 use super::is_own;
 
-/// The directories of installed programs. Nothing is read-only to root, so that for root the path
-/// decides in place of the mode.
+/// The directories of installed programs. Root can write everywhere, so for root the path decides
+/// instead of the mode.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt"];
 
 /// Returns whether the user of this process could put another file at `path`, whose directories
@@ -29,24 +29,24 @@ pub(crate) fn is_changeable(path: &Path) -> bool {
 
 fn may_write(path: &Path) -> bool {
     let Ok(metadata) = fs::symlink_metadata(path) else { return true };
-    // A link is replaced by a user who may write to its directory.
+    // A user who may write to a link's directory can replace the link.
     if metadata.is_symlink() {
         return false;
     }
     match rustix::fs::access(path, Access::WRITE_OK) {
         Ok(()) => true,
         Err(Errno::ROFS) => false,
-        // Its owner can give the right back.
+        // Its owner can restore the right to write.
         Err(_) => is_own(metadata.uid()),
     }
 }
 
-/// Returns the number of names (hard links) of the file outside of its own directory, by each of
-/// which it could be rewritten.
+/// Returns the number of names (hard links) of the file outside of its directory. The file could be
+/// rewritten through each of them.
 ///
 /// # Errors
 ///
-/// The directory cannot be read.
+/// Fails if the directory cannot be read.
 pub(crate) fn other_names(path: &Path, file: &Metadata) -> io::Result<u64> {
     if file.nlink() == 1 {
         return Ok(0);
@@ -70,7 +70,7 @@ mod tests {
         let file = scratch.path().join("file");
         fs::write(&file, "").expect("written");
         assert!(is_changeable(&file));
-        // Its owner could make it writable again.
+        // Its owner can make the file writable again.
         let mut mode = fs::metadata(&file).expect("there").permissions();
         mode.set_readonly(true);
         fs::set_permissions(&file, mode).expect("permitted");
