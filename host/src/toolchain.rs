@@ -1,8 +1,10 @@
-//! The toolchains of this machine: where rustup, nvm, pyenv, uv and their like keep compilers,
-//! interpreters and caches, so that one grant covers all that `cargo test`, `npm test` or `pytest` needs.
+//! The toolchains of this machine: the places where rustup, nvm, pyenv, uv and similar managers
+//! keep compilers, interpreters and caches. With them one grant covers everything that
+//! `cargo test`, `npm test` or `pytest` needs.
 //!
-//! Finds and describes; grants nothing. The directories of each toolchain are in `table.rs`. A file that
-//! may hold a token, such as `~/.cargo/credentials.toml`, is never among them.
+//! Finds and describes toolchains, but grants nothing. The directories of each toolchain are in
+//! `table.rs`. They never include a file that may contain a token, such as
+//! `~/.cargo/credentials.toml`.
 
 mod not_found;
 mod offer;
@@ -23,36 +25,37 @@ pub use offer::ToolchainOffer;
 pub use table::TOOLCHAINS;
 use table::{Place, Root};
 
-/// The programs of one language, whichever manager installed them.
+/// The programs of one language, from any manager.
 #[derive(Debug)]
 pub struct Toolchain {
-    /// The name that a person types, such as `rust`.
+    /// The name that a user types, such as `rust`.
     pub name: &'static str,
-    /// The programs that belong to it. One that is found on this machine proves that it is there.
+    /// The programs that belong to it. If one of them is on this machine, the toolchain is
+    /// installed.
     pub programs: &'static [&'static str],
     /// The directories of its managers.
     places: &'static [Place],
-    /// The directories of its programs, for a program that `PATH` does not have. The first one that has
+    /// The directories to search for a program that is not in `PATH`. The first directory that has
     /// the program counts.
     bins: &'static [(Root, &'static str)],
-    /// The variables that say where its directories are, or which version runs.
+    /// The variables that set its directories, or the version that runs.
     variables: &'static [&'static str],
-    /// The files that programs would read and that may hold secrets.
+    /// The files that programs would read, but that may contain secrets.
     withheld: &'static [(Root, &'static str)],
-    /// The hosts that packages are downloaded from, as `--net` takes them.
+    /// The hosts that packages are downloaded from, in the form that `--net` takes.
     pub hosts: &'static [&'static str],
 }
 
-/// The machine on which toolchains are looked for, and the tool that they are for.
+/// The machine to search for toolchains, and the tool that needs them.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
     /// The home of the user.
     pub home: &'a Path,
     /// The environment.
     pub variable: &'a dyn Fn(&str) -> Option<OsString>,
-    /// The directories that the tool sees already.
+    /// The directories that the tool already sees.
     pub seen: &'a [PathBuf],
-    /// True if the tool may reach other machines, so that it can download packages.
+    /// True if the tool may connect to other machines, and so can download packages.
     pub downloads: bool,
 }
 
@@ -68,17 +71,17 @@ impl fmt::Debug for Machine<'_> {
 /// A toolchain as it is installed on this machine.
 #[derive(Clone, Debug)]
 pub struct Installation {
-    /// The toolchain.
     pub toolchain: &'static Toolchain,
-    /// Its programs that were found, each with its full path, links not resolved.
+    /// Its programs that were found, each with its full path, without resolving links.
     pub programs: Vec<(&'static str, PathBuf)>,
     /// The directories and files to grant. None of them lies in another.
     pub places: Vec<InstalledPlace>,
-    /// The names of the variables to grant, which are set.
+    /// The names of the variables to grant. All of them are set.
     pub env: Vec<&'static str>,
-    /// The directories to put before those of `PATH`, because the tool would not find the programs.
+    /// The directories to put before those of `PATH`, because the tool would not find the programs
+    /// otherwise.
     pub path: Vec<PathBuf>,
-    /// The files that exist and are not granted, because they may hold secrets.
+    /// The files that exist but are not granted, because they may contain secrets.
     pub withheld: Vec<PathBuf>,
 }
 
@@ -87,9 +90,9 @@ pub struct Installation {
 pub struct InstalledPlace {
     /// The access that the programs need.
     pub access: Access,
-    /// The absolute path, in which links are not resolved.
+    /// The absolute path, without resolving links.
     pub path: PathBuf,
-    /// The contents, for a person.
+    /// A description of the contents, for the user.
     pub holds: &'static str,
 }
 
@@ -100,13 +103,13 @@ impl Toolchain {
         TOOLCHAINS.iter().find(|toolchain| toolchain.name == name)
     }
 
-    /// Finds the toolchain on a machine; nothing if none of its programs is there.
+    /// Finds the toolchain on a machine. Returns `None` if the machine has none of its programs.
     #[must_use]
     pub fn find(&'static self, machine: &Machine<'_>) -> Option<Installation> {
         search::find(self, machine)
     }
 
-    /// Returns the directories in which [`Self::find`] looks, besides those of `PATH`.
+    /// Returns the directories that [`Self::find`] searches in addition to those in `PATH`.
     #[must_use]
     pub fn candidates(&self, machine: &Machine<'_>) -> Vec<PathBuf> {
         let roots = self.places.iter().map(|place| place.root);
@@ -121,7 +124,7 @@ impl Toolchain {
 ///
 /// # Errors
 ///
-/// A directory of the entry contradicts one of a toolchain.
+/// Fails if a directory of the entry contradicts a directory of a toolchain.
 pub fn add(
     found: &[Installation],
     lists: &mut EntryLists,

@@ -1,15 +1,16 @@
-//! The programs that a command did not find, by the messages of shells and other programs.
+//! The programs that a command did not find, read from the messages of shells and other programs.
 //!
-//! A command prints what it likes: a name from here is proposed to a person, and grants nothing.
+//! A command can print any text. So a name found here is only proposed to the user, and grants
+//! nothing.
 
 use std::collections::BTreeSet;
 
 use super::TOOLCHAINS;
 
-/// The bytes at the end of an output that are searched.
+/// The number of bytes at the end of an output that are searched.
 const SEARCHED: usize = 64 << 10;
 
-/// The ends of lines that name a program which was not found, or a file.
+/// The endings of lines that name a program or a file that was not found.
 const NOT_FOUND: [&str; 3] = [": command not found", ": not found", ": No such file or directory"];
 
 /// Returns the name of the program, or of the file, that a line says was not found.
@@ -22,12 +23,12 @@ pub fn missing_program(line: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// Returns the programs of toolchains that these outputs of a run say were not found.
+/// Returns the toolchain programs that, by these outputs of a run, were not found.
 pub(crate) fn missing_programs(outputs: [&[u8]; 2]) -> BTreeSet<&'static str> {
     let mut programs = BTreeSet::new();
     for output in outputs {
         let text = String::from_utf8_lossy(&output[output.len().saturating_sub(SEARCHED)..]);
-        // An answer in JSON has its ends of lines escaped, and its last line ends with the string.
+        // A JSON answer has escaped line breaks, and its last line ends at the end of the string.
         let text = text.replace("\\n", "\n");
         let lines = text.split(['\n', '"']);
         programs.extend(lines.filter_map(missing_program).filter_map(known));

@@ -1,6 +1,8 @@
-//! The toolchains that a tool lacks, so that a question or a hint about single files can offer them as a whole.
+//! The toolchains that a tool lacks, so that a question or a hint about single files can offer the
+//! whole toolchains.
 //!
-//! Decides which toolchains fit, and proposes what `ikigai policy grant --toolchain` would write. Writes nothing.
+//! Decides which toolchains fit, and proposes the change that `ikigai policy grant --toolchain`
+//! would write. Writes nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,16 +13,16 @@ use crate::policy::{Authority, EntryLists, Proposal, Reached, Request};
 /// The toolchains that a tool lacks, and the change of the user's policy file that grants them.
 #[derive(Clone, Debug)]
 pub struct ToolchainOffer {
-    /// The toolchains, as they are on this machine.
+    /// The toolchains, as installed on this machine.
     pub found: Vec<Installation>,
     /// The change.
     pub proposal: Proposal,
 }
 
 impl ToolchainOffer {
-    /// Finds the toolchains in whose directories one of these paths lies, and those that have one of these
-    /// programs. Returns nothing if there are none, if the tool has all of it, or if a bound of the policy would
-    /// take some of it away.
+    /// Finds the toolchains whose directories contain one of these paths, and the toolchains that
+    /// have one of these programs. Returns `None` if it finds nothing, if the tool already has
+    /// everything, or if a bound of the policy would remove a part.
     #[must_use]
     pub fn find(
         paths: &[PathBuf],
@@ -69,7 +71,8 @@ impl ToolchainOffer {
 }
 
 impl Installation {
-    /// Returns whether a path lies in one of the directories. Its own links may be resolved or not.
+    /// Returns whether one of the directories contains a path. The path's links may be resolved or
+    /// not.
     fn has(&self, path: &Path) -> bool {
         let is_in = |place: &InstalledPlace| {
             let real = || place.path.canonicalize();

@@ -1,5 +1,5 @@
-//! The search for a toolchain: the directories of its managers that exist, and the programs that `PATH`
-//! or these directories have.
+//! The search for a toolchain: the directories of its managers that exist, and the programs in
+//! `PATH` or in these directories.
 
 use std::cmp::Ordering;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::policy::{is_broad_place, secret_place};
 /// The description of a directory that no manager of the table owns.
 const OF_PATH: &str = "programs that `PATH` names";
 
-/// Finds the toolchain; nothing if none of its programs is there.
+/// Finds the toolchain. Returns `None` if none of its programs exists.
 pub(super) fn find(toolchain: &'static Toolchain, machine: &Machine<'_>) -> Option<Installation> {
     let mut search = Search { toolchain, machine, places: Vec::new(), path: Vec::new() };
     search.look_for_places();
@@ -70,12 +70,13 @@ impl Search<'_> {
         }
     }
 
-    /// Adds a place, unless the tool sees it, or it is more than a toolchain. Two places never lie in each
-    /// other with different access.
+    /// Adds a place, unless the tool already sees it, or it contains more than a toolchain. If one
+    /// place lies in another, both have the same access.
     fn add(&mut self, place: InstalledPlace) {
         let InstalledPlace { access, path, .. } = &place;
         let Ok(real) = path.canonicalize() else { return };
-        // A link in `PATH` or a variable may lead into a place of secrets, which a grant of it would open.
+        // A link in `PATH` or a variable may lead into a place of secrets, which a grant of the
+        // link would open.
         let home = Some(self.machine.home);
         let is_closed = |dir| is_broad_place(dir, home) || secret_place(dir, home).is_some();
         let is_broad = [path, &real].into_iter().any(|dir| is_closed(dir));
@@ -116,7 +117,7 @@ impl Search<'_> {
         self.first_in(&dirs)
     }
 
-    /// Returns each program in the first of these directories that has it.
+    /// Returns the path of each program in the first directory that has it.
     fn first_in(&self, dirs: &[PathBuf]) -> Vec<(&'static str, PathBuf)> {
         let find = |name: &&'static str| {
             let program = dirs.iter().map(|dir| dir.join(name)).find(|path| is_program(path))?;
@@ -125,8 +126,8 @@ impl Search<'_> {
         self.toolchain.programs.iter().filter_map(find).collect()
     }
 
-    /// Has the tool see a program of `PATH`, and find it by its name. A program that is a link comes with
-    /// its target.
+    /// Makes a program of `PATH` visible to the tool, and findable by its name. A program that is a
+    /// link comes with its target.
     fn show(&mut self, name: &str, program: &Path) {
         let Ok(real) = program.canonicalize() else { return };
         if !self.is_seen(&real) {
@@ -138,7 +139,7 @@ impl Search<'_> {
         }
         let dir = program.parent().unwrap_or(program);
         let real_dir = dir.canonicalize().ok();
-        // The sandbox has the system's own links, and no other outside of what is granted.
+        // Outside of granted directories, the sandbox has only the system's own links.
         let is_real = is_of_system(dir) || real_dir.as_deref() == Some(dir);
         if is_real && self.is_seen(program) {
             return;
@@ -164,7 +165,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns whether the tool sees the file with what was found so far.
+    /// Returns whether the tool sees the file with the places found so far.
     fn is_seen(&self, file: &Path) -> bool {
         let is_in = |dir: &Path| dir.canonicalize().is_ok_and(|dir| file.starts_with(dir));
         is_of_system(file)
@@ -172,8 +173,9 @@ impl Search<'_> {
             || self.places.iter().any(|place| is_in(&place.path))
     }
 
-    /// Returns the directory around the `bin` of a program, or the program itself where that directory has
-    /// much else in it, or a file that may hold a token: it may be the manager's in the home of another user.
+    /// Returns the directory around the `bin` of a program, because a manager may be in another
+    /// user's home. Returns the program itself if that directory contains much else, or a file that
+    /// may contain a token.
     fn installation_of(&self, program: &Path) -> PathBuf {
         let dir = program.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "bin"));
         let around = dir.and_then(Path::parent);
@@ -193,12 +195,12 @@ impl Search<'_> {
     }
 }
 
-/// Returns the directory of a manager that is there.
+/// Returns the first directory of a manager that exists.
 fn existing(root: Root, machine: &Machine<'_>) -> Option<PathBuf> {
     root.candidates(machine).into_iter().find(|dir| dir.is_dir())
 }
 
-/// Returns whether every sandboxed tool sees the path: the supervisor has the list that decides.
+/// Returns whether every sandboxed tool sees the path. The supervisor's list decides.
 fn is_of_system(path: &Path) -> bool {
     ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
         .iter()
@@ -209,8 +211,8 @@ fn is_program(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
-/// Returns the paths that exist below `root` and match `part`, in which one `*` in a name stands for any
-/// characters. Lower versions come first.
+/// Returns the paths that exist below `root` and match `part`, in which one `*` in a name stands
+/// for any characters. Lower versions come first.
 fn expand(root: &Path, part: &str) -> Vec<PathBuf> {
     let mut found = vec![root.to_owned()];
     for name in part.split('/').filter(|name| !name.is_empty()) {
@@ -226,7 +228,7 @@ fn expand(root: &Path, part: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Returns the entries of a directory whose names begin and end so.
+/// Returns the entries of a directory whose names begin with `before` and end with `after`.
 fn matching(dir: &Path, before: &str, after: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> =

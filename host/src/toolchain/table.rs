@@ -1,8 +1,10 @@
-//! The table of toolchains: what belongs to each, and where its managers keep it.
+//! The table of toolchains: the parts of each toolchain, and the places where its managers keep
+//! them.
 //!
-//! A directory is named by the variable that moves it and by its usual place in the home. To teach ikigai
-//! another manager, add its places to the toolchain here. Leave out what may hold a token or a password: of a
-//! directory with such a file, name the parts that programs need.
+//! A directory is listed with the variable that moves it and with its usual place in the home. To
+//! support another manager, add its places to the toolchain here. Leave out every file that may
+//! contain a token or a password: if a directory has such a file, list only the parts that programs
+//! need.
 
 use std::path::PathBuf;
 
@@ -18,11 +20,11 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Returns the paths that it may have, the most specific first.
+    /// Returns its possible paths, with the most specific first.
     pub(super) fn candidates(self, machine: &Machine<'_>) -> Vec<PathBuf> {
         let set = self.variables.iter().filter_map(|(name, below)| {
             let value = (machine.variable)(name).map(PathBuf::from)?;
-            // A relative one would depend on the working directory.
+            // A relative path would depend on the working directory.
             value.is_absolute().then(|| if below.is_empty() { value } else { value.join(below) })
         });
         set.chain(self.usual.iter().map(|path| machine.home.join(path))).collect()
@@ -36,7 +38,7 @@ pub(super) enum Need {
     Read,
     /// They fail if they cannot write there.
     Write,
-    /// They write there only to keep what they download.
+    /// They write there only to store downloads.
     Download,
 }
 
@@ -44,10 +46,11 @@ pub(super) enum Need {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) root: Root,
-    /// The part, as a path below the root; all of it if empty. One `*` in a name stands for any characters.
+    /// The part, as a path below the root; all of it if empty. One `*` in a name stands for any
+    /// characters.
     pub(super) part: &'static str,
     pub(super) need: Need,
-    /// Its contents, for a person.
+    /// A description of its contents, for the user.
     pub(super) holds: &'static str,
 }
 
@@ -70,8 +73,8 @@ const fn download(root: Root, part: &'static str, holds: &'static str) -> Place 
     Place { root, part, need: Need::Download, holds }
 }
 
-// Managers of several languages. Their shims look for a configuration that may hold secrets, so that only the
-// installed versions are granted.
+// Managers of several languages. Their shims look for a configuration that may contain secrets, so
+// only the installed versions are granted.
 const MISE: Root =
     root(&[("MISE_DATA_DIR", ""), ("XDG_DATA_HOME", "mise")], &[".local/share/mise"]);
 const ASDF: Root = root(&[("ASDF_DATA_DIR", "")], &[".asdf"]);
@@ -133,7 +136,7 @@ const NODE: Toolchain = Toolchain {
         read(ASDF, "installs/nodejs", "versions of asdf"),
         read(COREPACK, "", "package managers of corepack"),
         download(NPM, "_cacache", "packages that npm downloaded"),
-        // Its programs lie in it, and it is in the user's `PATH`, so that no tool may write there.
+        // It contains programs, and it is in the user's `PATH`. So no tool may write there.
         read(PNPM, "", "programs and packages of pnpm"),
         download(YARN, "", "packages that yarn downloaded"),
         download(BERRY, "", "packages that yarn downloaded"),
@@ -193,7 +196,7 @@ const PYTHON: Toolchain = Toolchain {
         read(PYENV, "", "versions of pyenv"),
         read(UV_PYTHON, "", "versions of uv"),
         read(UV_TOOLS, "", "programs that uv installed"),
-        // uv does not start without a cache that it may write to.
+        // uv does not start without a writable cache.
         write(UV_CACHE, "", "the cache of uv"),
         read(CONDA, "bin", "programs of conda"),
         read(CONDA, "condabin", "conda itself"),
@@ -263,7 +266,7 @@ const GO: Toolchain = Toolchain {
         read(GOENV, "", "versions of goenv"),
         read(GOPATH, "bin", "programs that go installed"),
         download(GO_MODULES, "", "downloaded modules"),
-        // Without one go compiles the standard library in each call, in memory.
+        // Without a cache, go compiles the standard library in each call, in memory.
         write(GO_CACHE, "", "compiled packages"),
         read(MISE, "installs/go", "versions of mise"),
         read(ASDF, "installs/golang", "versions of asdf"),
@@ -296,14 +299,14 @@ const JAVA: Toolchain = Toolchain {
         read(SDKMAN, "candidates", "versions of sdkman"),
         read(HOME, ".jdks", "versions that an editor downloaded"),
         read(HOME, ".jabba/jdk", "versions of jabba"),
-        // The Java of a distribution leads there by links.
+        // A distribution's Java has links that lead there.
         read(ETC, "java-*", "the settings of the system's Java"),
-        // Not all of it: the settings beside these may hold passwords of repositories.
+        // List only these parts: the other settings may contain passwords of repositories.
         read(ETC, "maven/m2.conf", "the start of the system's Maven"),
         read(ETC, "maven/logging", "the logging of the system's Maven"),
         download(M2, "repository", "artifacts that Maven downloaded"),
         read(M2, "wrapper", "versions of the Maven wrapper"),
-        // Gradle locks files there whatever it does.
+        // Gradle locks files there in every command.
         write(GRADLE, "caches", "the caches of Gradle"),
         write(GRADLE, "wrapper", "versions of the Gradle wrapper"),
         read(GRADLE, "jdks", "versions that Gradle downloaded"),
@@ -370,7 +373,7 @@ const DOTNET: Toolchain = Toolchain {
     name: "dotnet",
     programs: &["dotnet"],
     places: &[
-        // `corefx` in it has private keys.
+        // The subdirectory `corefx` has private keys.
         read(DOTNET_ROOT, "dotnet", "the program of .NET"),
         read(DOTNET_ROOT, "host", "the start of programs of .NET"),
         read(DOTNET_ROOT, "shared", "runtimes of .NET"),

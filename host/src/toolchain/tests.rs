@@ -17,8 +17,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// Creates a home with these programs. `LINK -> TARGET` is a link, with a target that is relative to the
-    /// scratch directory, and a name that ends with a slash is a directory.
+    /// Creates a home with these programs. `LINK -> TARGET` is a link, with a target that is
+    /// relative to the scratch directory, and a name that ends with a slash is a directory.
     fn new(files: &[&str]) -> Self {
         let scratch = tempfile::tempdir().expect("a directory");
         let (variables, seen) = (BTreeMap::new(), Vec::new());
@@ -110,7 +110,7 @@ fn rustup_is_granted_without_the_tokens_of_cargo() {
     assert_eq!((found.env.len(), found.path.len()), (0, 0), "{found:?}");
     let names: Vec<&str> = found.programs.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["cargo", "rustup"]);
-    // It keeps what it downloads, once it can.
+    // With downloads allowed, the tool may write to the caches.
     rig.downloads = true;
     let found = rig.find("rust").expect("found");
     assert_eq!(
@@ -160,7 +160,7 @@ fn a_version_of_nvm_is_put_on_the_path_unless_it_is_there() {
     assert_eq!((found.path.len(), found.programs.len()), (0, 1), "{found:?}");
 }
 
-/// A program that a tool puts there would run outside of the sandbox.
+/// A program that a tool writes there would run outside of the sandbox.
 #[test]
 fn programs_of_pnpm_are_not_written_even_with_a_network() {
     let files = ["home/.local/share/pnpm/pnpm", "home/.local/share/pnpm/store/"];
@@ -170,7 +170,7 @@ fn programs_of_pnpm_are_not_written_even_with_a_network() {
     assert_eq!(rig.places(&found), ["ro:home/.local/share/pnpm"]);
 }
 
-/// fnm puts a link on `PATH` that is new for each shell, in a directory that no tool sees.
+/// fnm puts a new link on `PATH` for each shell, in a directory that no tool sees.
 #[test]
 fn a_link_on_the_path_is_replaced_by_its_target() {
     let version = "home/.local/share/fnm/node-versions/v22.1.0/installation";
@@ -231,7 +231,7 @@ fn a_manager_of_another_home_is_granted_without_its_tokens() {
     assert_eq!(rig.places(&found), ["ro:opt/rust"]);
 }
 
-/// A manager that is behind a link is granted where it is, and its programs are found there.
+/// A manager behind a link is granted by its real path, and its programs are found there.
 #[test]
 fn a_manager_behind_a_link_is_found_by_its_real_path() {
     let files = ["data/nvm/versions/node/v22.1.0/bin/node", "home/.nvm -> data/nvm"];
@@ -250,7 +250,7 @@ fn a_toolchain_without_a_program_is_not_there() {
 
 #[test]
 fn a_program_of_the_system_needs_no_grant() {
-    // Any program of the system stands for one of a toolchain.
+    // Any system program can stand in for a toolchain's program.
     let rig = Rig::new(&["bin/"]).with_path(&["bin"]);
     symlink("/usr/bin/env", rig.path("bin/ruby")).expect("linked");
     let found = rig.find("ruby").expect("found");
@@ -264,7 +264,7 @@ fn a_variable_opens_no_home_and_no_directory_of_many_programs() {
     let rig = rig.with("JAVA_HOME", home.clone()).with("GOROOT", home);
     for name in ["java", "go"] {
         let found = rig.find(name).expect("found");
-        // The system's own settings of Java may be there too.
+        // The system's own Java settings may be there too.
         let own = found.places.iter().filter(|place| place.path.starts_with(rig.path("")));
         let own: Vec<&Path> = own.map(|place| place.path.as_path()).collect();
         assert_eq!(own, [rig.path("home/bin").join(name)]);
@@ -273,7 +273,7 @@ fn a_variable_opens_no_home_and_no_directory_of_many_programs() {
     }
 }
 
-/// Returns the policy of the user of a rig, whose workspace has this policy.
+/// Returns the policy of a rig's user, with this policy in the workspace.
 fn authority(rig: &Rig, workspace: &str) -> Authority {
     for (file, text) in [("policy.toml", ""), ("work/.ikigai/policy.toml", workspace)] {
         let path = rig.path(file);
@@ -314,7 +314,7 @@ fn glob() -> Request<'static> {
 
 #[test]
 fn a_tool_is_offered_the_toolchains_that_it_lacks_and_that_no_bound_takes_away() {
-    // The variables of the process that runs the tests would lead to its own toolchain.
+    // The variables of the test process would lead to its own toolchain.
     let rig = Rig::new(RUSTUP).with_path(&["home/.cargo/bin"]);
     let (cargo, rustup) = (rig.path("home/.cargo"), rig.path("home/.rustup"));
     let rig = rig.with("CARGO_HOME", cargo).with("RUSTUP_HOME", rustup);
@@ -335,7 +335,7 @@ fn a_tool_is_offered_the_toolchains_that_it_lacks_and_that_no_bound_takes_away()
     }
     let bounded = authority(&rig, "[tools.glob]\nfs = [\"ro:.\"]\n");
     assert!(offer(&bounded, "elsewhere", "cargo").is_none());
-    // Once it is written, nothing is lacking.
+    // After the proposal is written, nothing is lacking.
     let open = authority(&rig, "");
     let found = offer(&open, "elsewhere", "cargo").expect("an offer");
     found.proposal.write().expect("written");
@@ -419,10 +419,10 @@ fn an_entry_keeps_what_it_has_and_gets_each_directory_once() {
             ("path".to_owned(), list(&["/c/bin"])),
         ]
     );
-    // The same directory gets the access that the toolchain needs.
+    // A directory that is already granted gets the access that the toolchain needs.
     let (_, upgraded) = keys(&held(&["ro:/u"])).swap_remove(0);
     assert_eq!(upgraded, list(&["rw:/u", "ro:/c/bin", "ro:/r"]));
-    // What it has already changes nothing.
+    // Accesses that the entry already has change nothing.
     let mut after = held(&["rw:.", "rw:/c", "ro:/r", "rw:/u"]);
     after.env = vec!["CARGO_HOME".to_owned()];
     after.path = vec!["/c/bin".into()];
