@@ -1,4 +1,4 @@
-//! The limits of a call, with their defaults, which are declared here and nowhere else.
+//! The limits of a call and their defaults, which are declared only here.
 
 mod deadline;
 
@@ -13,11 +13,11 @@ pub use deadline::{Deadline, Extended};
 /// One mebibyte.
 const MIB: u64 = 1 << 20;
 
-/// The largest answer to `--schema` that is collected, in bytes.
+/// The largest accepted answer to `--schema`, in bytes.
 pub(crate) const SCHEMA_OUTPUT: u64 = ikigai_protocol::MAX_SCHEMA_BYTES as u64;
 
-/// The memory of a component that answers `--schema`, in bytes. Many components answer at once;
-/// one that contains Python needs a third of it.
+/// The memory of a component that answers `--schema`, in bytes. Many components answer at once; a
+/// component that contains Python needs a third of it.
 pub(crate) const SCHEMA_MEMORY: u64 = 128 * MIB;
 
 /// The wall clock of `--schema`, from the start of the program.
@@ -26,14 +26,14 @@ pub(crate) const SCHEMA_TIMEOUT: Duration = Duration::from_secs(1);
 /// The end of stderr that is kept, in bytes.
 pub const STDERR_KEPT: usize = 64 * 1024;
 
-/// The longest wall clock: no call lasts forever, and a duration must fit a timer.
+/// The longest wall clock. It bounds every call, and fits a timer.
 pub(crate) const LONGEST_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Reads a wall clock as flags and policy files write it.
+/// Parses a wall clock in the form of flags and policy files.
 ///
 /// # Errors
 ///
-/// The text is not a duration, or none that a call may have. The error says what is expected.
+/// Fails if the text is not a duration, or is out of range. The error says what is expected.
 pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     let timeout = humantime::parse_duration(text)
         .map_err(|error| format!("is not a duration ({error}); write it as 500ms, 30s or 2m"))?;
@@ -43,13 +43,13 @@ pub fn parse_timeout(text: &str) -> Result<Duration, String> {
     Ok(timeout)
 }
 
-/// Reads a size as flags and policy files write it, in bytes.
+/// Parses a size in the form of flags and policy files. Returns bytes.
 ///
 /// # Errors
 ///
-/// The text is no size, or zero. The error says what is expected.
+/// Fails if the text is not a size, or is zero. The error says what is expected.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    // The message of the parser names floats, but no units.
+    // The parser's own message mentions floats, but not units.
     let size: ByteSize =
         text.parse().map_err(|_| "is not a size; write it as 64KiB or 512MiB".to_owned())?;
     if size.as_u64() == 0 {
@@ -61,11 +61,12 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// The least memory of a call: one page of a component's memory. No tool can start with less.
 const LEAST_MEMORY: u64 = 64 * 1024;
 
-/// Reads a limit of memory as policy files write it, in bytes.
+/// Parses a memory limit in the form of policy files. Returns bytes.
 ///
 /// # Errors
 ///
-/// The text is no size, or one with which no tool can start. The error says what is expected.
+/// Fails if the text is not a size, or is too small for any tool to start. The error says what is
+/// expected.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     let size = parse_size(text)?;
     if size < LEAST_MEMORY {
@@ -74,11 +75,12 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
     Ok(size)
 }
 
-/// Checks that a size on the command line has a unit, since a person who forgets it means mebibytes.
+/// Checks that a size on the command line has a unit, because a user who forgets the unit usually
+/// means mebibytes.
 ///
 /// # Errors
 ///
-/// The text has digits alone. The error says what is expected.
+/// Fails if the text has only digits. The error says what is expected.
 pub fn check_unit(text: &str) -> Result<(), String> {
     match text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
         true => Err("has no unit; write it as 64MiB".to_owned()),
@@ -88,7 +90,7 @@ pub fn check_unit(text: &str) -> Result<(), String> {
 
 /// A limit that ended a call: the field `limit` of an envelope.
 ///
-/// [`Limits`] has the defaults and units, [`LimitKey`](crate::LimitKey) is how one is set.
+/// [`Limits`] lists the defaults and units. [`LimitKey`](crate::LimitKey) sets a limit.
 #[derive(
     Clone,
     Copy,
@@ -118,35 +120,35 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Returns the name in the envelope and in the audit log.
+    /// Returns its name in the envelope and in the audit log.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
     }
 }
 
-/// The limits of one call, as the policy and the settings of the host decided them.
+/// The limits of one call, as decided by the policy and the host's settings.
 ///
-/// [`HostBuilder::limit`](crate::HostBuilder::limit) and its neighbours set them for a host, the
+/// [`HostBuilder::limit`](crate::HostBuilder::limit) and its neighbours set them for a host. The
 /// table `limits` of a policy file sets them for a tool.
-/// [`Decision::limits`](crate::policy::Decision::limits) has those of a call.
+/// [`Decision::limits`](crate::policy::Decision::limits) has the limits of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The time from the start of the program: neither compiling nor waiting for other calls is
-    /// charged to it. Default 30 s; in a policy at most 7 days.
+    /// The time from the start of the program: compiling and waiting for other calls don't count.
+    /// Default 30 s; in a policy at most 7 days.
     pub wall_clock: Duration,
-    /// The longest that the caller can make the wall clock while the call runs, by its [`Deadline`]:
-    /// the wall clock of the policy files, where they have one. Default 7 days.
+    /// The longest wall clock that the caller can set while the call runs, with its [`Deadline`]:
+    /// the wall clock of the policy files, if they set one. Default 7 days.
     pub wall_clock_ceiling: Duration,
-    /// The fuel of a component, about one unit an instruction. Default 750 · 10⁹, which is most of
-    /// a minute of one core.
+    /// The fuel of a component, about one unit per instruction. Default 750 · 10⁹, which is most of
+    /// a minute on one core.
     pub fuel: u64,
     /// The bytes of all linear memories and tables of a component together. Default 512 MiB.
     pub wasm_memory: u64,
     /// The bytes of memory of a native tool. Default 2 GiB.
     pub native_memory: u64,
-    /// The bytes of stdout. Default 16 MiB. Of stderr the last 64 KiB are kept, and more of it
-    /// ends no call.
+    /// The bytes of stdout. Default 16 MiB. For stderr, the last 64 KiB are kept, and more output
+    /// does not end the call.
     pub output: u64,
     /// The open handles of a component: files, directories, streams, pollables. Default 256.
     pub handles: usize,
@@ -154,12 +156,12 @@ pub struct Limits {
     pub processes: u64,
 }
 
-/// The default fuel: most of a minute of one core of ordinary code, so that usually the wall clock
-/// ends a call. wasmtime counts one unit for most instructions of
-/// WebAssembly. Measured by `cargo xtask bench` on the machine that
-/// docs/performance.md names: 13 to 15 · 10⁹ a second in work with text, maps and sorting,
-/// 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a search, which spends most
-/// of its time in the host. This is 50 to 58 s of the first.
+/// The default fuel: most of a minute of ordinary code on one core, so that usually the wall clock
+/// ends a call. wasmtime counts one unit for most instructions of WebAssembly. `cargo xtask bench`
+/// measured the units per second, on the machine that docs/performance.md names: 13 to 15 · 10⁹ in
+/// work with text, maps and sorting; 8.3 · 10⁹ in a loop of dependent arithmetic; 3.2 to 3.4 · 10⁹
+/// in a search, which spends most of its time in the host. The default lasts 50 to 58 s in the
+/// first of them.
 const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for Limits {

@@ -1,7 +1,7 @@
 //! The deadline of one call, which its caller may move while the call runs.
 //!
-//! Owns the rule that no time is given beyond the ceiling of [`Limits`]. The executors keep the
-//! deadline.
+//! Owns the rule that a call never gets more time than the ceiling of [`Limits`]. The executors
+//! enforce the deadline.
 
 use std::future::pending;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::Limits;
 
-/// The time of one call, shared by its caller and the host. Clones are the same deadline.
+/// The time of one call, shared by its caller and the host. Clones share the deadline.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -33,8 +33,8 @@ use super::Limits;
 #[derive(Clone, Debug)]
 pub struct Deadline(watch::Sender<Option<Time>>);
 
-/// The time that a call has, from the start of its program. `now` and `ceiling` do not count the time
-/// in which a question was open.
+/// The time limit of a call, counted from the start of its program. `now` and `ceiling` exclude the
+/// time in which a question was open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Time {
     decided: Duration,
@@ -42,17 +42,17 @@ struct Time {
     ceiling: Duration,
     /// The time in which questions were open.
     excluded: Duration,
-    /// The number of questions that are open, and the beginning of the first.
+    /// The number of open questions, and the time at which the first was asked.
     open: u32,
     opened: Option<Instant>,
 }
 
-/// The most time that questions add to a call: eight of five minutes, and those before them. A native
-/// tool may go on while one is open.
+/// The most time that questions add to a call: eight questions of five minutes, and the questions
+/// before the call. The bound exists because a native tool may continue while a question is open.
 const MOST_EXCLUDED: Duration = Duration::from_secs(45 * 60);
 
 impl Time {
-    /// Returns the time that an executor keeps.
+    /// Returns the time that an executor enforces.
     fn kept(self) -> Duration {
         let excluded = if self.open > 0 { MOST_EXCLUDED } else { self.excluded };
         self.now.saturating_add(excluded.min(MOST_EXCLUDED))
@@ -62,11 +62,11 @@ impl Time {
 /// The effect of [`Deadline::extend`]. Times count from the start of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// The call has this time now.
+    /// The call now has this time.
     To(Duration),
-    /// The call has this time now, and gets no more: it is what the policy allows.
+    /// The call now has this time, which is the most that the policy allows.
     ToCeiling(Duration),
-    /// The policy has not decided on the call yet, so that its time has not begun.
+    /// The policy has not decided on the call yet, so its time has not begun.
     NotBegun,
 }
 
@@ -77,8 +77,8 @@ impl Default for Deadline {
 }
 
 impl Deadline {
-    /// Returns the time of the call from the start of its program, as it is now. Nothing before the
-    /// policy has decided.
+    /// Returns the current time limit of the call, counted from the start of its program. Returns
+    /// `None` before the policy has decided.
     #[must_use]
     pub fn time(&self) -> Option<Duration> {
         self.0.borrow().map(|time| time.now)
@@ -90,8 +90,8 @@ impl Deadline {
         self.0.borrow().is_some_and(|time| time.now < time.ceiling)
     }
 
-    /// Gives the call more time, as far as the policy allows it. A call that has ended is not
-    /// changed by that.
+    /// Gives the call more time, as far as the policy allows it. Has no effect on a call that has
+    /// ended.
     pub fn extend(&self, by: Duration) -> Extended {
         let mut extended = Extended::NotBegun;
         self.0.send_if_modified(|time| {
@@ -122,8 +122,9 @@ impl Deadline {
         }));
     }
 
-    /// Begins the time of a second run, on which the policy decided anew, and of which no question has
-    /// taken anything yet. What the caller gave besides stays, as far as the policy allows it now.
+    /// Begins the time of a second run, after a new decision of the policy. Time spent on questions
+    /// in the first run is no longer excluded. Time that the caller added stays, as far as the
+    /// policy now allows it.
     pub(crate) fn begin_again(&self, limits: &Limits) {
         let decided = limits.wall_clock;
         let ceiling = limits.wall_clock_ceiling.max(decided);
@@ -136,8 +137,8 @@ impl Deadline {
         });
     }
 
-    /// Stops the time of the call until the result is dropped. Before the policy has decided there is
-    /// none to stop.
+    /// Stops the time of the call until the result is dropped. Before the policy has decided,
+    /// returns a value without effect.
     pub(crate) fn stop(&self) -> Stopped {
         self.0.send_if_modified(|time| {
             let Some(time) = time else { return false };
@@ -153,12 +154,12 @@ impl Deadline {
         self.0.borrow().map_or(Duration::ZERO, |time| time.excluded)
     }
 
-    /// Returns the limits with the wall clock that holds now.
+    /// Returns the limits with the wall clock that applies now.
     pub(crate) fn applied(&self, limits: Limits) -> Limits {
         Limits { wall_clock: self.time().unwrap_or(limits.wall_clock), ..limits }
     }
 
-    /// Returns the time of the call if its caller gave it more than the policy had decided.
+    /// Returns the time of the call if its caller extended it beyond the policy's decision.
     pub(crate) fn extended(&self) -> Option<Duration> {
         self.0.borrow().filter(|time| time.now > time.decided).map(|time| time.now)
     }
@@ -169,13 +170,13 @@ impl Deadline {
     }
 }
 
-/// The time of a call that stands still.
+/// Keeps the time of a call stopped until it is dropped.
 pub(crate) struct Stopped(watch::Sender<Option<Time>>);
 
 impl Drop for Stopped {
     fn drop(&mut self) {
         self.0.send_if_modified(|time| {
-            // The time may have begun while it was stopped: then nothing of it was excluded.
+            // The time may have begun during the stop. Then there is nothing to exclude.
             let Some(time) = time.as_mut().filter(|time| time.open > 0) else { return false };
             time.open -= 1;
             if time.open > 0 {
@@ -187,11 +188,11 @@ impl Drop for Stopped {
     }
 }
 
-/// A deadline, as an executor keeps it.
+/// An executor's view of a deadline.
 #[derive(Clone, Debug)]
 pub(crate) struct Watched {
     times: watch::Receiver<Option<Time>>,
-    /// The time where no policy has decided, as for `--schema`.
+    /// The time if the policy has not decided, as for `--schema`.
     decided: Duration,
 }
 
@@ -201,26 +202,26 @@ impl Watched {
         self.times.borrow().map_or(self.decided, Time::kept)
     }
 
-    /// Returns the time that the call has now beyond what the policy decided.
+    /// Returns the time that the call now has beyond the policy's decision.
     pub(crate) fn added(&self) -> Duration {
         self.time().saturating_sub(self.decided)
     }
 
-    /// Waits for more time than was seen last, and returns it.
+    /// Waits until the time changes, and returns the new time.
     pub(crate) async fn more(&mut self) -> Duration {
         if self.times.changed().await.is_err() {
-            // The caller and the host have dropped it.
+            // The caller and the host have dropped the deadline.
             pending::<()>().await;
         }
         self.time()
     }
 
-    /// Returns whether the time of a call that started then is over.
+    /// Returns whether the time is over for a call that started at `started`.
     pub(crate) fn is_over(&self, started: Instant) -> bool {
         started.elapsed() >= self.time()
     }
 
-    /// Waits until the time of a call that started then is over.
+    /// Waits until the time is over for a call that started at `started`.
     pub(crate) async fn over(mut self, started: Instant) {
         loop {
             let Some(end) = started.checked_add(self.time()) else { return pending().await };
@@ -297,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the time of a call that started so long ago is over.
+    /// Returns whether the time is over for a call that started this long ago.
     async fn is_over(deadline: &Deadline, limits: &Limits, ago: Duration) -> bool {
         let started = Instant::now().checked_sub(ago).expect("the machine runs longer");
         tokio::select! {
@@ -335,7 +336,7 @@ mod tests {
         assert!(!is_over(&deadline, &limits, 3 * SECOND).await);
         drop(other);
         assert!(is_over(&deadline, &limits, 3 * SECOND).await);
-        // The person gave it no more time, and the envelope names the limit that was decided.
+        // The caller did not extend the time, so the envelope names the limit of the policy.
         assert_eq!((deadline.extended(), deadline.time()), (None, Some(2 * SECOND)));
     }
 
