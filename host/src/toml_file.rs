@@ -1,5 +1,5 @@
-//! Settings that people write in TOML. They are read strictly, and every mistake is reported with
-//! its position.
+//! Settings files in TOML. They are parsed strictly, and every mistake is reported with its
+//! position.
 //!
 //! Owns how a file is opened, the report of a mistake, and the kinds of values. The meaning of a
 //! key belongs to its reader.
@@ -42,14 +42,14 @@ pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
     pairs
 }
 
-/// A file that is being read, with which its mistakes are reported.
+/// A file that is being parsed. It reports mistakes with their position.
 pub struct TomlFile<'a> {
     path: &'a Path,
     lines: Lines<'a>,
 }
 
 impl<'a> TomlFile<'a> {
-    /// Parses the text of a file, which is a table.
+    /// Parses the text of a file into its root table.
     pub fn parse(
         path: &'a Path,
         text: &'a [u8],
@@ -81,7 +81,7 @@ impl<'a> TomlFile<'a> {
         })
     }
 
-    /// Reads a list of strings, each by `one`.
+    /// Reads a list of strings, and parses each with `one`.
     pub fn list<T>(
         &self,
         key: &str,
@@ -125,7 +125,7 @@ impl<'a> TomlFile<'a> {
     }
 }
 
-/// Adds the nearest of `words` as a hint, if one is near.
+/// Adds the most similar word of `words` as a hint, if one is similar enough.
 pub fn did_you_mean<'a>(
     error: FileError,
     text: &str,

@@ -15,7 +15,7 @@ pub struct Position {
     pub column: usize,
 }
 
-/// The offsets at which the lines of a text begin, by which a position is found without reading
+/// The offsets at which the lines of a text begin. With them a position is found without reading
 /// everything before it.
 #[derive(Clone, Debug)]
 pub struct Lines<'t> {
@@ -30,7 +30,8 @@ impl<'t> Lines<'t> {
         Self { text, starts: std::iter::once(0).chain(after).collect() }
     }
 
-    /// Returns the position of the byte `offset`, or of the end of the text for one beyond it.
+    /// Returns the position of the byte `offset`, or the end of the text if `offset` lies beyond
+    /// it.
     pub fn position(&self, offset: usize) -> Position {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
@@ -38,7 +39,7 @@ impl<'t> Lines<'t> {
         Position { line, column: 1 + characters(before) }
     }
 
-    /// Returns the line of this number, counted from 1, without its line break.
+    /// Returns the line with this number, counted from 1, without its line break.
     fn line(&self, line: usize) -> &'t [u8] {
         let start = self.starts[line - 1];
         let end = self.starts.get(line).map_or(self.text.len(), |next| next - 1);
@@ -46,37 +47,39 @@ impl<'t> Lines<'t> {
     }
 }
 
-/// Returns the number of characters, each of which has one byte that is no continuation byte.
+/// Returns the number of characters. In each character, exactly one byte is not a continuation
+/// byte.
 fn characters(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// The reason why a file in TOML, such as a policy, cannot be used.
+/// The reason why a TOML file, such as a policy, cannot be used.
 ///
-/// Its text has the wrong line with a mark under it, and never a control character of the file,
-/// which anybody may have written. [`line`](Self::line) has the same on one line, with the hint.
+/// Its text shows the wrong line with a mark under it. It never contains a control character of the
+/// file, because the file may come from an untrusted author. [`line`](Self::line) has the error and
+/// its hint on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// The position of the mistake; nothing if the whole file is refused.
+    /// The position of the mistake; `None` if the whole file is refused.
     pub position: Option<Position>,
     /// The mistake.
     pub what: String,
-    /// The hint how to mend it.
+    /// A hint on how to fix it.
     pub hint: Option<String>,
     excerpt: Option<String>,
 }
 
 impl FileError {
-    /// Returns the error of a file that is refused as a whole.
+    /// Returns the error for a file that is refused as a whole.
     #[doc(hidden)]
     pub fn whole(path: &Path, what: impl Into<String>) -> Self {
         let what = printable(&what.into());
         Self { path: path.to_owned(), position: None, what, hint: None, excerpt: None }
     }
 
-    /// Returns the error of a mistake at `span` of the text.
+    /// Returns the error for a mistake at `span` of the text.
     #[doc(hidden)]
     pub fn at(
         path: &Path,
@@ -96,7 +99,7 @@ impl FileError {
         self
     }
 
-    /// Leaves out the line of the file, which may hold a secret.
+    /// Omits the excerpt of the file, which may contain a secret.
     #[doc(hidden)]
     #[must_use]
     pub fn without_excerpt(self) -> Self {
@@ -129,9 +132,9 @@ impl fmt::Display for FileError {
     }
 }
 
-/// Returns the line at `position`, and below it a mark under the span.
+/// Returns the line at `position`, with a mark below the span.
 fn excerpt(lines: &Lines<'_>, span: &Range<usize>, position: Position) -> String {
-    /// The characters that fit a terminal beside the line number.
+    /// The number of characters that fit next to the line number in a terminal.
     const WIDEST: usize = 120;
     let line = String::from_utf8_lossy(lines.line(position.line)).replace('\t', " ");
     let line = line.trim_end_matches('\r');
@@ -149,7 +152,7 @@ fn excerpt(lines: &Lines<'_>, span: &Range<usize>, position: Position) -> String
     format!("{number} | {}\n{gutter} | {before}{}", printable(&shown), "^".repeat(width))
 }
 
-/// Replaces the characters that move the cursor of a terminal, or show a line otherwise than it is.
+/// Replaces characters that move a terminal's cursor or make a line look different.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,7 +1,7 @@
-//! The reading of a settings file: of a policy, or of the configuration of a program.
+//! Reads a settings file: a policy, or the configuration of a program.
 //!
-//! Owns how such a file is opened, the bound of its size, and the check that only trusted users may
-//! have written it. The caller finds the words for a refusal.
+//! Owns how such a file is opened, the limit of its size, and the check that only trusted users
+//! could write it. The caller words the refusal.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -19,43 +19,43 @@ pub struct ReadRules {
     pub largest: u64,
     /// True if a symbolic link is followed.
     pub follows_links: bool,
-    /// The users who may own the file and the directories on the way to it, to which nobody else
-    /// may write. Without this rule anybody may have written the file.
+    /// The users who may own the file and the directories on the way to it. Other users must not be
+    /// able to write to them. Without this rule, any user may have written the file.
     pub owner: Option<fn(u32) -> bool>,
 }
 
 /// A settings file that was not read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{0}")]
     Missing(io::Error),
-    /// A directory on the way to the file may not be entered, so that nobody knows whether the file
+    /// A directory on the way to the file cannot be entered, so it is unknown whether the file
     /// exists.
     #[error(transparent)]
     Hidden(ClosedDir),
-    /// The same, and the directory belongs to another user, as with `sudo -u`: what is in it is not about
-    /// the user of this process.
+    /// The same, and the directory belongs to another user, as with `sudo -u`. Its contents do not
+    /// concern the user of this process.
     #[error("{0}, which belongs to another user")]
     Foreign(ClosedDir),
     /// The file is a symbolic link, which is not followed.
     #[error("it is a symbolic link")]
     Link,
-    /// The file cannot be opened or read, or is no regular file.
+    /// The file cannot be opened or read, or is not a regular file.
     #[error("{0}")]
     Unreadable(io::Error),
-    /// Somebody else may have written the file, by its own owner or mode.
+    /// Another user may have written the file, because of its owner or mode.
     #[error("somebody else may have written it")]
     OtherWriter(OtherWriter),
-    /// Somebody else may have replaced the file, by a directory on the way to it.
+    /// Another user may have replaced the file, because of a directory on the way to it.
     #[error(transparent)]
     Ancestor(UntrustedAncestor),
-    /// The file is larger than this many bytes.
+    /// The file is larger than this number of bytes.
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
 }
 
-/// A directory that this process may not enter.
+/// A directory that this process cannot enter.
 #[derive(Debug, thiserror::Error)]
 #[error("you may not enter the directory `{}`", path.display())]
 pub struct ClosedDir {
@@ -64,7 +64,7 @@ pub struct ClosedDir {
 }
 
 impl ClosedDir {
-    /// Returns the first directory on the way to a path that may not be entered.
+    /// Returns the first directory on the way to a path that cannot be entered.
     fn before(path: &Path) -> Option<Self> {
         let mut dirs: Vec<&Path> = path.ancestors().skip(1).collect();
         dirs.reverse();
@@ -75,7 +75,7 @@ impl ClosedDir {
         dirs.into_iter().find(is_closed).map(|path| Self { path: path.to_owned() })
     }
 
-    /// Returns whether the directory is known to belong to another user. A link is followed.
+    /// Returns whether the directory is known to belong to another user. Follows a link.
     fn is_of_another_user(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|metadata| !paths::is_own(metadata.uid()))
     }
@@ -87,12 +87,12 @@ impl ClosedDir {
     }
 }
 
-/// Returns the text of a regular file, unless somebody else may have written it. Never waits, as
-/// opening a FIFO would.
+/// Returns the text of a regular file, unless another user may have written it. Never blocks,
+/// unlike opening a FIFO.
 ///
 /// # Errors
 ///
-/// The file does not exist, cannot be read, or is not allowed by the rules.
+/// Fails if the file does not exist, cannot be read, or is not allowed by the rules.
 pub fn read(path: &Path, rules: ReadRules) -> Result<Vec<u8>, ReadError> {
     let opened = match rules.follows_links {
         true => paths::open_regular_behind_links(path),
