@@ -1,5 +1,5 @@
-//! Calls a tool of an installation in the current directory, and prints its envelope. A name that
-//! no tool has is answered with the names that there are.
+//! Calls a tool of an installation in the current directory, and prints its envelope. If no tool
+//! has the name, prints the names of the tools that exist.
 //!
 //! ```text
 //! cargo run --example embed -- /usr glob '{"pattern": "*.md"}'
@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             eprintln!("not used is {}: {}", skipped.path.display(), skipped.reason);
         }
     }
-    // The call is answered and recorded also where there is no such tool.
+    // The call is answered and recorded even if no tool has the name.
     let arguments = arguments.clone().into();
     let envelope = host.call(&tools, tool, arguments, CancellationToken::new()).await;
     println!("{envelope}");

@@ -16,7 +16,7 @@ use ikigai_host::{CancellationToken, Envelope, Host, Limit, Paths};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: limits PREFIX")?;
-    // These limits hold for every call of this host, unless a ceiling, the workspace or the table
+    // These limits apply to every call of this host, unless a ceiling, the workspace or the table
     // `[tools."*"]` of a policy allows less.
     let host = Host::builder(".")
         .paths(Paths::of_installation(prefix))
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let envelope = host.call(&tools, "bash", sleep(), CancellationToken::new()).await;
     let Envelope::Failure(failure) = envelope else { return Err("nothing ended the call".into()) };
-    // Without a limit it would have failed for another reason, which `failure.error` tells.
+    // If no limit ended the call, `failure.error` says why it failed.
     assert_eq!(failure.limit, Some(Limit::WallClock), "{}", failure.error);
     println!("{}", failure.error);
 

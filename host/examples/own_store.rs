@@ -1,5 +1,4 @@
-//! Keeps assets in a store of its own: here a map, which two tools read and write under
-//! `ikigai://`.
+//! Keeps assets in its own store, a map, which two tools read and write under `ikigai://`.
 //!
 //! ```text
 //! cargo run --example own_store -- /usr
@@ -19,7 +18,8 @@ use ikigai_host::assets::{
 };
 use ikigai_host::{Bytes, CancellationToken, Host, Paths, ToolCode};
 
-/// The notes by their paths. No method waits for anything, so a lock of the standard library will do.
+/// The notes by their paths. No method waits for anything, so a lock from the standard library is
+/// enough.
 #[derive(Default)]
 struct Notes(Mutex<BTreeMap<String, String>>);
 
@@ -65,7 +65,8 @@ fn missing(uri: &str) -> AssetError {
 // Errors are read by the model that called the tool.
 impl AssetStore for Notes {
     fn files(&self) -> Vec<PathBuf> {
-        // It is in memory. A store in a file returns its path, which no tool may write to then.
+        // The store is in memory. A store in a file returns the file's path, which no tool may then
+        // write.
         Vec::new()
     }
 

@@ -1,8 +1,9 @@
-//! Serves many callers at once: each line on stdin is `TOOL JSON`. Each answer is a line on stdout,
-//! as soon as its call ends: the number of the line that asked, and the envelope.
+//! Serves many callers at once: each line on stdin is `TOOL JSON`. When a call ends, prints a line
+//! on stdout with the number of the line that asked, and the envelope.
 //!
 //! ```text
-//! printf 'glob {"pattern": "*.md"}\nglob {"pattern": "*.rs"}\n' | cargo run --example server -- /usr
+//! printf 'glob {"pattern": "*.md"}\nglob {"pattern": "*.rs"}\n' \
+//!     | cargo run --example server -- /usr
 //! ```
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
@@ -16,21 +17,22 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, stdin};
 use tokio::task::JoinSet;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Threads of the host poll the tasks of this runtime, so that a short call is not handed to them.
+    // The host's threads poll the tasks of this runtime, so that a short call is not handed to
+    // them.
     Reactor::new()?.block_on(serve())
 }
 
 async fn serve() -> Result<(), Box<dyn Error>> {
     let prefix = env::args().nth(1).ok_or("usage: server PREFIX")?;
-    // At most eight components run at once, in 1 GiB together; further calls wait. Calls of native
-    // tools are not counted.
+    // At most eight components run at once, in 1 GiB together; further calls wait. Calls to native
+    // tools don't count.
     let host = Host::builder(".")
         .paths(Paths::of_installation(prefix))
         .components(8)
         .components_memory(1 << 30)
         .build()?;
-    // A snapshot never changes. A server that lives for long calls `refresh` again, while other
-    // calls go on, to see new tools.
+    // A snapshot never changes. A long-lived server calls `refresh` again to see new tools; other
+    // calls continue in the meantime.
     let tools = host.refresh().await;
     let mut calls = JoinSet::new();
     let mut lines = BufReader::new(stdin()).lines();
@@ -48,8 +50,9 @@ async fn serve() -> Result<(), Box<dyn Error>> {
                 let (tool, arguments) = line.split_once(' ').unwrap_or((&line, "{}"));
                 let (tool, arguments) = (tool.to_owned(), arguments.to_owned().into());
                 let (host, tools) = (Arc::clone(&host), Arc::clone(&tools));
-                // A server keeps the token of each call, and cancels it when the caller has gone. The
-                // end of this process, by Ctrl-C for example, ends all calls as well.
+                // A server keeps the token of each call, and cancels it when the caller
+                // disconnects. The end of this process, by Ctrl-C for example, ends all calls as
+                // well.
                 let cancel = CancellationToken::new();
                 calls.spawn(async move {
                     (number, host.call(&tools, &tool, arguments, cancel).await)

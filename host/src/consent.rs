@@ -1,10 +1,10 @@
-//! The questions about a call: whether it may run, for a person who has to agree to it, and whether its
-//! tool may have what it reaches for beyond its grant.
+//! The questions about a call: whether it may run, if the user has to agree to it, and whether its
+//! tool may get accesses beyond its grant.
 //!
-//! Owns the questions and their answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The policy
-//! decides that somebody is asked: the keys `approve` and `ask`. A [`Reply`] lets through what the
-//! policy grants, and grants nothing itself; [`Widened`] grants what was asked about, below every
-//! bound of the policy.
+//! Owns the questions and their answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The keys
+//! `approve` and `ask` of the policy decide when to ask. A [`Reply`] lets a call use its grant, and
+//! grants nothing itself. [`Widened`] grants the access in question, within every bound of the
+//! policy.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,23 +14,23 @@ use ikigai_protocol::{Access, Digest, written_out};
 use crate::policy::{AssetAccess, Backend, Decision, Proposal, Reached};
 use crate::toolchain::ToolchainOffer;
 
-/// The most characters of the arguments in a question whether a call may run: somebody agrees to all of
-/// them.
+/// The most characters of the arguments in a question whether a call may run. The user agrees to
+/// all of them.
 const AGREED_TO: usize = 64 << 10;
 
-/// The most characters of the arguments beside another question, and in the text for a client, which has
-/// sent them.
+/// The most characters of the arguments in any other question, and in the text for a client, which
+/// sent the arguments itself.
 const ARGUMENTS_SHOWN: usize = 2_000;
 
-/// Those of them that are the end of the arguments.
+/// The part of `ARGUMENTS_SHOWN` that shows the end of the arguments.
 const TAIL_SHOWN: usize = 500;
 
-/// The one who answers a question, as the audit log names it.
+/// The respondent to a question, as named in the audit log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Respondent {
-    /// A person in front of the program.
+    /// The user in front of the program.
     Person,
-    /// A client of the program, which speaks for its user.
+    /// A client of the program, which answers for its user.
     Client,
 }
 
@@ -61,18 +61,18 @@ pub enum Answer {
     Yes,
     /// The call may not run.
     No,
-    /// The call may not run, with a word to the model.
+    /// The call may not run, with a message to the model.
     Tell(String),
-    /// Nobody answered in time.
+    /// The question timed out.
     Timeout,
-    /// Nobody can be asked, for this reason.
+    /// The host cannot ask, for this reason.
     Unavailable(String),
-    /// The question is with the respondent, who repeats the call with the answer.
+    /// The respondent has the question, and will repeat the call with the answer.
     Pending,
 }
 
 impl Answer {
-    /// Returns the word for the audit log.
+    /// Returns the audit log's word for the answer.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -85,23 +85,23 @@ impl Answer {
     }
 }
 
-/// The question whether a call may run. It prints as the text for the user of a client, in which long
-/// arguments lose their middle and characters that deceive are written out.
+/// The question whether a call may run. It prints as the text for a client's user, with the middle
+/// of long arguments left out, and with deceptive characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The name of the tool, or the path of a program.
     pub tool: String,
     /// The SHA-256 digests of its file, and of the program of a server.
     pub contents: Vec<Digest>,
-    /// The rules that require an answer, such as `FILE:LINE` of a policy, with the reason if it
-    /// depends on the arguments.
+    /// The rules that require an answer, such as `FILE:LINE` of a policy, with the reason if the
+    /// rule depends on the arguments.
     pub required_by: String,
     /// The grant in words.
     pub grant: String,
     /// The arguments, or their beginning and end.
     pub arguments: String,
-    /// The number of characters of them that are left out. A front end must not take a yes that was given
-    /// without a word about these.
+    /// The number of characters left out of `arguments`. A front end must tell the user about them,
+    /// and must not accept a yes given without that.
     pub left_out: usize,
 }
 
@@ -141,30 +141,31 @@ impl fmt::Display for Question {
     }
 }
 
-/// The question whether a tool may have what its grant does not have. All texts are without characters
-/// that deceive.
+/// The question whether a tool may get accesses beyond its grant. No text contains deceptive
+/// characters.
 #[derive(Clone, Debug)]
 pub struct Widen {
     /// The name of the tool, or the path of a program.
     pub tool: String,
     /// The SHA-256 digests of its file.
     pub contents: Vec<Digest>,
-    /// The accesses: one, or all that the tool was refused in a run that failed. None if the run only lacked
-    /// toolchains.
+    /// The requested accesses: one access, or every access that the tool was refused in a failed
+    /// run. Empty if the run only lacked toolchains.
     pub reached: Vec<Reached>,
     /// The arguments, or their beginning and end.
     pub arguments: String,
-    /// The rules that do not grant it, such as `FILE:LINE` of a policy or `profile standard`.
+    /// The rules that refused it, such as `FILE:LINE` of a policy or `profile standard`.
     pub denied_by: String,
-    /// True if the tool has run already, failed, and would run again, where what it changed stays changed.
+    /// True if the tool has already run and failed, and would run again. What it changed in the
+    /// first run stays changed.
     pub again: bool,
-    /// The change of the user's policy file that would grant it for good; nothing where none can be
-    /// written.
+    /// The change of the user's policy file that would grant it permanently; `None` if ikigai
+    /// cannot write such a change.
     pub proposal: Option<Proposal>,
-    /// The change of the user's policy file by which the tool would run unconfined, with all rights of
-    /// its user; nothing where it could not.
+    /// The change of the user's policy file that would let the tool run unconfined, with all rights
+    /// of its user; `None` if that is impossible.
     pub unconfined: Option<Proposal>,
-    /// The toolchains that a run which failed lacked; nothing where none can be granted.
+    /// The toolchains that a failed run lacked; `None` if no toolchain can be granted.
     pub toolchains: Option<ToolchainOffer>,
 }
 
@@ -195,15 +196,15 @@ impl Widen {
 
 /// The changes of the user's policy file that an answer may write.
 pub(crate) struct Proposals {
-    /// The one that grants what was asked about.
+    /// The change that grants the requested accesses.
     pub(crate) always: Option<Proposal>,
-    /// The one by which the tool runs unconfined.
+    /// The change that lets the tool run unconfined.
     pub(crate) unconfined: Option<Proposal>,
-    /// The one that grants toolchains, with these.
+    /// The change that grants toolchains, with these toolchains.
     pub(crate) toolchains: Option<ToolchainOffer>,
 }
 
-/// The reply to the question whether a tool may have more.
+/// The reply to the question whether a tool may get more access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Widened {
     /// The answer.
@@ -212,33 +213,34 @@ pub struct Widened {
     pub waited: Duration,
 }
 
-/// The answer to the question whether a tool may have more.
+/// The answer to the question whether a tool may get more access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WidenAnswer {
-    /// For this call.
+    /// Yes, for this call.
     Once,
-    /// For as long as this host lives, and while the file of the tool stays as it is.
+    /// Yes, for as long as this host lives and the tool's file stays unchanged.
     Session,
-    /// As [`Session`](Self::Session), but a tool that has run already does not run again.
+    /// As [`Session`](Self::Session), but a tool that has already run does not run again.
     Later,
-    /// For good: the front end has written the [`Proposal`].
+    /// Yes, permanently: the front end has written the [`Proposal`].
     Always,
-    /// The tool runs unconfined from now on: the front end has written that [`Proposal`].
+    /// The tool runs unconfined from now on: the front end has written the [`Proposal`] for that.
     Unconfined,
-    /// The tool has the toolchains from now on: the front end has written the proposal of the [`ToolchainOffer`].
+    /// The tool has the toolchains from now on: the front end has written the proposal of the
+    /// [`ToolchainOffer`].
     Toolchain,
     /// No.
     No,
-    /// No, with a word to the model.
+    /// No, with a message to the model.
     Tell(String),
-    /// Nobody answered in time.
+    /// The question timed out.
     Timeout,
-    /// Nobody can be asked, for this reason.
+    /// The host cannot ask, for this reason.
     Unavailable(String),
 }
 
 impl WidenAnswer {
-    /// Returns the word for the audit log.
+    /// Returns the audit log's word for the answer.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -254,12 +256,12 @@ impl WidenAnswer {
         }
     }
 
-    /// Returns whether it is a no, which applies for the session.
+    /// Returns whether it is a refusal, which applies for the session.
     pub(crate) fn refuses(&self) -> bool {
         matches!(self, Self::No | Self::Tell(_) | Self::Timeout)
     }
 
-    /// Returns whether this call may have it.
+    /// Returns whether this call may have the access.
     #[must_use]
     pub fn allows(&self) -> bool {
         matches!(
@@ -300,23 +302,24 @@ pub(crate) fn in_words(decision: &Decision, backend: Backend) -> String {
     if parts.is_empty() { "compute, and touch nothing".to_owned() } else { parts.join("; ") }
 }
 
-/// Returns a text of at most `most` characters: of a longer one the beginning and the end, with the number
-/// of characters between them. Of these `missing` were left out before.
+/// Returns a text of at most `most` characters. If the text is longer, keeps its beginning and end,
+/// with the number of omitted characters between them. That number includes `missing`, the
+/// characters that were omitted earlier.
 fn shortened(text: &str, most: usize, missing: usize) -> (String, usize) {
     let count = text.chars().count();
     if count <= most {
         return (text.to_owned(), missing);
     }
-    // Room for the mark.
+    // Leave room for the mark.
     let head = most - TAIL_SHOWN - 50;
-    // That of before goes with what is around it.
+    // An earlier mark is cut out together with the text around it.
     let marked = if missing > 0 { mark(missing).chars().count() } else { 0 };
     let left = count - head - TAIL_SHOWN - marked + missing;
     let (start, end) = (place(text, head), place(text, count - TAIL_SHOWN));
     (format!("{}{}{}", &text[..start], mark(left), &text[end..]), left)
 }
 
-/// Returns the mark for characters that are left out.
+/// Returns the mark for omitted characters.
 fn mark(left: usize) -> String {
     format!("[… {left} characters …]")
 }
@@ -340,7 +343,7 @@ mod tests {
         assert!(length(&shown) <= AGREED_TO && shown.ends_with('ä'), "{left}");
         assert!(shown.contains(&mark(left)), "{left}");
         assert_eq!(length(&shown) - length(&mark(left)) + left, count);
-        // The text for a client counts what was left out before as well.
+        // The text for a client also counts the characters that were omitted earlier.
         let (short, all) = shortened(&shown, ARGUMENTS_SHOWN, left);
         assert!(short.contains(&mark(all)) && length(&short) <= ARGUMENTS_SHOWN, "{all}");
         assert_eq!(length(&short) - length(&mark(all)) + all, count);

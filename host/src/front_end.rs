@@ -1,5 +1,4 @@
-//! The front end of a call: the side from which it came, as far as the call addresses it while it
-//! runs.
+//! The front end of a call: the caller's side, as far as the call needs it while it runs.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -9,29 +8,28 @@ use serde_json::{Map, Value};
 use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
 use crate::policy::{Reached, Used};
 
-/// An answer of a front end, as a future: `Box::pin(async move { … })`.
+/// A front end's answer, as a future: `Box::pin(async move { … })`.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The front end of a call.
 ///
-/// One that can ask somebody implements it, and gives it to
-/// [`Host::call_for`](crate::Host::call_for). Dropping a future takes its question back.
+/// A front end that can ask its user implements this trait, and passes it to
+/// [`Host::call_for`](crate::Host::call_for). Dropping a future withdraws its question.
 pub trait FrontEnd: Send + Sync {
     /// Returns who answers.
     fn respondent(&self) -> Respondent;
 
-    /// Asks whether the call may run, and waits for the answer. Must end by itself where nobody
-    /// answers.
+    /// Asks whether the call may run, and waits for the answer. Must time out on its own.
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a, Reply>;
 
-    /// Returns whether a person can be asked to widen a grant. A client that speaks for its user cannot:
-    /// its yes grants nothing. The default is `false`.
+    /// Returns whether the front end can ask the user to widen a grant. A client that answers for
+    /// its user cannot: its yes grants nothing. The default is `false`.
     fn can_widen(&self) -> bool {
         false
     }
 
-    /// Asks whether a tool may have what it reached for, and waits for the answer. Must end by itself
-    /// where nobody answers. The default is that nobody can be asked.
+    /// Asks whether a tool may get the accesses that it requested, and waits for the answer. Must
+    /// time out on its own. The default replies that it cannot ask.
     fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
         let _ = question;
         Box::pin(std::future::ready(Widened {
@@ -40,36 +38,38 @@ pub trait FrontEnd: Send + Sync {
         }))
     }
 
-    /// Returns how a call is recorded, if the front end records what tools reach for. The default is
-    /// not to.
+    /// Returns how to record a call, if the front end records the accesses of tools. The default is
+    /// not to record.
     fn recording(&self) -> Option<Recording> {
         None
     }
 
-    /// Notes what a call that is recorded reached for, made use of, and cost. In a permissive recording
-    /// it may have had what it reached for. The default is to do nothing.
+    /// Notes the accesses that a recorded call requested beyond its grant, those that it used, and
+    /// its costs. In a permissive recording the call may have got the requested accesses. The
+    /// default does nothing.
     fn recorded(&self, reached: &[Reached], used: &[Used], costs: Costs) {
         let _ = (reached, used, costs);
     }
 
-    /// Notes that a native call that is recorded was not watched, so that nothing is known of its files:
-    /// the kernel gives the supervisor no listener for its calls. The default is to do nothing.
+    /// Notes that a recorded native call was not watched, because the kernel does not let the
+    /// supervisor listen to its system calls. So its file accesses are unknown. The default does
+    /// nothing.
     fn unwatched(&self) {}
 
-    /// Has a person fill a form of the tool, and waits for it. Must end by itself where nobody
-    /// answers. The default is to decline.
+    /// Lets the user fill in a form for the tool, and waits for the answer. Must time out on its
+    /// own. The default declines.
     fn fill(&self, form: Form) -> Answer<'_, Filled> {
         let _ = form;
         Box::pin(std::future::ready(Filled::Declined))
     }
 
-    /// Notes that the tool reports how far it is. The default is to do nothing.
+    /// Takes the tool's progress report. The default does nothing.
     fn report(&self, progress: Progress) {
         let _ = progress;
     }
 }
 
-/// The costs of a call that is recorded.
+/// The costs of a recorded call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
     /// The time from the start of the program to its end.
@@ -78,29 +78,29 @@ pub struct Costs {
     pub fuel: Option<u64>,
     /// The peak of its memory, in bytes.
     pub peak_memory: Option<u64>,
-    /// The length of all that it wrote to stdout, in bytes.
+    /// The length of its whole output to stdout, in bytes.
     pub output: u64,
 }
 
 /// The manner in which a call is recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// True if the tool may run without a grant, and a component read beyond its own: a native tool runs in
-    /// the sandbox. Neither writes beyond its grant.
+    /// True if the tool may run without a grant, and a component may read beyond its grant. A
+    /// native tool runs in the sandbox. Neither kind may write beyond its grant.
     pub permissive: bool,
-    /// True if the tool may reach every public address.
+    /// True if the tool may connect to every public address.
     pub net: bool,
 }
 
-/// A form of a tool: only servers have such.
+/// A form that a tool asks the user to fill in. Only tools of MCP servers have forms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     /// The name of the server that asks.
     pub server: String,
-    /// The text of the server, in which characters that deceive are written out.
+    /// The server's text, with deceptive characters escaped.
     pub message: String,
-    /// The JSON Schema of the values: an object whose properties are primitive. Its texts are the
-    /// server's, too.
+    /// The JSON Schema of the values: an object whose properties are primitive. Its texts come from
+    /// the server too.
     pub schema: Map<String, Value>,
 }
 
@@ -109,19 +109,19 @@ pub struct Form {
 pub enum Filled {
     /// The values.
     Accepted(Map<String, Value>),
-    /// The person does not want to answer, or nobody can be asked.
+    /// The user declined, or the host cannot ask.
     Declined,
-    /// The person turned away without an answer.
+    /// The user dismissed the form without an answer.
     Cancelled,
 }
 
-/// A report of a tool on how far it is.
+/// A tool's progress report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// The progress so far, in a unit of the tool.
+    /// The progress so far, in the tool's own unit.
     pub progress: f64,
     /// The progress at the end, if the tool knows it.
     pub total: Option<f64>,
-    /// The tool's words, without characters that deceive.
+    /// The tool's message, without deceptive characters.
     pub message: Option<String>,
 }

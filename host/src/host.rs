@@ -1,5 +1,5 @@
-//! The one path of a call: the tool is looked up, the policy decides, the program runs, and its
-//! outcome becomes an envelope. Every front end goes through here.
+//! The single path of every call: the host looks up the tool, the policy decides, the program runs,
+//! and its outcome becomes an envelope. Every front end uses this path.
 
 mod approval;
 mod assets;
@@ -40,8 +40,8 @@ pub use builder::{BuildError, HostBuilder};
 
 /// A host: the registry of tools, the policy that decides on calls, and the audit log.
 ///
-/// [`Host::builder`] makes one, as an [`Arc`] that callers share. Each caller takes a snapshot of the
-/// tools, and calls them by name:
+/// [`Host::builder`] makes one, as an [`Arc`] that callers share. Each caller takes a snapshot of
+/// the tools, and calls them by name:
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -76,7 +76,7 @@ const COMPILING: &str = "its component was still being compiled";
 /// A [`Tool`] converts into it: `host.decide(tool.into())`.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// The name of the tool; nothing for a program that is named by its path.
+    /// The name of the tool; `None` for a program that is named by its path.
     pub name: Option<&'a str>,
     /// The origin of the tool.
     pub origin: ToolOrigin,
@@ -109,7 +109,7 @@ impl<'a> From<&'a Tool> for Subject<'a> {
     }
 }
 
-/// The streams of a call that does not collect them.
+/// The streams of a call whose output is not collected.
 pub struct Streams {
     /// The stdin of the tool.
     pub stdin: Stdin,
@@ -119,7 +119,7 @@ pub struct Streams {
     pub stderr: Sink,
 }
 
-/// The means by which a caller acts on a call that runs. A [`CancellationToken`] converts into it.
+/// The caller's control over a running call. A [`CancellationToken`] converts into it.
 #[derive(Clone, Debug, Default)]
 pub struct Control {
     /// Ends the call early.
@@ -137,25 +137,25 @@ impl From<CancellationToken> for Control {
 /// The end of an attempt to call a tool.
 struct Attempt {
     outcome: Outcome,
-    /// The limits that were in force at its end.
+    /// The limits in force at its end.
     limits: Limits,
     aside: Aside,
-    /// The step that raises the limit that ended it.
+    /// The step that raises the limit that ended the call.
     raise: Option<Remedy>,
 }
 
 impl Attempt {
-    /// Returns the end of one that ran nothing.
+    /// Returns the end of an attempt that ran nothing.
     fn ended(outcome: Outcome) -> Self {
         Self { outcome, limits: Limits::default(), aside: Aside::default(), raise: None }
     }
 }
 
-/// The side from which a call came.
+/// The caller's side of a call.
 #[derive(Default)]
 struct Asker {
     principal: Option<Arc<str>>,
-    /// True if the principal may use no assets, even if the policy grants some.
+    /// True if the principal must not use assets, even if the policy grants them.
     without_assets: bool,
     front_end: Option<Arc<dyn FrontEnd>>,
 }
@@ -167,17 +167,17 @@ impl Host {
         HostBuilder::new(workspace.into())
     }
 
-    /// Returns the registry, for the state of discovery, and for scans of other depths than
+    /// Returns the registry, which shows the state of discovery and can scan at other depths than
     /// [`refresh`](Self::refresh).
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Finds all tools and returns them. Files that have not changed since they were last
-    /// looked at are not asked again. Waits for the compilation of new components.
+    /// Finds all tools and returns them. Does not ask unchanged files again. Waits for the
+    /// compilation of new components.
     ///
-    /// Never fails: [`Snapshot::skipped`] and [`Snapshot::warnings`] have what is missing.
+    /// Never fails: [`Snapshot::skipped`] and [`Snapshot::warnings`] list what is missing.
     pub async fn refresh(&self) -> Arc<Snapshot> {
         self.registry.scan(Depth::Remembered).await
     }
@@ -194,8 +194,8 @@ impl Host {
     /// Never fails: an [`Envelope`] reports the result of the call. `control` is the token that
     /// ends the call with an envelope when it is cancelled, or a [`Control`], by which the call can
     /// also be given more time. Dropping the future ends the call without an envelope. When the
-    /// future resolves, nothing that the call started is running, with one exception, which the
-    /// [page of the crate](crate#cancellation) has.
+    /// future resolves, nothing that the call started is running, with one exception, described on
+    /// the [page of the crate](crate#cancellation).
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -248,7 +248,7 @@ impl Host {
             return envelope;
         };
         let (host, found) = (Arc::clone(self), tool.clone());
-        // It has kilobytes, which each front end would copy with its own future.
+        // The future has kilobytes, which each front end would copy with its own future.
         let answer = Box::pin(async move {
             let subject = (Subject::from(&found), &found);
             let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
@@ -262,7 +262,7 @@ impl Host {
         }
     }
 
-    /// Calls a tool that is in no snapshot, at its path. It has no entry of a policy.
+    /// Calls a tool that is not in a snapshot, by its path. No policy entry applies to it.
     #[doc(hidden)]
     pub async fn call_at(
         &self,
@@ -282,7 +282,6 @@ impl Host {
         envelope
     }
 
-    /// Calls a tool that was found.
     async fn answer_by(
         &self,
         entry: &mut Entry,
@@ -313,8 +312,8 @@ impl Host {
         }
     }
 
-    /// Runs a program by the bare protocol, with its grant as a tool. Returns its end, and remarks
-    /// about it.
+    /// Runs a program without an envelope, with its grant as a tool. Returns its outcome, and
+    /// remarks about it.
     #[doc(hidden)]
     pub async fn run(
         &self,
@@ -359,8 +358,8 @@ impl Host {
         envelope
     }
 
-    /// Records a call whose arguments do not match the schema of its tool, and for which the front
-    /// end thus runs nothing.
+    /// Records a call whose arguments do not match the schema of its tool, so that the front end
+    /// did not run it.
     #[doc(hidden)]
     pub fn refuse_arguments(
         &self,
@@ -375,13 +374,13 @@ impl Host {
         entry.end(Some((EnvelopeCode::InvalidParams, reason)));
     }
 
-    /// Records a call that the front end did not begin.
+    /// Records a call that the front end did not start.
     #[doc(hidden)]
     pub fn refuse_unbegun(&self, requester: &Requester, name: &str, reason: &str) {
         self.audit.begin(requester, name).end(Some((EnvelopeCode::ToolCrashed, reason)));
     }
 
-    /// Returns the answer to a call of a tool that does not exist, or does not exist yet.
+    /// Returns the answer to a call of a tool that does not exist, or that was not found yet.
     fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
         let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {
             return Envelope::not_found(name);
@@ -391,7 +390,7 @@ impl Host {
         Envelope::from_outcome(name, ResultKind::default(), &limits, outcome, &Secrets::default())
     }
 
-    /// Decides and runs a call, whose tool is known unless its program is named by its path.
+    /// Decides and runs a call, whose tool is known, unless the caller named its program by a path.
     async fn attempt(
         &self,
         entry: &mut Entry,
@@ -401,7 +400,7 @@ impl Host {
         Control { cancel, deadline }: Control,
         asker: Asker,
     ) -> Attempt {
-        // One look at the policy files for everything that is decided before the first question.
+        // Read the policy files once for all decisions before the first question.
         let look = self.authority().look();
         let contents = match self.contents(&look, subject).await {
             Ok(contents) => contents,
@@ -442,8 +441,8 @@ impl Host {
         attempt.with_notes_of(widening.as_deref(), front_end.as_deref(), entry)
     }
 
-    /// Runs a call that was decided. Runs it again if the user then allows what its tool was
-    /// refused.
+    /// Runs a call after the decision. If the user then allows accesses that the tool was refused,
+    /// runs it again.
     async fn run_decided(
         &self,
         entry: &mut Entry,
@@ -512,8 +511,8 @@ impl Host {
         }
     }
 
-    /// Decides what a tool may touch and use up, for the contents that its file had when it was
-    /// found. A call decides anew, for the contents that the file has then.
+    /// Decides a tool's grant and limits, for the contents that its file had when the scan found
+    /// it. Each call decides anew, for the contents at that time.
     ///
     /// ```no_run
     /// # use ikigai_host::{Host, Snapshot};
@@ -537,8 +536,8 @@ impl Host {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
-    /// Returns whether a tool is to be offered to models and clients. A tool that the policy denies by
-    /// `deny = true` is not; a call of it is refused nevertheless.
+    /// Returns whether to offer a tool to models and clients. Tools that the policy denies with
+    /// `deny = true` are not offered, and calls to them are refused as well.
     #[must_use]
     pub fn offers(&self, tool: &Tool) -> bool {
         !self.decide(tool.into()).is_err_and(|denial| denial.is_by_deny)
@@ -556,8 +555,8 @@ impl Host {
         Ok(self.authority().decide_by(&look, &request(subject, &contents), once))
     }
 
-    /// Returns the contents by which the policy decides: those that were found, and the present
-    /// ones if the policy looks at them.
+    /// Returns the contents for which the policy decides: the contents that the scan found, and the
+    /// present contents if the policy checks them.
     async fn contents(&self, look: &Look, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
@@ -566,15 +565,15 @@ impl Host {
         }
         let present = self.registry.present_contents(subject.build).await?;
         // A native tool is started from its file. A component was compiled from the contents that
-        // were found, so that both must be granted. The same applies to a definition, which was
-        // read then.
+        // the scan found, so both must be granted. The same applies to a definition, which the scan
+        // read.
         let mut contents = match backend {
             Backend::Native if subject.build.wrapped_program().is_none() => present,
             Backend::Native | Backend::Wasm | Backend::Mcp => {
                 iter::once(found).chain(present).collect()
             }
         };
-        // Almost always they are the same, and the user is asked about them once.
+        // Almost always they are the same. Then the user is asked about them once.
         contents.dedup();
         Ok(contents)
     }
@@ -585,14 +584,14 @@ impl Host {
         self.decide(subject).map_or_else(|_| Limits::default(), |decision| decision.limits)
     }
 
-    /// Returns the authority that decides on calls, to show the policy and to change it.
+    /// Returns the authority, which decides on calls and can show and change the policy.
     #[must_use]
     pub fn authority(&self) -> &Authority {
         self.registry.authority()
     }
 
-    /// Returns the sandbox that this machine gives to native tools. The first call tries every
-    /// layer of it, without a tool; later ones return what it found.
+    /// Returns the sandbox that this machine supports for native tools. The first call tries every
+    /// layer, without a tool; later calls return the same result.
     ///
     /// ```no_run
     /// # use ikigai_host::Host;

@@ -1,4 +1,4 @@
-//! Runs tools that language models call, each confined to what it was granted and ended by limits.
+//! Runs tools that language models call, each confined to its grant and bounded by limits.
 //!
 //! A tool is a program that prints a JSON schema when its argument is `--schema`, and otherwise
 //! reads one JSON object on stdin and writes one JSON value on stdout. It is a native executable,
@@ -22,14 +22,14 @@
 //! # }
 //! ```
 //!
-//! The directory `examples` of this crate has whole programs: `embed` calls a tool, `limits` ends
-//! calls by a limit and by hand, `own_store` keeps assets in a store of its own, `server` has
+//! The directory `examples` of this crate has complete programs: `embed` calls a tool, `limits`
+//! ends calls by a limit and by a token, `own_store` keeps assets in its own store, `server` serves
 //! many callers at once.
 //!
 //! # What to install
 //!
-//! The library starts two programs, which `cargo xtask install --prefix DIR` in the repository of
-//! ikigai puts below a prefix, together with the standard tools:
+//! The library starts two programs, which `cargo xtask install --prefix DIR` in ikigai's repository
+//! installs below a prefix, together with the built-in tools:
 //!
 //! | file below the prefix | purpose | without it |
 //! |---|---|---|
@@ -37,41 +37,42 @@
 //! | `bin/ikigai` | compiles components; same version as this library | components that are in no cache cannot be used |
 //! | `libexec/ikigai` | the standard tools: `bash`, `file_read`, `file_write`, `file_edit`, `glob`, `grep` | the user's tools alone |
 //!
-//! [`Paths::of_installation`] takes the prefix. [`Paths`] says how to name other files and other
+//! [`Paths::of_installation`] takes the prefix. [`Paths`] describes how to set other files and
 //! directories. The host never starts the program that embeds it.
 //!
 //! It also needs:
 //!
 //! - A tokio runtime with I/O and time, on which its futures are polled.
 //! - Linux for native tools. Elsewhere only components run.
-//! - The signal `SIGURG`, which interrupts a thread that is blocked in a component. The program must not give it
-//!   another handler.
+//! - The signal `SIGURG`, which interrupts a thread that is blocked in a component. The program
+//!   must not give it another handler.
 //!
-//! Warnings, such as a policy file that cannot be read, go to [`tracing`](https://docs.rs/tracing): install a subscriber.
+//! Warnings, such as a policy file that cannot be read, go to [`tracing`](https://docs.rs/tracing):
+//! install a subscriber.
 //!
 //! # A host
 //!
 //! [`Host::builder`] takes the workspace, which is the directory that tools work in. The builder
-//! has a default for everything else, which [`HostBuilder`] lists. [`build`](HostBuilder::build)
-//! fails with a [`BuildError`] if the workspace or a policy file cannot be used. Missing tools and
-//! programs are no error: they show when something needs them.
+//! has defaults for everything else, listed in [`HostBuilder`]. [`build`](HostBuilder::build) fails
+//! with a [`BuildError`] if the workspace or a policy file cannot be used. Missing tools and
+//! programs are not an error until something needs them.
 //!
 //! # Tools
 //!
 //! [`Host::refresh`] looks through the tool directories and returns a [`Snapshot`], which never
-//! changes. Refresh again to see new tools; calls with the old snapshot go on.
-//! [`Snapshot::tools`] has a [`Tool`] for each name, and [`Tool::schema`] is what a model has to
-//! be told: name, description, and a JSON Schema of the arguments.
+//! changes. Refresh again to see new tools; calls with the old snapshot continue.
+//! [`Snapshot::tools`] has a [`Tool`] for each name, and [`Tool::schema`] is what a model needs to
+//! know: name, description, and a JSON Schema of the arguments.
 //!
-//! A component that is in no cache is compiled first, which may take seconds, and its code is kept.
-//! [`HostBuilder::progress`] reports each compilation, [`HostBuilder::compile_timeout`] limits
-//! the time that a call waits for one.
+//! A component that is not in a cache is compiled first, which may take seconds. Its code is then
+//! cached. [`HostBuilder::progress`] reports each compilation, and [`HostBuilder::compile_timeout`]
+//! limits the time that a call waits for it.
 //!
 //! # Calls
 //!
 //! [`Host::call`] takes a snapshot, the name of a tool, the arguments as the text of one JSON
-//! object, and a `CancellationToken` of `tokio-util`, which is re-exported. It never fails: also
-//! where nothing ran, it returns an [`Envelope`].
+//! object, and a `CancellationToken`, re-exported from `tokio-util`. It never fails: even if
+//! nothing ran, it returns an [`Envelope`].
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -87,19 +88,19 @@
 //! # }
 //! ```
 //!
-//! An envelope prints as the JSON that a model can be given. A success says that the tool ran
-//! and answered. The answer may be an error of its own: a standard tool that finds no file
-//! answers `{"error": "…", "error_code": "FILE_NOT_FOUND"}`, with a [`ToolCode`]. The
-//! [`EnvelopeCode`] of a failure says why there is no answer.
+//! An envelope prints as JSON for a model. A success means that the tool ran and answered. The
+//! answer may itself report an error: a built-in tool that does not find a file answers
+//! `{"error": "…", "error_code": "FILE_NOT_FOUND"}`, with a [`ToolCode`]. In a failure, the
+//! [`EnvelopeCode`] says why the answer is missing.
 //!
 //! # Limits
 //!
-//! Each call has limits on time, fuel (instructions of a component), memory, output, open
-//! handles, and processes. [`Limits`] has their units and defaults. [`HostBuilder::timeout`] and
-//! its neighbours set them for all calls of a host, a policy file for one tool; a policy of the
-//! administrator bounds both. A call that passes a limit is ended, and [`Failure::limit`]
-//! names the [`Limit`]. The [`Deadline`] of a call, which its [`Control`] has, gives it more time
-//! while it runs, as far as the policy files allow.
+//! Each call has limits on time, fuel (instructions of a component), memory, output, open handles,
+//! and processes. [`Limits`] has their units and defaults. [`HostBuilder::timeout`] and its
+//! neighbours set them for all calls of a host, and a policy file sets them for one tool. The
+//! administrator's policy bounds both. If a call exceeds a limit, it is ended, and
+//! [`Failure::limit`] names the [`Limit`]. The [`Deadline`] in a call's [`Control`] can give it
+//! more time while it runs, as far as the policy files allow.
 //!
 //! # Cancellation
 //!
@@ -110,34 +111,34 @@
 //!
 //! # Permissions
 //!
-//! A policy grants each tool directories, peers on the network, variables and assets. With no
-//! policy file, the standard tools and the user's native tools work in the workspace without a
+//! A policy grants each tool directories, peers on the network, variables and assets. Without a
+//! policy file, the built-in tools and the user's native tools work in the workspace without a
 //! network, and the user's components can touch nothing. [`HostBuilder::profile`] with
-//! [`Profile::Strict`] refuses the user's native tools until they are granted something.
-//! See [`policy`] for the files, and for how a program grants something.
+//! [`Profile::Strict`] refuses the user's native tools until they are granted something. See
+//! [`policy`] for the files, and for how a program changes grants.
 //!
 //! No tool may write the tools, the policy, the caches, the audit log, the asset store or the
-//! programs of the host. The builder computes these paths from its [`Paths`]; a workspace that
-//! holds one of them can only be read.
+//! programs of the host. The builder computes these paths from its [`Paths`]. If a workspace
+//! contains one of them, tools can only read it.
 //!
 //! # Assets
 //!
-//! An asset is a text that tools read and write under `ikigai://`, and that is no file of the
-//! workspace. Implement [`assets::AssetStore`] to keep assets, and give the store to
-//! [`HostBuilder::assets`]. Without one such names are refused.
+//! An asset is a text that tools read and write under `ikigai://`, outside of the workspace.
+//! Implement [`assets::AssetStore`] to keep assets, and give the store to [`HostBuilder::assets`].
+//! Without a store, such names are refused.
 //!
 //! # Many callers
 //!
 //! A host is an [`Arc`](std::sync::Arc) and all of its methods take `&self`: clone it into as many
 //! tasks as there are callers. [`HostBuilder::components`] sets how many components run at once,
-//! and their memory together; further calls wait for their turn. Native calls are not counted. A
+//! and limits their memory together; further calls wait for their turn. Native calls don't count. A
 //! program with several workspaces builds a host for each.
 //!
-//! The future of a call is polled by the task that awaits it, and, while a component runs, by a thread of
-//! the host, so that a call is handed over once. Neither it nor the futures of an
-//! [`assets::AssetStore`] may depend on the thread that polls them; they see the tokio runtime of the task on both.
-//! A [`Reactor`] is a runtime whose tasks are polled by threads of the host as well, so that a short call is not
-//! handed over at all.
+//! The task that awaits the future of a call polls it. While a component runs, a thread of the host
+//! polls it, so that a call is handed over only once. This future and the futures of an
+//! [`assets::AssetStore`] must not depend on the thread that polls them; both threads provide the
+//! tokio runtime of the task. A [`Reactor`] is a runtime whose tasks are also polled by threads of
+//! the host, so that a short call is not handed over at all.
 //!
 //! # When something is refused
 //!
@@ -153,12 +154,12 @@
 //!
 //! # Consent
 //!
-//! The policy may require that somebody agrees to a call. Implement [`front_end::FrontEnd`], and give
-//! it to [`Host::call_for`]; without it such calls are refused.
+//! The policy may require consent to a call. Implement [`front_end::FrontEnd`], and pass it to
+//! [`Host::call_for`]. Without a front end such calls are refused.
 //!
 //! # Records
 //!
-//! Each call is a line of the audit log, also where nothing ran: see [`audit`].
+//! Each call is a line of the audit log, even if nothing ran: see [`audit`].
 
 #![deny(missing_docs, rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)]
 
@@ -188,9 +189,9 @@ pub mod toolchain;
 ///
 /// A program that keeps assets implements [`assets::AssetStore`] and gives it to
 /// [`HostBuilder::assets`]. Tools name an asset `ikigai:///PATH` or `ikigai://PATH`. The host
-/// checks the grant of the call, then asks the store; `examples/own_store.rs` is a whole program.
-/// By default `file_read` may read assets, `file_write` and `file_edit` may change them, and other
-/// tools have no access.
+/// checks the grant of the call, then asks the store. `examples/own_store.rs` is a complete
+/// program. By default `file_read` may read assets, `file_write` and `file_edit` may change them,
+/// and other tools have no access.
 pub mod assets {
     pub use crate::exec::assets::{
         Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window,

@@ -1,12 +1,12 @@
-//! The search for the name that a mistyped one is most like.
+//! The search for the known name that is most similar to a mistyped name.
 
-/// Returns the one of `names` most like `name`, if any is like it at all.
+/// Returns the name of `names` that is most similar to `name`, if any is similar enough.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_named(name, names.into_iter().map(|candidate| (candidate, candidate)))
 }
 
-/// Returns the thing whose name is most like `name`, if any is like it at all. A thing may
-/// come several times, once with each of its names.
+/// Returns the value whose name is most similar to `name`, if any is similar enough. A value may
+/// appear several times, once with each of its names.
 pub fn nearest_named<'a, T>(
     name: &str,
     named: impl IntoIterator<Item = (&'a str, T)>,
@@ -21,10 +21,11 @@ pub fn nearest_named<'a, T>(
         .map(|(_, thing)| thing)
 }
 
-/// Returns how like a name is to a candidate, from 0 to 1. A name that has only words of the candidate is like it:
-/// `read` and `read_file` mean `file_read`.
+/// Returns the similarity of a name to a candidate, from 0 to 1. A name that has only words of the
+/// candidate is similar: `read` and `read_file` mean `file_read`.
 fn similarity(name: &str, candidate: &str) -> f64 {
-    /// The similarity of a name to a candidate that has all its words. A slip of a key is nearer.
+    /// The similarity of a name to a candidate that has all its words. A typing error scores
+    /// higher.
     const SAME_WORDS: f64 = 0.85;
     let spelt = strsim::jaro_winkler(name, candidate);
     let mut own = words(name).peekable();
@@ -33,7 +34,8 @@ fn similarity(name: &str, candidate: &str) -> f64 {
     if has_all { spelt.max(SAME_WORDS) } else { spelt }
 }
 
-/// Returns the words of a name: what stands between underscores, hyphens, slashes and their like.
+/// Returns the words of a name: the parts between underscores, hyphens, slashes and similar
+/// characters.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }

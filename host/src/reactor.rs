@@ -1,7 +1,7 @@
 //! A runtime that idle threads drive in turns.
 //!
-//! A program that serves calls waits for requests on one thread and runs components on others. To
-//! hand a short call to another thread, and its answer back, costs more than some calls do. Here
+//! A program that serves calls waits for requests on one thread and runs components on others.
+//! Handing a short call to another thread, and its answer back, costs more than some calls. Here
 //! one thread at a time *leads*: it polls the tasks of the runtime and waits for its events. If a
 //! task submits a call that is expected to be short, a leading thread of guests stops leading and
 //! runs the call itself. If no thread leads, the next thread that ends a call does. So a request
@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 /// The microseconds for which no thread needs to look for events again while calls wait, so that
-/// several answers are delivered together. It is the time of a few calls.
+/// several answers are delivered together. A few calls take about that long.
 const FRESH: u64 = 150;
 
 /// The time for which a program waits for the epoll watches that a runtime needs. If a sandboxed
 /// tool takes its user's last watches, it is ended within a fraction of this time.
 const WATCHES: Duration = Duration::from_secs(2);
 
-/// The time between two attempts.
+/// The pause between two attempts to get watches.
 const AGAIN: Duration = Duration::from_millis(20);
 
 /// A tokio runtime for a program that serves calls. One thread at a time polls its tasks. It is the
@@ -41,10 +41,10 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// itself. With another runtime, it would hand the call to a thread of the host, and get the answer
 /// back. Only a call of a component whose last call took less than a millisecond runs like this.
 ///
-/// If such a call takes longer after all, tasks may wait for 10 to 20 ms, until the thread that blocks on the
-/// runtime polls them.
+/// If such a call takes longer after all, tasks may wait for 10 to 20 ms, until the thread that
+/// blocks on the runtime polls them.
 ///
-/// Tasks must not depend on the thread that polls them, and must not block it.
+/// A task must not depend on the thread that polls it, and must not block that thread.
 ///
 /// ```
 /// use ikigai_host::Reactor;
@@ -63,19 +63,20 @@ const AGAIN: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Reactor {
     shared: Arc<Shared>,
-    /// Taken when the value is dropped.
+    /// Taken out when the value is dropped.
     runtime: Option<Arc<Runtime>>,
 }
 
-/// A reactor, as the threads see it that may lead.
+/// The part of a reactor that is shared by the threads that may lead.
 #[derive(Debug)]
 pub(crate) struct Shared {
     runtime: Weak<Runtime>,
     is_led: AtomicBool,
     is_closed: AtomicBool,
-    /// True while the leading thread is to stop, but still polls the tasks that are ready.
+    /// True while the leading thread is asked to stop, but still polls the tasks that are ready.
     is_ending: AtomicBool,
-    /// The number of times that a thread has begun or stopped leading, until now and until the last tick.
+    /// The number of times that a thread has begun or stopped leading, until now and until the last
+    /// tick.
     turns: AtomicU64,
     turns_at_tick: AtomicU64,
     /// The end of the last term, in microseconds since `created`.
@@ -90,9 +91,9 @@ pub(crate) struct Shared {
 #[derive(Debug, Default)]
 struct Owner {
     thread: Mutex<Option<Thread>>,
-    /// True if the future is to be polled.
+    /// True if the future must be polled.
     is_woken: AtomicBool,
-    /// True if the thread is to lead.
+    /// True if the thread is asked to lead.
     is_asked: AtomicBool,
     leads: AtomicBool,
 }
@@ -118,7 +119,8 @@ fn with_term<R>(work: impl FnOnce(&mut Term) -> R) -> Option<R> {
     TERM.with_borrow_mut(|term| term.as_mut().map(work))
 }
 
-/// Makes something that needs epoll watches, and waits for at most `wait` if the user has none left.
+/// Makes something that needs epoll watches. If the user has used up all watches, retries for at
+/// most `wait`.
 fn with_watches<T>(wait: Duration, mut make: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let begun = Instant::now();
     loop {
@@ -133,8 +135,8 @@ fn lacks_watches(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::StorageFull
 }
 
-/// Returns the error of an operation that needs epoll watches. If the user has none left, the error
-/// names that cause: the kernel only says `No space left on device`.
+/// Explains the error of an operation that needs epoll watches. If the user has used up all
+/// watches, the error names that cause: the kernel only says `No space left on device`.
 pub(crate) fn explained(error: io::Error) -> io::Error {
     if !lacks_watches(&error) {
         return error;
@@ -174,15 +176,15 @@ impl Reactor {
         Ok(Self { shared: Arc::new(shared), runtime: Some(runtime) })
     }
 
-    /// Runs a future on this thread until it resolves. Runs tasks on this thread and on threads of
-    /// hosts. Tasks may continue afterwards.
+    /// Runs a future on this thread until it resolves. Tasks run on this thread and on the threads
+    /// of hosts, and may continue afterwards.
     ///
     /// # Panics
     ///
     /// Panics if the thread already polls a task, and if the future panics.
     pub fn block_on<F: Future>(&mut self, future: F) -> F::Output {
         let Self { shared, runtime } = self;
-        // The future, too, is dropped in the context of the runtime.
+        // The future must also be dropped in the context of the runtime.
         let _entered = runtime.as_ref().map(|runtime| runtime.enter());
         let (mut future, waker) = (pin!(future), Waker::from(Arc::clone(shared)));
         let owner = &shared.owner;
@@ -216,8 +218,8 @@ impl Reactor {
         }
     }
 
-    /// Stops polling tasks, and leaves everything as it is. For a program that is about to exit: to
-    /// drop what tasks hold may take a while.
+    /// Stops polling tasks, and leaves everything as it is. Suits a program that is about to exit,
+    /// because dropping everything that tasks own may take a while.
     pub fn forget(self) {
         self.shared.close();
         mem::forget(self);
@@ -231,7 +233,7 @@ impl Drop for Reactor {
     }
 }
 
-/// Releases a runtime. The last release takes it apart, without waiting for its threads.
+/// Releases a runtime. The last release shuts it down, without waiting for its threads.
 fn release(runtime: Option<Arc<Runtime>>) {
     if let Some(runtime) = runtime.and_then(Arc::into_inner) {
         runtime.shutdown_background();
@@ -258,7 +260,7 @@ impl Wake for Shared {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.owner.is_woken.store(true, Ordering::SeqCst);
-        // The thread waits parked, or for events of the reactor.
+        // The thread is parked, or waits for events of the reactor.
         self.owner.unpark();
         if self.owner.leads.load(Ordering::SeqCst) {
             self.nudge();
@@ -276,22 +278,20 @@ impl Shared {
         self.nudge();
     }
 
-    /// Returns whether the reactor is gone.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Returns whether a thread leads.
     fn is_led(&self) -> bool {
         self.is_led.load(Ordering::Acquire)
     }
 
-    /// Returns whether a thread leads and is to go on.
+    /// Returns whether a thread leads and was not asked to stop.
     pub(crate) fn is_led_on(&self) -> bool {
         self.is_led() && !self.is_ending.load(Ordering::Acquire)
     }
 
-    /// Returns whether a thread led a moment ago.
+    /// Returns whether a thread led in the last [`FRESH`] microseconds.
     pub(crate) fn was_just_led(&self) -> bool {
         self.now().saturating_sub(self.last_end.load(Ordering::Relaxed)) < FRESH
     }
@@ -310,14 +310,14 @@ impl Shared {
         Some(Leadership { shared: Arc::clone(self), runtime: self.runtime.upgrade(), outer: None })
     }
 
-    /// Has the leading thread check whether to continue.
+    /// Makes the leading thread check whether to continue.
     pub(crate) fn nudge(&self) {
         if let Some(waker) = &*self.leader() {
             waker.wake_by_ref();
         }
     }
 
-    /// Has the thread that blocks on the runtime lead, if no thread does.
+    /// Asks the thread that blocks on the runtime to lead, if no thread leads.
     pub(crate) fn ask_owner(&self) {
         if !self.is_led_on() {
             self.owner.is_asked.store(true, Ordering::Release);
@@ -325,7 +325,8 @@ impl Shared {
         }
     }
 
-    /// Has the thread that blocks on the runtime lead, if no thread has led since the last tick.
+    /// Asks the thread that blocks on the runtime to lead, if no thread has led since the last
+    /// tick.
     pub(crate) fn tick(&self) {
         let turns = self.turns.load(Ordering::Relaxed);
         if self.turns_at_tick.swap(turns, Ordering::Relaxed) == turns {
@@ -334,7 +335,7 @@ impl Shared {
     }
 }
 
-/// The right of this thread to lead, which ends with the value.
+/// The right of this thread to lead, which ends when the value is dropped.
 pub(crate) struct Leadership {
     shared: Arc<Shared>,
     runtime: Option<Arc<Runtime>>,
@@ -345,8 +346,7 @@ pub(crate) struct Leadership {
 impl Leadership {
     /// Drives the runtime until `look` is ready, [`end_term`] is called on this thread, or the
     /// reactor is closed. After the tasks that are ready have been polled, it also ends when
-    /// `is_enough` returns true. Both are asked again whenever the thread is
-    /// [nudged](Shared::nudge).
+    /// `is_enough` returns true. Each [nudge](Shared::nudge) calls both closures again.
     pub(crate) fn lead<T>(
         mut self,
         mut look: impl FnMut() -> Poll<T>,
@@ -365,14 +365,14 @@ impl Leadership {
         runtime.block_on(poll_fn(|context| {
             if !mem::replace(&mut has_begun, true) {
                 *shared.leader() = Some(context.waker().clone());
-                // Comes back after the tasks that are ready.
+                // Continue after the tasks that are ready.
                 context.waker().wake_by_ref();
             } else if is_enough() {
                 return Poll::Ready(Poll::Pending);
             } else {
                 with_term(|term| term.has_passed = true);
             }
-            // Before `look`: if this is the end, a future that `look` puts off would be dropped.
+            // Check this before `look`: at the end, a future that `look` defers would be dropped.
             if with_term(|term| term.is_over).unwrap_or(true) || shared.is_closed() {
                 return Poll::Ready(Poll::Pending);
             }
@@ -410,8 +410,8 @@ pub(crate) struct Led {
     pub(crate) is_behind: bool,
 }
 
-/// Returns the reactor that this thread leads, if the thread polls one of its tasks and is to
-/// continue.
+/// Returns the reactor that this thread leads, if the thread polls a task of the reactor and was
+/// not asked to stop.
 pub(crate) fn led() -> Option<Led> {
     with_term(|term| {
         let is_behind = term.has_passed && !term.has_waited;
@@ -421,7 +421,7 @@ pub(crate) fn led() -> Option<Led> {
     .flatten()
 }
 
-/// Has this thread stop leading after the tasks that are ready.
+/// Makes this thread stop leading after the tasks that are ready.
 pub(crate) fn end_term() {
     let shared = with_term(|term| {
         term.is_over = true;
@@ -492,7 +492,7 @@ mod tests {
         let shared = Arc::clone(&reactor.shared);
         let (leave, leaving) = tokio::sync::oneshot::channel();
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        // Stands for a thread of guests.
+        // This thread stands in for a thread of guests.
         let other = thread::spawn(move || {
             let begun = Instant::now();
             while !shared.is_led() {
@@ -519,7 +519,7 @@ mod tests {
         reactor.block_on(async {
             let task = tokio::spawn(async {
                 leaving.await.expect("sent");
-                // As a call does that takes long.
+                // A long call does the same.
                 end_term();
                 receiver.await
             });

@@ -1,7 +1,7 @@
 //! The question before a call, if the policy requires consent to it.
 //!
-//! Owns the order: the policy decides, the user is asked, and the policy decides again, since
-//! minutes may have passed. The clock of the call has not begun.
+//! Owns the order: the policy decides, the user is asked, and the policy decides again, because
+//! minutes may have passed. The clock of the call has not started yet.
 
 use std::time::{Duration, Instant};
 
@@ -80,7 +80,7 @@ impl Host {
         if now.grant != decision.grant || self.contents_to_run(subject).await? != contents {
             return Err(refused("its file or its grant changed while the question was open"));
         }
-        // A rule that denies the command may be new.
+        // A rule that denies the command may have been added.
         if let Requirement::Denied { reason } = now.requirement(backend, read) {
             return Err(Box::new(Outcome::denied(reason)));
         }
@@ -93,13 +93,13 @@ impl Host {
         subject: Subject<'_>,
     ) -> Result<Vec<Digest>, Box<Outcome>> {
         match subject.build.backend() {
-            // It was compiled from the contents that were found.
+            // A component was compiled from the contents that the scan found.
             Backend::Wasm => Ok(vec![subject.build.digest]),
             Backend::Native | Backend::Mcp => {
                 let present = self.registry.present_contents(subject.build).await;
                 let mut present =
                     present.map_err(|reason| Box::new(Outcome::not_started(reason)))?;
-                // A definition was read when it was found, and its program is started from the file.
+                // The scan read the definition. Its program is started from the file.
                 if subject.build.wrapped_program().is_some() {
                     present.insert(0, subject.build.digest);
                     present.dedup();
@@ -109,8 +109,7 @@ impl Host {
         }
     }
 
-    /// Returns the reason why a call does not run that needs consent but cannot be asked about,
-    /// with a hint.
+    /// Returns the reason, with a hint, for a call that needs consent when the host cannot ask.
     pub(super) fn unasked(&self, by: &str, why: &str) -> String {
         let reason = unapproved(by, why);
         match self.authority().hint(&Remedy::AskPerson) {
@@ -128,12 +127,12 @@ pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
     }
 }
 
-/// Returns the reason why a call does not run that the user denied.
+/// Returns the reason for a call that the user denied.
 fn denied(by: &str) -> String {
     format!("the user denied it; ikigai asked because of {by}")
 }
 
-/// Returns the reason why a call without consent does not run.
+/// Returns the reason for a call without consent.
 pub(super) fn unapproved(by: &str, why: &str) -> String {
     format!("somebody has to agree to it, by {by}, and {why}")
 }

@@ -1,4 +1,4 @@
-//! The asset store of a call: whose assets it shows, and the most that its caller may do with them.
+//! The asset store of a call: whose assets it shows, and the caller's highest access to them.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ impl Host {
         Some(AssetHandle { assets: Arc::clone(assets), caller, most })
     }
 
-    /// Returns the most that a principal may do with assets, whichever tool it calls: the access
-    /// that the policy grants to clients.
+    /// Returns a principal's highest access to assets, for any tool that it calls: the access that
+    /// the policy grants to clients.
     fn access_of_clients(&self, look: &Look) -> AssetAccess {
         match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
             Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),

@@ -1,8 +1,8 @@
 //! The builder of a host.
 //!
 //! Owns the list of paths that no tool may ever write: the host's own files, computed from its
-//! [`Paths`], its asset store and its program. Only the builder makes a [`Host`], so that every
-//! host has the list.
+//! [`Paths`], its asset store and its program. Only the builder makes a [`Host`], so every host has
+//! the list.
 
 use std::fmt;
 use std::io;
@@ -27,8 +27,8 @@ use crate::registry::{
 };
 use crate::toml_file::FileError;
 
-/// The components of one host that run at once, unless [`HostBuilder::components`] sets another
-/// number.
+/// The number of components of one host that run at once, unless [`HostBuilder::components`] sets
+/// another number.
 const COMPONENTS: u32 = 16;
 
 /// The error of [`HostBuilder::build`].
@@ -37,7 +37,7 @@ const COMPONENTS: u32 = 16;
 /// of the file. The error of the system is its [`source`](std::error::Error::source).
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The workspace is not a directory that can be used.
+    /// The workspace is not a usable directory.
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// A relative path was given, and the current directory does not exist.
@@ -48,7 +48,8 @@ pub enum BuildError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A policy file cannot be used: it has a mistake, cannot be read, or others may write to it.
+    /// A policy file cannot be used: it has a mistake, cannot be read, or other users may write to
+    /// it.
     #[error(transparent)]
     Policy(#[from] FileError),
 }
@@ -137,8 +138,8 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a policy file that bounds all others, as the administrator's does. It must exist when
-    /// the host is built. It grants nothing.
+    /// Adds a policy file that bounds all others, like the administrator's policy. It must exist
+    /// when the host is built. It grants nothing.
     pub fn ceiling(mut self, file: impl Into<PathBuf>) -> Self {
         self.ceilings.push(file.into());
         self
@@ -146,7 +147,7 @@ impl HostBuilder {
 
     /// Sets profile, builds and limits together, each with the name of its author, and replaces
     /// what [`profile`](Self::profile), [`backend`](Self::backend) and [`limit`](Self::limit) have
-    /// set. A program that has such flags uses it so that decisions name the flag.
+    /// set. A program with such flags uses this method so that decisions name the flag.
     pub fn overrides(mut self, overrides: Overrides) -> Self {
         self.overrides = overrides;
         self
@@ -159,8 +160,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the builds that may run: only components or only native builds. A ceiling goes before
-    /// it.
+    /// Sets the builds that may run: only components or only native builds. A ceiling overrides it.
     pub fn backend(mut self, backend: BackendChoice) -> Self {
         self.overrides.backend = Some(Override::of_program(backend));
         self
@@ -168,11 +168,11 @@ impl HostBuilder {
 
     /// Limits the wall clock of each call, counted from the start of its program.
     pub fn timeout(self, timeout: Duration) -> Self {
-        // Five centuries are as good as no limit.
+        // Five centuries amount to no limit.
         self.limit(LimitKey::WallClock, u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Limits the fuel of each call of a component, about one unit per instruction.
+    /// Limits the fuel of each call to a component, about one unit per instruction.
     pub fn fuel(self, units: u64) -> Self {
         self.limit(LimitKey::Fuel, units)
     }
@@ -187,7 +187,7 @@ impl HostBuilder {
         self.limit(LimitKey::Output, bytes)
     }
 
-    /// Sets a limit of each call in the unit of its key, in place of the default. A limit in a
+    /// Sets a limit of each call, in the unit of its key, instead of the default. A limit in a
     /// policy file is a bound: this can lower it but not raise it.
     pub fn limit(mut self, key: LimitKey, value: u64) -> Self {
         self.overrides.limits.retain(|(other, _)| *other != key);
@@ -195,9 +195,9 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the sentences that tell the user what to do about a denial, about a limit that ended a
-    /// call, or about a fault of the machine that stops a call or its record. The embedding program words them. They follow the
-    /// reason in envelopes, in notes and in the log.
+    /// Sets the sentences that tell the user what to do about a denial, a limit that ended a call,
+    /// or a fault of the machine that stops a call or its record. The embedding program words them.
+    /// They follow the reason in envelopes, in notes and in the log.
     ///
     /// ```no_run
     /// use ikigai_host::policy::Remedy;
@@ -228,18 +228,18 @@ impl HostBuilder {
         self
     }
 
-    /// Adds files and directories with secrets of the embedding program, such as a token that its own
-    /// clients need. They need not exist. A confined tool does not see them in the directories that it was
-    /// granted, unless a grant names them.
+    /// Adds files and directories with secrets of the embedding program, such as a token that its
+    /// own clients need. They need not exist. A confined tool does not see them in the directories
+    /// that it was granted, unless a grant names them.
     pub fn secrets(mut self, places: impl IntoIterator<Item = PathBuf>) -> Self {
         self.secrets.extend(places);
         self
     }
 
-    /// Sets the number of components that run at once, beyond which calls wait.
+    /// Sets the number of components that run at once, at most; further calls wait.
     ///
     /// From 32 on, their memory comes from a pool. The first call of a component makes the pool and
-    /// so takes longer; each further call is faster. For a host that lives on.
+    /// so takes longer; each further call is faster. Suits a long-lived host.
     pub fn components(mut self, at_once: u32) -> Self {
         self.budget.guests = at_once;
         self
@@ -260,15 +260,15 @@ impl HostBuilder {
 
     /// Keeps up to `count` supervisors started for future native calls, beginning with the first
     /// [scan](Host::refresh) that finds a native tool. Such a call does not wait for the start of a
-    /// process. If more than `count` calls come at once, the others start their own. For a host
-    /// that lives on. The processes end with the host.
+    /// process. If more than `count` calls come at once, the others start their own. Suits a
+    /// long-lived host. The processes end with the host.
     pub fn supervisors_in_reserve(mut self, count: usize) -> Self {
         self.supervisors_in_reserve = count;
         self
     }
 
-    /// Speaks to the servers of the Model Context Protocol (MCP) that have a definition among the
-    /// user's tools, and offers those of their tools that were approved.
+    /// Connects to the Model Context Protocol (MCP) servers that the user's tool directory defines,
+    /// and offers their approved tools.
     #[doc(hidden)]
     pub fn servers(mut self, connect: Arc<dyn Connect>) -> Self {
         self.connect = Some(connect);
@@ -284,9 +284,9 @@ impl HostBuilder {
 
     /// Offers the tools that `tools` returns in addition to those in the tool directories. Each
     /// scan calls `tools`. It names files that the user approved for this workspace. A file is used
-    /// only while its name and its contents are the approved ones. Such a tool goes before a user
-    /// tool with the same name, and never before a tool of the installation. The policy treats it
-    /// as a user tool.
+    /// only while its name and its contents are the approved ones. Such a tool is preferred to a
+    /// user tool with the same name, and never before a tool of the installation. The policy treats
+    /// it as a user tool.
     pub fn workspace_tools(
         mut self,
         tools: impl Fn() -> Vec<WorkspaceTool> + Send + Sync + 'static,
@@ -295,8 +295,8 @@ impl HostBuilder {
         self
     }
 
-    /// Records the text of arguments in the audit log, not only their digest. The text may hold
-    /// secrets of the user.
+    /// Records the text of arguments in the audit log, not only their digest. The text may contain
+    /// the user's secrets.
     pub fn record_arguments(mut self) -> Self {
         self.record_arguments = true;
         self
@@ -369,7 +369,7 @@ impl HostBuilder {
         let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));
         let registry = Registry::new(Settings {
             authority: Arc::new(authority),
-            // The limits of the overrides are for calls: they must not make a schema fail.
+            // The limits of the overrides apply to calls. They must not make `--schema` fail.
             limits: Limits::default(),
             workspace: Arc::clone(&workspace),
             budget: self.budget,

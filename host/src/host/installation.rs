@@ -1,4 +1,4 @@
-//! The record of what installs, replaces and removes tools. The embedding program does that.
+//! The record of tools that the embedding program installs, replaces and removes.
 
 use super::Host;
 use crate::audit::{Granted, Installation, Program};

@@ -1,4 +1,4 @@
-//! The calls of tools that are part of the host and run no program.
+//! Calls to tools that are part of the host and don't run a program.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::policy::{
 };
 
 impl Host {
-    /// Answers a call of a tool that is part of the host and runs no program: one of
+    /// Answers a call to a tool that is part of the host and doesn't run a program: one of
     /// [`RESERVED_NAMES`](ikigai_protocol::RESERVED_NAMES). The policy decides on its access to
     /// assets, and the call is recorded like any other.
     #[doc(hidden)]
@@ -88,8 +88,8 @@ pub(super) fn own_request(name: &str) -> Request<'_> {
 }
 
 /// Returns the access to assets of a tool that is part of the host. By default it is the access of
-/// the user who started the host. A principal that came over a network has what a policy file
-/// grants.
+/// the user who started the host. A principal that connected over a network has the access that a
+/// policy file grants.
 fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
     match requester {
         Requester { without_assets: true, .. } => AssetAccess::None,
@@ -98,7 +98,7 @@ fn own_assets(requester: &Requester, decision: &Decision) -> AssetAccess {
     }
 }
 
-/// Returns the access to assets that a policy file grants, and not a default.
+/// Returns the access to assets that a policy file grants, without defaults.
 pub(super) fn granted_assets(decision: &Decision) -> AssetAccess {
     match decision.provenance.for_capability("assets").first() {
         Some(Provenance::File { .. } | Provenance::Override(_)) => decision.grant.assets,

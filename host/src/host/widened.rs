@@ -1,5 +1,5 @@
 //! The questions by which the user widens what a call may touch. They are about the call itself,
-//! the files that its arguments name, and what a native tool was refused.
+//! the files that its arguments name, and the accesses that a native tool was refused.
 //!
 //! A component's executor asks about the files and peers that the component tries to use.
 
@@ -24,11 +24,11 @@ use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
 use crate::registry::{Tool, reaching};
 
-/// The reason why a call does not run although the user was asked about it.
+/// The reason for a call that does not run although the user was asked.
 const CHANGED: &str =
     "its file changed since it was found, or while a question was open; call it again";
 
-/// The call was cancelled while a person was asked.
+/// The error of a call that was cancelled during a question.
 pub(super) struct Cancelled;
 
 impl Host {
@@ -86,7 +86,7 @@ impl Host {
                 let wanted = widening.filter(|_| is_for_want_of_a_grant(&denial));
                 let may_run = match wanted {
                     Some(widening) => {
-                        // The question names the contents that run afterwards.
+                        // The question must name the contents that run afterwards.
                         let present = self.contents_to_run(subject).await?;
                         if backend == Backend::Native && !widening.is_about(&present) {
                             return Err(Box::new(Outcome::denied(CHANGED)));
@@ -135,12 +135,13 @@ impl Host {
         Ok(wider)
     }
 
-    /// Returns the decision by which a native call runs again, if its run failed and a person allowed what it
-    /// was refused. `decided` is the decision by which it ran; the call has its grant.
+    /// Returns the decision by which a native call runs again, if its run failed and the user then
+    /// allowed accesses that it was refused. `decided` is the decision for the first run; the call
+    /// has its grant.
     ///
     /// # Errors
     ///
-    /// The call was cancelled while the person was asked.
+    /// Fails if the call was cancelled during a question.
     pub(super) async fn widened_after(
         &self,
         subject: Subject<'_>,
@@ -150,7 +151,7 @@ impl Host {
     ) -> Result<Option<Decision>, Cancelled> {
         let native = subject.build.backend() == Backend::Native;
         let Some(widening) = call.widening.as_deref().filter(|_| native) else { return Ok(None) };
-        // A call that read the host's own stdin cannot run again: the input is gone.
+        // A call that read the host's own stdin cannot run again, because the input is consumed.
         let can_repeat = matches!(call.stdin, Stdin::Bytes(_)) && widening.recording().is_none();
         let has_answer = !matches!(call.stdout, Sink::Forward(_));
         let ran = outcome.isolation.is_some() && !outcome.cancelled;
@@ -193,7 +194,7 @@ impl Host {
 }
 
 impl Attempt {
-    /// Returns the end with its remarks, and puts the notes of the call into its record.
+    /// Adds remarks about the call, and copies its notes into its record.
     pub(super) fn with_notes_of(
         self,
         widening: Option<&Widening>,
@@ -213,7 +214,7 @@ impl Attempt {
             }
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
-        // Without a secret in it, the command would allow something else.
+        // If scrubbing removed a secret, the command would allow something else.
         let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
         let allow_with = widening.allow_with(|| did_its_work(&self.outcome, true)).filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
@@ -224,8 +225,8 @@ impl Attempt {
     }
 }
 
-/// Fails if, after a question about an access, a rule that is newer than the call stops it: the
-/// rule denies the command, or requires consent to the call.
+/// Fails if, after a question about an access, a rule that is newer than the call denies the
+/// command, or requires consent to the call.
 fn goes_on(
     before: &Decision,
     now: &Decision,
@@ -236,7 +237,7 @@ fn goes_on(
     if let Requirement::Denied { reason } = now.requirement(backend, read) {
         return Err(Box::new(Outcome::denied(reason)));
     }
-    // The user who allowed the access has agreed to what it lets the tool do.
+    // By allowing the access, the user has agreed to what it lets the tool do.
     let with_same_grant = Decision { grant: before.grant.clone(), ..now.clone() };
     match (before.requirement(backend, read), with_same_grant.requirement(backend, read)) {
         (Requirement::Nothing, Requirement::Consent { by, .. }) => {
