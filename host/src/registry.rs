@@ -1,7 +1,7 @@
 //! The tools that can be called: discovery and its result, a snapshot.
 //!
-//! Owns the search of the tool directories, the memory of earlier answers, and the choice
-//! between the builds of a tool. Knows nothing of models, envelopes or flags.
+//! Owns the search of the tool directories, the memory of earlier answers, and the choice between
+//! the builds of a tool. Does not know models, envelopes or flags.
 
 mod candidate;
 mod confinement;
@@ -47,31 +47,32 @@ use loader::Loader;
 use memo::Memo;
 use scan::{Scan, Wanted};
 
-/// The remembered answers that a scan believes, for [`Registry::scan`].
+/// The remembered answers that a scan trusts, for [`Registry::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// All answers: unchanged files are not asked. [`Host::refresh`](crate::Host::refresh) scans so.
+    /// Trusts all answers, so unchanged files are not asked again.
+    /// [`Host::refresh`](crate::Host::refresh) scans at this depth.
     Remembered,
-    /// Schemas; files that failed are asked again, for when the cause of the failure lay elsewhere. So
-    /// is the sandbox of native tools, if it did not hold.
+    /// Trusts schemas. Files that failed are asked again, because the cause may have been
+    /// elsewhere. For the same reason, the sandbox of native tools is tried again if it failed.
     Failed,
-    /// Schemas of components; native tools and files that failed are asked again, for a native
-    /// tool whose schema depends on something else than its file.
+    /// Trusts only the schemas of components. Files that failed are asked again. So are native
+    /// tools, because a native tool's schema may depend on more than its file.
     Everything,
 }
 
-/// The state of discovery, as [`Registry::state`] reports it.
+/// The state of discovery, as reported by [`Registry::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanState {
-    /// No scan has begun.
+    /// No scan has started.
     NotStarted,
-    /// A scan runs.
+    /// A scan is running.
     InProgress,
-    /// The snapshot has all tools but those whose components are being compiled.
+    /// The snapshot has all tools except those whose components are being compiled.
     Compiling,
-    /// The snapshot is that of the last scan.
+    /// The snapshot is from the last scan.
     Complete,
-    /// The last scan failed; the snapshot is that of the scan before it.
+    /// The last scan failed. The snapshot is from the scan before it.
     Failed,
 }
 
@@ -80,28 +81,28 @@ pub enum ScanState {
 pub struct Skipped {
     /// Its path.
     pub path: PathBuf,
-    /// The reason, for a person.
+    /// The reason, for the user.
     pub reason: String,
-    /// True if it is no tool at all, false if another tool is used instead.
+    /// True if it is not a tool at all, and false if another tool is used instead.
     pub failed: bool,
 }
 
 impl Skipped {
-    /// Returns one line about it for a debug log: the name of its file and the reason.
+    /// Returns a line for a debug log: the name of its file and the reason.
     #[must_use]
     pub fn line(&self) -> String {
         let what = if self.failed { "schema failed" } else { "left out" };
         format!("Debug: tool '{}' {what} ({})", file::name(&self.path), self.reason)
     }
 
-    /// Returns whether its file is named like the tool `name`.
+    /// Returns whether its file has the name of the tool `name`.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         file::is_called(&self.path, name)
     }
 }
 
-/// The tools that one scan found. Never changes; a new scan makes a new one.
+/// The tools that one scan found. Never changes: each scan makes a new snapshot.
 ///
 /// ```no_run
 /// # async fn example(host: &ikigai_host::Host) {
@@ -138,7 +139,7 @@ impl Snapshot {
         self.tools.values()
     }
 
-    /// Returns the snapshot with none but these of its tools.
+    /// Returns the snapshot with only these tools.
     #[must_use]
     pub fn only(&self, names: &[&str]) -> Self {
         let mut only = self.clone();
@@ -146,13 +147,13 @@ impl Snapshot {
         only
     }
 
-    /// Returns whether a file that is named like this tool failed.
+    /// Returns whether a file with the name of this tool failed.
     #[must_use]
     pub fn failed(&self, name: &str) -> bool {
         self.skipped.iter().any(|skipped| skipped.failed && skipped.is_called(name))
     }
 
-    /// Returns every server that has a definition among the user's tools.
+    /// Returns every server that the user's tool directory defines.
     #[must_use]
     pub fn servers(&self) -> &[KnownServer] {
         &self.servers
@@ -164,14 +165,14 @@ impl Snapshot {
         self.is_late
     }
 
-    /// Returns every file that was looked at and is not used as a tool.
+    /// Returns every file that was examined but is not used as a tool.
     #[must_use]
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
 
-    /// Returns warnings for a person: a directory that cannot be read, two tools of one name,
-    /// builds of one tool with different schemas.
+    /// Returns warnings for the user, such as a directory that cannot be read, two tools with the
+    /// same name, or builds of one tool with different schemas.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -194,9 +195,9 @@ pub(crate) struct Settings {
     pub(crate) compiler: Compiler,
     /// The program that confines and watches native tools.
     pub(crate) supervisor: Supervisor,
-    /// The servers that are in use.
+    /// The servers in use.
     pub(crate) servers: Arc<Pool>,
-    /// The tools of the workspace; nothing where it brings none.
+    /// The tools of the workspace; `None` if it has none.
     pub(crate) workspace_tools: Option<WorkspaceTools>,
     /// Called when a compilation begins and ends.
     pub(crate) progress: ProgressFn,
@@ -204,9 +205,9 @@ pub(crate) struct Settings {
 
 /// The discovery of the tools of one host: [`Host::registry`](crate::Host::registry).
 ///
-/// [`Host::refresh`](crate::Host::refresh) is enough for most programs. The registry is for those
-/// that show the [state](Self::state) of discovery, use a [snapshot](Self::snapshot) before the
-/// scan is finished, or scan to another [`Depth`].
+/// [`Host::refresh`](crate::Host::refresh) is enough for most programs. The registry is for
+/// programs that show the [state](Self::state) of discovery, use a [snapshot](Self::snapshot)
+/// before the scan is finished, or scan at another [`Depth`].
 pub struct Registry {
     settings: Settings,
     loader: Arc<Loader>,
@@ -249,7 +250,7 @@ impl Registry {
         &self.settings.authority
     }
 
-    /// Returns the paths of the host, as the builder was given them.
+    /// Returns the paths of the host, as given to the builder.
     #[must_use]
     pub fn paths(&self) -> &Paths {
         &self.settings.paths
@@ -262,7 +263,7 @@ impl Registry {
         &self.settings.supervisor
     }
 
-    /// Returns the sandbox that this machine gives to native tools:
+    /// Returns the sandbox that this machine supports for native tools:
     /// [`Host::machine`](crate::Host::machine).
     pub(crate) async fn machine(&self) -> Machine {
         let machine = confinement::machine(self.supervisor(), &self.memo).await;
@@ -270,8 +271,8 @@ impl Registry {
         machine
     }
 
-    /// Returns whether the sandbox of this machine holds every boundary around a native tool that a
-    /// grant can require. It is tried where it is not remembered that it did.
+    /// Returns whether this machine's sandbox enforces every boundary that a grant can require for
+    /// a native tool. Tries the sandbox, unless an earlier success is remembered.
     #[doc(hidden)]
     pub async fn is_confining(&self) -> bool {
         let found = self.is_confining.get_or_init(|| async {
@@ -283,8 +284,8 @@ impl Registry {
         *found.await
     }
 
-    /// Scans both directories and replaces the snapshot. Where components must be compiled
-    /// first, a snapshot without their tools is there meanwhile.
+    /// Scans both directories and replaces the snapshot. If components must be compiled first,
+    /// publishes a snapshot without their tools in the meantime.
     pub async fn scan(&self, depth: Depth) -> Arc<Snapshot> {
         self.state.send_replace(ScanState::InProgress);
         let unfinished = Unfinished(&self.state);
@@ -296,7 +297,7 @@ impl Registry {
             self.snapshot.send_replace(Arc::new(known));
             self.state.send_replace(ScanState::Compiling);
         }
-        // What failed before was asked again just now.
+        // The first pass has already asked the failed files again.
         let depth = if depth == Depth::Failed { Depth::Remembered } else { depth };
         let (snapshot, _) = self.scanner(depth, Wanted::All).run().await;
         self.complete(snapshot, unfinished)
@@ -304,7 +305,7 @@ impl Registry {
 
     fn complete(&self, snapshot: Snapshot, unfinished: Unfinished<'_>) -> Arc<Snapshot> {
         if snapshot.tools().any(|tool| tool.build.backend() == Backend::Native) {
-            // The first call does not wait for the start of a process either.
+            // With a filled reserve, the first call does not wait for the start of a process.
             self.supervisor().fill_reserve(Sandbox::default());
         }
         let snapshot = Arc::new(snapshot);
@@ -314,14 +315,14 @@ impl Registry {
         snapshot
     }
 
-    /// Looks for one tool: among the remembered answers first, and in a second scan if the name
-    /// is not among them or if a file of that name once failed and may have been mended.
+    /// Looks for one tool, first among the remembered answers. Scans a second time if the name is
+    /// not among them, or if a file with that name failed earlier and may have been fixed.
     ///
-    /// The first scan compiles only components whose files are named like the tool, and others
-    /// are not in its snapshot. So a component that has never been compiled replaces an
-    /// installed tool at once only if its file is named like that tool.
+    /// The first scan compiles only components whose files have the tool's name, and its snapshot
+    /// omits all others. So a component that has never been compiled replaces an installed tool at
+    /// once only if its file has that tool's name.
     ///
-    /// Waits for compilations for no longer than `timeout`.
+    /// Waits for compilations for at most `timeout`.
     pub async fn look_up(&self, name: &str, timeout: Option<Duration>) -> Arc<Snapshot> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let look = |depth, wanted| Scan { deadline, ..self.scanner(depth, wanted) }.run();
@@ -341,17 +342,17 @@ impl Registry {
         Arc::clone(&self.snapshot.borrow())
     }
 
-    /// Returns the state of discovery, and its changes, as a channel of tokio.
+    /// Returns a tokio channel with the state of discovery and its changes.
     #[must_use]
     pub fn state(&self) -> watch::Receiver<ScanState> {
         self.state.subscribe()
     }
 
-    /// Returns the tool in the file at `path`, wherever that is. It counts as the user's.
+    /// Returns the tool in the file at any `path`. It counts as a user tool.
     ///
     /// # Errors
     ///
-    /// The file is no tool; the text says why.
+    /// Fails if the file is not a tool. The text says why.
     #[doc(hidden)]
     pub async fn tool_at(&self, path: &Path, depth: Depth) -> Result<Tool, String> {
         let candidate = named(path)?;
@@ -362,11 +363,11 @@ impl Registry {
         Ok(Tool::new(schema, ToolOrigin::User, build, WAS_NAMED.into(), None))
     }
 
-    /// Looks at one server, and asks it for its tools in any case.
+    /// Examines one server, and always asks it for its tools.
     ///
     /// # Errors
     ///
-    /// No definition of this name is among the user's tools.
+    /// Fails if the user's tool directory does not define this server.
     #[doc(hidden)]
     pub async fn server(&self, name: &str) -> Result<KnownServer, String> {
         let candidate = self.definition_of(name)?;
@@ -387,8 +388,9 @@ impl Registry {
         server
     }
 
-    /// Asks the servers for their tools that were never asked, some at once. Their tools are in the
-    /// next scan. No scan waits for a server, so that a front end that lives on calls this behind.
+    /// Asks several servers at once for their tools, if they were never asked. Their tools appear
+    /// in the next scan. Scans never wait for servers, so a long-lived front end calls this in the
+    /// background.
     pub async fn ask_servers(&self) {
         let snapshot = self.snapshot();
         let unknown = snapshot.servers().iter().filter(|it| it.state == ServerState::NotAsked);
@@ -403,24 +405,25 @@ impl Registry {
         self.memo.save();
     }
 
-    /// Returns how a server over HTTP is reached, with the judge of what its entry grants now. It is
-    /// not connected to.
+    /// Returns how to connect to an HTTP server, with the check of its present grant. Does not
+    /// connect.
     ///
     /// # Errors
     ///
-    /// There is no definition of this name, it is that of a program, or it is granted nothing.
+    /// Fails if no definition has this name, if the definition names a program, or if the server
+    /// has no grant.
     #[doc(hidden)]
     pub fn remote_server(&self, name: &str) -> Result<Remote, String> {
         let candidate = self.definition_of(name)?;
         self.scanner(Depth::Remembered, Wanted::Known).remote(&candidate)
     }
 
-    /// Returns the digests to which a grant of a server is bound: that of its definition, and that
-    /// of its program if it has one.
+    /// Returns the digests that a server's grant is bound to: the digest of its definition, and of
+    /// its program if it has one.
     ///
     /// # Errors
     ///
-    /// The program cannot be read.
+    /// Fails if the program cannot be read.
     #[doc(hidden)]
     pub fn server_contents(&self, definition: &Definition) -> Result<Vec<Digest>, String> {
         servers::contents(definition, &self.memo)
@@ -430,19 +433,19 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The file is no candidate or cannot be read.
+    /// Fails if the file is not a candidate, or cannot be read.
     #[doc(hidden)]
     pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
         let candidate = named(path)?;
         Build::from_candidate(&candidate, &self.memo, &self.loader)
     }
 
-    /// Returns the digests of the file of a build as it is now, and of the program that it names if
-    /// it is the definition of a server.
+    /// Returns the present digest of a build's file. If the file is a server definition, also
+    /// returns the digest of the program that it names.
     ///
     /// # Errors
     ///
-    /// One is gone or cannot be read; the text says why.
+    /// Fails if a file is gone or cannot be read. The text says why.
     pub(crate) async fn present_contents(&self, build: &Build) -> Result<Vec<Digest>, String> {
         let mut contents = vec![build.present_digest(&self.memo).await?];
         if let Some((server, _)) = build.of_a_server()
@@ -454,8 +457,8 @@ impl Registry {
         Ok(contents)
     }
 
-    /// Returns the number of times that the list of tools of some server was read, as a channel. A
-    /// change of it is worth another scan.
+    /// Returns a channel with the number of times that a server's list of tools was read. A change
+    /// means that another scan is worthwhile.
     #[must_use]
     pub fn server_changes(&self) -> watch::Receiver<u64> {
         self.loader.servers().changes()
@@ -466,7 +469,7 @@ impl Registry {
         let system = paths.system_tools.clone().map(|dir| (dir, ToolOrigin::System));
         let user = paths.user_tools.clone().map(|dir| (dir, ToolOrigin::User));
         Scan {
-            // Of two tools of one name the later is used.
+            // If two tools have the same name, the later one is used.
             dirs: system.into_iter().chain(user).collect(),
             workspace_tools: self.settings.workspace_tools.clone(),
             required: paths.required.clone(),
@@ -482,7 +485,7 @@ impl Registry {
     }
 }
 
-/// The reason for a build that was given by its path.
+/// The reason for a build that the caller named by its path.
 pub(crate) const WAS_NAMED: &str = "it was named";
 
 fn named(path: &Path) -> Result<Candidate, String> {
@@ -490,8 +493,7 @@ fn named(path: &Path) -> Result<Candidate, String> {
         .map_err(|unfit| format!("`{}`: {unfit}", path.display()))
 }
 
-/// Returns what `work` resolves to, or nothing if it has not by the deadline, where there is
-/// one.
+/// Returns the result of `work`, or `None` if it does not resolve before the deadline.
 pub(crate) async fn before_deadline<T>(
     deadline: Option<Instant>,
     work: impl Future<Output = T>,
@@ -502,7 +504,7 @@ pub(crate) async fn before_deadline<T>(
     }
 }
 
-/// Marks a scan that is dropped half-way as failed.
+/// Marks a scan as failed if it is dropped before its end.
 struct Unfinished<'a>(&'a watch::Sender<ScanState>);
 
 impl Drop for Unfinished<'_> {
@@ -511,12 +513,12 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Compiles every component of a directory into the cache inside it, and returns how many
-/// there are.
+/// Compiles every component of a directory into the cache inside that directory. Returns the number
+/// of components.
 ///
 /// # Errors
 ///
-/// The directory cannot be read, or a component cannot be used.
+/// Fails if the directory cannot be read, or a component cannot be used.
 pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
     let listing = candidate::list(dir, ToolOrigin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
@@ -526,9 +528,9 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
         Budget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
         Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
-        // No tool is run.
+        // Compiling runs no tools.
         Supervisor::new(None, 0),
-        // Nor any server.
+        // It starts no servers either.
         Arc::new(Pool::new(None, Supervisor::new(None, 0), Hints::default())),
         progress,
     ));

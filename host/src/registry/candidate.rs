@@ -1,4 +1,4 @@
-//! The files of a tool directory that may be tools, by their names and their modes.
+//! The files of a tool directory that may be tools, found by their names and modes.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -16,7 +16,8 @@ use super::wrapped::{WrapDefinition, is_wrap_definition};
 use crate::exec::wrap::Wrapper;
 use crate::policy::{Backend, ToolOrigin};
 
-/// The size in bytes that is read and digested in about the time that a thread takes to start.
+/// The number of bytes that can be read and digested in about the time that a thread takes to
+/// start.
 const MUCH: u64 = 1 << 20;
 
 /// A file that may be a tool.
@@ -39,36 +40,36 @@ struct WrappedProgram {
 /// The reason that the file at a path cannot be a tool.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unfit {
-    /// It does not exist, or cannot be looked at.
+    /// It does not exist, or its metadata cannot be read.
     #[error(transparent)]
     Missing(#[from] io::Error),
-    /// It is a directory, a FIFO or the like.
+    /// It is a directory, a FIFO or similar.
     #[error("it is not a regular file")]
     NotAFile,
-    /// It may be a program, or anything else.
+    /// It is not executable. It may be a program or any other file.
     #[error("it is not executable; `chmod +x '{}'` makes it so", .0.display())]
     NotExecutable(PathBuf),
-    /// It is a component by its contents and not by its name.
+    /// Its contents are a component, but its name does not end in `.wasm`.
     #[error("it is WebAssembly, and its name does not end in `.wasm`; rename it")]
     Unnamed,
-    /// It is a definition of a wrapped program with a mistake.
+    /// It is the definition of a wrapped program, and has a mistake.
     #[error("{0}")]
     Definition(String),
-    /// It is a definition whose program cannot be used.
+    /// It is a definition, but its program cannot be used.
     #[error("its program `{}` cannot be used: {reason}", program.display())]
     Program { program: PathBuf, reason: String },
 }
 
 impl Candidate {
-    /// Returns the file at `path`, if it is a regular file that is executable or ends in
-    /// `.wasm`, or a symbolic link to one, or if it is a definition. It opens no
-    /// candidate except the definition of a wrapped program, which has the backend of its program.
+    /// Returns the file at `path`, if it is a regular file that is executable or ends in `.wasm`,
+    /// or a symbolic link to one, or if it is a definition. Opens only definitions of wrapped
+    /// programs. A definition has the backend of its program.
     ///
     /// # Errors
     ///
-    /// It is no candidate; the error is the reason.
+    /// Fails if it is not a candidate. The error is the reason.
     pub(super) fn at(path: PathBuf, origin: ToolOrigin) -> Result<Self, Unfit> {
-        // A tool starts in its workspace, which a relative path is not relative to.
+        // A tool starts in its workspace, but a relative path is not relative to the workspace.
         let path = std::path::absolute(path)?;
         let metadata = fs::metadata(&path)?;
         if !metadata.is_file() {
@@ -97,7 +98,7 @@ impl Candidate {
             WrapDefinition::read(&path).map_err(|error| Unfit::Definition(error.line()))?;
         let program = definition.program.clone();
         let unusable = |reason: String| Unfit::Program { program: program.clone(), reason };
-        // Nothing that it leads to is a definition, so that this ends.
+        // A definition cannot wrap another definition, so this recursion ends.
         let program = Self::at(program.clone(), origin).map_err(|unfit| {
             let is_name =
                 program.file_name().is_some_and(|name| path.with_file_name(name) == program);
@@ -117,7 +118,7 @@ impl Candidate {
         Ok(Self { path, origin, backend, metadata, wrapped })
     }
 
-    /// Returns the path without `.wasm`, which two builds of one tool share.
+    /// Returns the path without `.wasm`, which both builds of a tool share.
     pub(super) fn stem(&self) -> PathBuf {
         match self.backend {
             Backend::Wasm if self.wrapped.is_none() => self.path.with_extension(""),
@@ -130,29 +131,29 @@ impl Candidate {
         self.wrapped.as_ref().map_or(self, |wrapped| &wrapped.program)
     }
 
-    /// Returns what makes a tool of the program, if the candidate is a definition.
+    /// Returns the wrapper around the program, if the candidate is a definition.
     pub(super) fn wrapper(&self) -> Option<&Arc<Wrapper>> {
         self.wrapped.as_ref().map(|wrapped| &wrapped.definition.wrapper)
     }
 
-    /// Returns whether [`Self::digest`] takes so long that it must not run on a shared thread.
+    /// Returns whether [`Self::digest`] may take too long to run on a shared thread.
     pub(super) fn takes_long(&self, memo: &Memo) -> bool {
         let program = self.program();
         program.metadata.len() > MUCH && program.known_contents(memo).is_none()
     }
 
-    /// Returns the digest by which the candidate is granted, if its program is known.
+    /// Returns the digest that the candidate's grant is bound to, if its program is known.
     pub(super) fn known_digest(&self, memo: &Memo) -> Option<Digest> {
         self.program().known_contents(memo).map(|contents| self.digest_with(contents))
     }
 
-    /// Returns the digest by which the candidate is granted.
+    /// Returns the digest that the candidate's grant is bound to.
     pub(super) fn digest(&self, memo: &Memo) -> io::Result<Digest> {
         self.program().contents(memo).map(|contents| self.digest_with(contents))
     }
 
-    /// Returns the digest by which the candidate is granted if its program has these contents: those
-    /// contents, or with a definition the digest of both.
+    /// Returns the digest that the candidate's grant is bound to, if its program has these
+    /// contents. For a definition, it is the digest of the definition and the program together.
     pub(super) fn digest_with(&self, contents: Digest) -> Digest {
         self.wrapped.as_ref().map_or(contents, |wrapped| wrapped.definition.digest(contents))
     }
@@ -162,7 +163,7 @@ impl Candidate {
         memo.digest(&Identity::from_metadata(&self.metadata))
     }
 
-    /// Returns the digest of the file, which is read only if it is not known.
+    /// Returns the digest of the file. Reads the file only if it is not known.
     pub(super) fn contents(&self, memo: &Memo) -> io::Result<Digest> {
         if let Some(digest) = self.known_contents(memo) {
             return Ok(digest);
@@ -171,11 +172,13 @@ impl Candidate {
             file::check_size(self.metadata.len())?;
         }
         let mut opened = file::open(&self.path)?;
-        // The code of a component is found by its digest, and is never that of other contents.
+        // The compiled code of a component is found by its digest, so it always belongs to the same
+        // contents.
         let tells = self.backend == Backend::Wasm || changes_are_told(&opened);
         let before = opened.metadata()?;
         let digest = Digest::of_reader(&mut opened)?;
-        // A link may lead elsewhere since it was looked at, and a file be written to while it is read.
+        // Since the first look a link may lead elsewhere, and a file may be written while it is
+        // read.
         let identity = Identity::from_metadata(&self.metadata);
         let is_same = |metadata: &fs::Metadata| Identity::from_metadata(metadata) == identity;
         if tells && is_same(&before) && is_same(&opened.metadata()?) {
@@ -185,16 +188,16 @@ impl Candidate {
     }
 }
 
-/// Returns whether the times of a file tell of each change from now on. A store into a page that is
-/// mapped and not written back changes none; the first store after it is written back does. Memory is
-/// never written back.
+/// Returns whether each change from now on will change the times of a file. A store into a mapped
+/// page changes the times only after the page was written back. A memory file system never writes
+/// pages back.
 fn changes_are_told(file: &fs::File) -> bool {
     if !filesystems::is_memory(file).is_ok_and(|is_memory| !is_memory) {
         return false;
     }
     match file.sync_all() {
         Ok(()) => true,
-        // One that cannot be written to has nothing to write back.
+        // A file that cannot be written has nothing to write back.
         Err(error) => {
             matches!(Errno::from_io_error(&error), Some(Errno::INVAL | Errno::ROFS))
         }
@@ -204,9 +207,9 @@ fn changes_are_told(file: &fs::File) -> bool {
 /// The files of a directory of tools.
 #[derive(Default)]
 pub(super) struct Listing {
-    /// In the order of their names.
+    /// The candidates, in the order of their names.
     pub(super) candidates: Vec<Candidate>,
-    /// The files that were probably meant to be tools and are none, with the reason.
+    /// The files that were probably meant to be tools but are not, with the reason.
     pub(super) overlooked: Vec<(PathBuf, Unfit)>,
 }
 
@@ -214,7 +217,7 @@ pub(super) struct Listing {
 ///
 /// # Errors
 ///
-/// The directory does not exist or cannot be read.
+/// Fails if the directory does not exist or cannot be read.
 pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
     let mut paths = fs::read_dir(dir)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -236,24 +239,24 @@ pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// Returns whether somebody probably meant a file to be a tool. Others lie beside tools: a
-/// README, a tool's data, a folder.
+/// Returns whether a file was probably meant to be a tool. A tool directory may also contain a
+/// README, a tool's data or a folder.
 fn is_meant(path: &Path, unfit: &Unfit) -> bool {
     match unfit {
         Unfit::Unnamed | Unfit::Definition(_) | Unfit::Program { .. } => true,
         Unfit::NotExecutable(_) => {
             head(path).is_some_and(|head| head == ELF || head.starts_with(SCRIPT))
         }
-        // A link that leads nowhere, and not a file that was removed meanwhile.
+        // Report a link that leads nowhere, but not a file that was removed in the meantime.
         Unfit::Missing(_) => path.is_symlink(),
         Unfit::NotAFile => false,
     }
 }
 
-/// The end of the names of definitions of servers.
+/// The file name suffix of server definitions.
 pub(super) const DEFINITION: &str = ".mcp.toml";
 
-/// Returns whether a file is the definition of a server, by its name.
+/// Returns whether a file is a server definition, judging by its name.
 fn is_definition(path: &Path) -> bool {
     file::name(path).strip_suffix(DEFINITION).is_some_and(|name| !name.is_empty())
 }
@@ -263,14 +266,14 @@ const ELF: [u8; 4] = *b"\x7fELF";
 const SCRIPT: &[u8] = b"#!";
 const WASM: [u8; 4] = *b"\0asm";
 
-/// Returns the first bytes of a file, if it can be read and has as many.
+/// Returns the first bytes of a file, if the file can be read and is long enough.
 fn head(path: &Path) -> Option<[u8; 4]> {
     let mut head = [0; 4];
     file::open(path).ok()?.read_exact(&mut head).ok()?;
     Some(head)
 }
 
-/// Returns whether a file is hidden: editors and installers hide files that are half-written.
+/// Returns whether a file is hidden: editors and installers hide unfinished files.
 fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
@@ -288,7 +291,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("permitted");
     }
 
-    /// Waits until the times of a file can be relied upon.
+    /// Waits until the times of a file are reliable.
     fn settle(path: &Path) {
         while !has_settled(&fs::metadata(path).expect("a file")) {
             std::thread::yield_now();
@@ -320,24 +323,24 @@ mod tests {
         program(&path, "#!/bin/sh\ngood");
         let file = fs::File::options().read(true).write(true).open(&path).expect("opened");
         let (length, flags) = (14, libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: a new mapping, of a file that keeps its length for as long as the mapping is used.
+        // SAFETY: a new mapping of a file whose length stays unchanged while the mapping is used.
         let page = unsafe {
             libc::mmap(std::ptr::null_mut(), length, flags, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
         assert_ne!(page, libc::MAP_FAILED);
         let page = page.cast::<u8>();
         let store = |byte: u8| {
-            // SAFETY: the eleventh byte of the mapping, to which nothing else refers.
+            // SAFETY: the eleventh byte of the mapping, which nothing else references.
             unsafe { page.add(10).write_volatile(byte) };
         };
-        // From here on the page can be stored into, and its times stay.
+        // From here on, stores into the page do not change its times.
         store(b'g');
         settle(&path);
         let good = digest(&path, &memo);
         store(b'f');
         assert_ne!(digest(&path, &memo), good);
         assert_eq!(fs::read(&path).expect("read"), b"#!/bin/sh\nfood");
-        // SAFETY: the mapping is not used any more.
+        // SAFETY: the mapping is no longer used.
         assert_eq!(unsafe { libc::munmap(page.cast(), length) }, 0);
     }
 

@@ -1,21 +1,21 @@
-//! The sandbox of this machine, as far as the tools that are used depend on it, remembered between
-//! runs.
+//! The check whether this machine's sandbox confines native tools, remembered between runs. The
+//! choice of builds depends on it.
 //!
-//! To try the sandbox costs the start of a process in it, and what comes of it changes with the machine
-//! alone. Whoever shows a person what the sandbox lacks tries it anew.
+//! Trying the sandbox means starting a process in it, and the result changes only with the machine.
+//! Code that shows the user what the sandbox lacks tries it anew.
 
 use super::Depth;
 use super::memo::Memo;
 use crate::exec::native::{self, Machine, Supervisor};
 
-/// Returns the sandbox of this machine, by trying it. Remembers whether it confines.
+/// Tries the sandbox of this machine, and returns the result. Remembers whether it confines.
 pub(super) async fn machine(supervisor: &Supervisor, memo: &Memo) -> Machine {
     try_in(native::surroundings(), supervisor, memo).await
 }
 
-/// Returns whether the sandbox of this machine holds every boundary around a native tool that a grant
-/// can require. `depth` says which remembered answer is believed: one that it did not hold is like the
-/// failure of a file, whose cause may have been mended elsewhere.
+/// Returns whether this machine's sandbox enforces every boundary that a grant can require for a
+/// native tool. `depth` says which remembered result is trusted. A remembered failure is treated
+/// like the failure of a file: its cause may have been fixed elsewhere.
 pub(super) async fn is_confining(supervisor: &Supervisor, memo: &Memo, depth: Depth) -> bool {
     let surroundings = native::surroundings();
     let known = memo.confines(&surroundings);
@@ -44,7 +44,7 @@ fn holds(machine: &Machine) -> bool {
 mod tests {
     use super::*;
 
-    /// Returns a supervisor under which no sandbox holds.
+    /// Returns a supervisor whose sandbox always fails.
     fn broken() -> Supervisor {
         Supervisor::new(Some("/bin/false".into()), 0)
     }
@@ -69,7 +69,7 @@ mod tests {
         memo.save();
         let memo = Memo::open(Some(cache.path()), String::new());
         assert_eq!(memo.confines(&native::surroundings()), Some(false));
-        // Elsewhere nothing is known.
+        // For other surroundings, nothing is remembered.
         assert_eq!(memo.confines("elsewhere"), None);
     }
 

@@ -1,6 +1,7 @@
-//! The definition of a server: a file `NAME.mcp.toml` among the user's tools.
+//! The definition of a server: a file `NAME.mcp.toml` in the user's tool directory.
 //!
-//! It says how a server is reached and holds no secret. It grants nothing: the policy does.
+//! Says how to connect to a server, and contains no secrets. It grants nothing: only the policy
+//! does.
 
 use std::ffi::OsString;
 use std::io::Read as _;
@@ -29,17 +30,17 @@ pub struct Definition {
     pub path: PathBuf,
     /// The server.
     pub server: Arc<Server>,
-    /// The tools to offer, by the server's own names; all if nothing.
+    /// The tools to offer, by the server's own names; `None` means all tools.
     pub tools: Option<Vec<String>>,
 }
 
-/// Returns the path of the definition of a server of this name.
+/// Returns the path of the definition of the server with this name.
 #[must_use]
 pub fn definition_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{DEFINITION}"))
 }
 
-/// Returns the names of the servers that have a definition in a directory. No file is opened.
+/// Returns the names of the servers that have a definition in a directory. Opens no files.
 #[must_use]
 pub fn defined_servers(dir: &Path) -> Vec<String> {
     let listing = candidate::list(dir, ToolOrigin::User).unwrap_or_default();
@@ -54,7 +55,7 @@ impl Definition {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is no definition.
+    /// Fails if the file cannot be read, or is not a definition.
     pub(super) fn read(path: &Path) -> Result<Self, FileError> {
         let unreadable = |error| FileError::whole(path, format!("cannot be read: {error}"));
         let mut text = Vec::new();
@@ -68,11 +69,11 @@ impl Definition {
         Self::parse(path, &text)
     }
 
-    /// Parses the text of a definition at this path, whose file names the server.
+    /// Parses the text of a definition at this path. The file name is the server's name.
     ///
     /// # Errors
     ///
-    /// The text is no definition, or the name is none of a server.
+    /// Fails if the text is not a definition, or if the name cannot be a server's name.
     pub fn parse(path: &Path, text: &[u8]) -> Result<Self, FileError> {
         let name = file::name(path);
         let name = name.strip_suffix(DEFINITION).unwrap_or(&name);
@@ -85,7 +86,7 @@ impl Definition {
     }
 }
 
-/// The keys of a definition as they are written.
+/// The keys of a definition, as written.
 #[derive(Default)]
 struct Keys {
     command: Option<String>,
@@ -143,7 +144,7 @@ impl Keys {
                     command.split_first().ok_or("has an empty `token_command`")?;
                 let program = PathBuf::from(program);
                 if !program.is_absolute() {
-                    // What a name stands for differs from one environment to another.
+                    // A program's name may mean different programs in different environments.
                     return Err("has a `token_command` whose program is not an absolute path");
                 }
                 Ok(Auth::Command { program, args: args.iter().map(OsString::from).collect() })

@@ -1,4 +1,4 @@
-//! Opens files that may be tools, without waiting for any, and names them in messages.
+//! Opens files that may be tools, without blocking, and names them in messages.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use rustix::fs::OFlags;
 
 use super::wrapped::WRAPPED;
 
-/// The largest component that is read, in bytes: ten times that of an interpreter.
+/// The largest component that is read, in bytes: ten times the size of an interpreter.
 pub(super) const MAX_COMPONENT: u64 = 256 << 20;
 
-/// Opens a regular file. Does not wait if it has become a FIFO meanwhile.
+/// Opens a regular file. Does not block, even if it has become a FIFO.
 pub(super) fn open(path: &Path) -> io::Result<fs::File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -29,7 +29,7 @@ pub(super) fn open_component(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Refuses a component that is larger than [`MAX_COMPONENT`], which would take the host's
+/// Refuses a component that is larger than [`MAX_COMPONENT`], because it would use up the host's
 /// memory.
 pub(super) fn check_size(bytes: u64) -> io::Result<()> {
     if bytes > MAX_COMPONENT {
@@ -45,7 +45,7 @@ pub(super) fn name(path: &Path) -> String {
         .map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned())
 }
 
-/// Returns whether a file is named like the tool `tool`.
+/// Returns whether a file has the name of the tool `tool`.
 pub(super) fn is_called(path: &Path, tool: &str) -> bool {
     let name = name(path);
     let stem = match name.strip_suffix(WRAPPED) {

@@ -1,5 +1,5 @@
-//! Loads builds: a component from its `.wasm` file, by way of the cache or the compiler, with
-//! the runtime that all components share made on first use.
+//! Loads builds. A component is loaded from its `.wasm` file, through the cache or the compiler.
+//! The first use creates the runtime that all components share.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,42 +17,42 @@ use crate::exec::wasm::cache::Cache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{Behind, ComponentError, GuestProgram, Runtime, Tier, WeakProgram};
 
-/// An event of work that a person may wait for, which
+/// An event of work that the user may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the
 /// component's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// The compilation of a component begins.
     Compiling(String),
-    /// The compilation has ended, well or not.
+    /// The compilation has ended, with or without success.
     Compiled(String),
 }
 
 /// Called with each event of [`Progress`].
 pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// Returns the number of cores of the machine, or of the container. The first call costs a
-/// dozen system calls.
+/// Returns the number of cores of the machine, or of the container. The first call makes a dozen
+/// system calls.
 pub(super) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// The size in bytes above which a component keeps every core busy while it is compiled. One
-/// with an interpreter in it has 10 MB and more.
+/// The size in bytes above which a component keeps every core busy while it is compiled. A
+/// component that contains an interpreter is 10 MB or larger.
 const LARGE: u64 = 1 << 20;
 
-/// The size in bytes above which a component runs as code of the baseline first. Optimised code of
-/// 1 MiB takes a third of a second of two cores, and a user notices a second.
+/// The size in bytes above which a component first runs as baseline code. Optimising 1 MiB takes a
+/// third of a second on two cores, and a user notices a second.
 const SLOW: u64 = 4 << 20;
 
-/// The interval at which a host looks for the code that another one compiles behind its calls.
+/// The interval at which a host looks for code that another host compiles in the background.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// Calls that run at once; further ones wait.
+    /// The number of calls that run at once; further calls wait.
     pub(crate) guests: u32,
     /// Linear memory and tables, in bytes.
     pub(crate) memory: u64,
@@ -70,8 +70,8 @@ pub(super) struct Loader {
     supervisor: Supervisor,
     servers: Arc<Pool>,
     progress: ProgressFn,
-    /// A permit for each core. Compilation is parallel in itself: a component that has work for
-    /// all cores takes all permits, since a second one would only take memory.
+    /// A permit for each core. Compilation itself is parallel. A component with work for all cores
+    /// takes all permits, because a second compilation would only use more memory.
     compilations: Semaphore,
 }
 
@@ -101,7 +101,7 @@ impl Loader {
         &self.supervisor
     }
 
-    /// Returns the servers that are in use.
+    /// Returns the servers in use.
     pub(super) fn servers(&self) -> &Arc<Pool> {
         &self.servers
     }
@@ -131,7 +131,7 @@ impl Loader {
         let permits = if size > LARGE { cores() } else { 1 };
         // The semaphore is never closed.
         let _permits = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
-        // A compilation ends with the future that waits for it.
+        // Dropping the future that waits for a compilation ends the compilation.
         let cancel = CancellationToken::new();
         let _cancel_if_dropped = cancel.clone().drop_guard();
         let (loader, from) = (Arc::clone(self), path.to_owned());
@@ -157,14 +157,14 @@ impl Loader {
         compiled
     }
 
-    /// Has the optimised code of a component made, if it runs as that of the baseline, and used for the
-    /// calls that come after.
+    /// If a component runs as baseline code, starts optimising it. Later calls then use the
+    /// optimised code.
     fn optimise(self: &Arc<Self>, program: &GuestProgram, path: &Path, digest: Digest) {
         if program.tier() == Tier::Optimised {
             return;
         }
-        // It is begun here and not on the thread, since a command may end before that has started, and
-        // only where there is a thread to wait for the process.
+        // The work begins here, because a command may end before the thread has started. It begins
+        // only if a thread exists that can wait for the process.
         let (begin, begun) = mpsc::channel();
         let (loader, program, from) = (Arc::downgrade(self), program.downgrade(), path.to_owned());
         let wait = move || {
@@ -173,7 +173,7 @@ impl Loader {
             }
         };
         match std::thread::Builder::new().name("optimise".into()).spawn(wait) {
-            // The thread waits for it.
+            // The thread waits for this message.
             Ok(_) => drop(begin.send(self.begin_behind(path, digest))),
             Err(error) => tracing::debug!("the component {digest} stays as it is: {error}"),
         }
@@ -184,7 +184,7 @@ impl Loader {
         runtime.optimise(&self.compiler, &digest, &self.cache, || open(path))
     }
 
-    /// Returns the reason that the code of a component stays that of the baseline.
+    /// Returns the reason why a component stays on baseline code.
     pub(super) fn why_unoptimised(&self, digest: &Digest) -> Option<String> {
         self.runtime().ok()?.why_unoptimised(digest, &self.cache)
     }
@@ -202,18 +202,19 @@ fn open(path: &Path) -> Result<File, ComponentError> {
     file::open_component(path).map_err(|error| ComponentError::Unread(error.to_string()))
 }
 
-/// Returns the size of a file, or the largest if it cannot be told.
+/// Returns the size of a file, or the largest size if it is unknown.
 fn size(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(u64::MAX, |metadata| metadata.len())
 }
 
-/// Returns the tier of the code that a new component of this size runs as first.
+/// Returns the tier of code that a new component of this size first runs as.
 fn first_tier(size: u64) -> Tier {
     if size > SLOW { Tier::Baseline } else { Tier::Optimised }
 }
 
-/// Waits until there is optimised code, or nobody makes it any more, and has the program use it. The host and
-/// the program may end meanwhile, and the thread ends with the process that it waits for.
+/// Waits until optimised code exists, or is no longer being made, and makes the program use it. The
+/// host and the program may end in the meantime. The thread ends with the process that it waits
+/// for.
 fn wait_for_behind(
     loader: &Weak<Loader>,
     mut behind: Behind,
@@ -225,7 +226,7 @@ fn wait_for_behind(
         let is_over = behind.wait();
         let Some(host) = loader.upgrade() else { return };
         let (Ok(runtime), cache) = (host.runtime().cloned(), host.cache.clone()) else { return };
-        // Not for as long as the new code is read.
+        // Don't keep the host alive while the new code is read.
         drop(host);
         if runtime.improve(program, &digest, &cache) || is_over {
             return;

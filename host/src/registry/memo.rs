@@ -1,9 +1,9 @@
-//! The memory of discovery between runs, in `index.json` of the cache: the digest of a file by
-//! its identity, and the answer to `--schema` by digest.
+//! The memory of discovery between runs, in `index.json` of the cache: the digest of each file by
+//! its identity, and each answer to `--schema` by digest.
 //!
-//! It is no source of truth: one that is missing, damaged or from another host costs a question
-//! to each tool and nothing else. The first line is the checksum (BLAKE3) of the
-//! rest, the entries as JSON. If a byte changed on the disk, all tools are asked again.
+//! It is not a source of truth: if it is missing, damaged or from another host, each tool is asked
+//! again, and nothing is lost. The first line is the checksum (BLAKE3) of the rest, which has the
+//! entries as JSON. If a byte changed on the disk, all tools are asked again.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -27,11 +27,11 @@ const FORMAT: u32 = 6;
 /// The length of the checksum, in hexadecimal digits.
 const CHECKSUM: usize = 2 * blake3::OUT_LEN;
 
-/// The number of entries above which those that the present scan did not use are dropped.
+/// The number of entries above which entries that the present scan did not use are dropped.
 const MAX_ENTRIES: usize = 4096;
 
-/// The number of surroundings for which it is remembered whether the sandbox held. A person has a few:
-/// their terminals, each of which may be in a control group of its own.
+/// The number of surroundings for which the memo remembers whether the sandbox works. A user has a
+/// few: each of their terminals may be in its own control group.
 const SURROUNDINGS: usize = 8;
 
 /// An identity of the contents of a file, taken without reading it.
@@ -53,8 +53,8 @@ impl Identity {
     }
 }
 
-/// The key of an answer to `--schema`: the contents of the file, and what else the answer may
-/// depend on. A native tool may depend on the name that it is started by.
+/// The key of an answer to `--schema`: the contents of the file, and everything else that the
+/// answer may depend on. A native tool's answer may depend on the name that starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct Question(String);
 
@@ -68,40 +68,40 @@ impl Question {
     }
 }
 
-/// The answer of a tool to `--schema`.
+/// A tool's answer to `--schema`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Answer {
-    /// Its schema, checked, in the form that tools print.
+    /// Its checked schema, in the form that tools print.
     Schema(Value),
-    /// It has none, for this reason.
+    /// It has no schema, for this reason.
     Refused(String),
-    /// Its component cannot be used on this host, for this reason; a native build may be.
+    /// Its component cannot be used on this host, for this reason; a native build may be usable.
     Unusable(String),
-    /// The tools of a server, and the revision of the protocol that it speaks.
+    /// The tools of a server, and the protocol revision that it uses.
     Server {
         /// The revision, as a word.
         revision: String,
         /// The tools.
         tools: Vec<ToolDescription>,
-        /// The names of those that cannot be used, with the reason.
+        /// The names of unusable tools, with the reason.
         skipped: Vec<(String, String)>,
     },
-    /// Its compilation passed a limit, which the text names. It is asked again once somebody has
-    /// compiled it.
+    /// Its compilation exceeded a limit, which the text names. It is asked again after it has been
+    /// compiled.
     TooCostly(String),
 }
 
 #[derive(Default, Serialize, Deserialize)]
 struct Entries {
     format: u32,
-    /// The identity of the host that wrote it. Another host may refuse other components, and
-    /// asks again.
+    /// The identity of the host that wrote the memo. Another host may refuse different components,
+    /// and so asks again.
     host: String,
     digests: HashMap<String, Digest>,
     answers: HashMap<Question, Answer>,
-    /// The digests of the surroundings in which the sandbox was tried, and whether it held. The latest
-    /// are the last.
+    /// The digests of the surroundings in which the sandbox was tried, and whether it worked. The
+    /// latest are last.
     sandbox: Vec<(Digest, bool)>,
 }
 
@@ -114,22 +114,22 @@ pub(super) struct Memo {
 #[derive(Default)]
 struct State {
     entries: Entries,
-    /// The identities that this process has used. Sets, because a host that lives on uses the same again
-    /// and again.
+    /// The identities that this process has used. These are sets, because a long-lived host uses
+    /// the same identities again and again.
     used_digests: HashSet<String>,
     used_answers: HashSet<Question>,
     changed: bool,
 }
 
 impl Memo {
-    /// Reads the memo of this cache directory, if it can be trusted. The answers that another
-    /// `host` got are dropped.
+    /// Reads the memo of this cache directory, if it can be trusted. Drops the answers that another
+    /// `host` got.
     pub(super) fn open(cache: Option<&Path>, host: String) -> Self {
         let path = cache
             .filter(|dir| paths::make_private(dir).is_ok() && paths::is_trusted(dir, paths::is_own))
             .map(|dir| dir.join("index.json"));
         let read = path.as_deref().map_or(Read::None, read);
-        // A damaged file is written again even if this scan finds out nothing new.
+        // Rewrite a damaged file even if this scan finds nothing new.
         let changed = matches!(read, Read::Damaged);
         let mut entries = match read {
             Read::Whole(entries) => entries,
@@ -163,7 +163,7 @@ impl Memo {
         state.changed = true;
     }
 
-    /// Returns whether the sandbox held in these surroundings, if it was tried there last.
+    /// Returns whether the sandbox worked in these surroundings, if it was tried there recently.
     pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
         let surroundings = Digest::from_bytes(surroundings.as_bytes());
         let state = self.lock();
@@ -200,7 +200,7 @@ impl Memo {
         state.changed = true;
     }
 
-    /// Writes the memo if anything in it is new. A failure is logged once and stops nothing.
+    /// Writes the memo if it has something new. Logs a failure once, and continues.
     pub(super) fn save(&self) {
         let Some(path) = &self.path else { return };
         let mut state = self.lock();
@@ -234,9 +234,9 @@ impl State {
 /// The result of reading the file.
 enum Read {
     Whole(Entries),
-    /// The file is missing, or this host must not use it.
+    /// The file is missing, or this host must not trust it.
     None,
-    /// Its entries are not those that were written.
+    /// Its contents do not match the checksum.
     Damaged,
 }
 
@@ -265,7 +265,7 @@ fn read(path: &Path) -> Read {
     }
 }
 
-/// Returns the text below the checksum, if it is the text that was written.
+/// Returns the text below the checksum, if it matches the checksum.
 fn checked(text: &[u8]) -> Option<&[u8]> {
     let (checksum, text) = text.split_at_checked(CHECKSUM)?;
     let text = text.strip_prefix(b"\n")?;
@@ -358,7 +358,8 @@ mod tests {
             fs::write(&path, text).expect("write");
             assert!(open().answer(&question("x")).is_none());
         }
-        // A digit of a description is another one, which JSON does not notice, and so with every byte.
+        // A changed digit in a description is still valid JSON. The same applies to every other
+        // byte.
         let memo = open();
         memo.keep_answer(question("x"), Answer::Schema(serde_json::json!({"description": "1"})));
         memo.save();

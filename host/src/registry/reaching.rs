@@ -1,8 +1,9 @@
-//! The arguments by which a call names files, so that a person can be asked about them before it runs.
+//! The arguments of a call that name files, so that the user can be asked about them before the
+//! call runs.
 //!
-//! The file tools look for a path among their directories themselves, inside the guest, and the host
-//! never sees the others. So it reads the arguments: of those tools by their names, of others where the
-//! schema marks a property with [`ACCESS_MARK`].
+//! The file tools look for a path among their directories themselves, inside the guest, so the host
+//! does not see paths outside of them. So the host reads the arguments: for file tools by their
+//! names, and for other tools if the schema marks a property with [`ACCESS_MARK`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ pub(crate) struct PathArgument {
     access: Access,
 }
 
-/// Returns the arguments of a tool that name files. Of two that are aliases the first counts.
+/// Returns the arguments of a tool that name files. If two are aliases, the first one counts.
 pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<PathArgument> {
     let standard = match origin {
         ToolOrigin::System => path_arguments_of(&schema.name),
@@ -44,8 +45,9 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     found
 }
 
-/// Returns what a person is asked for before a call with these arguments: existing files that the grant does
-/// not have, and the directories of files that the call may write. `arguments` are one JSON object.
+/// Returns the accesses to ask the user about before a call with these arguments: existing files
+/// that the grant does not cover, and the directories of files that the call may write. `arguments`
+/// are one JSON object.
 pub(crate) fn questions(
     paths: &[PathArgument],
     arguments: &[u8],
@@ -55,15 +57,15 @@ pub(crate) fn questions(
     if paths.is_empty() {
         return Vec::new();
     }
-    // What is no such object is refused, and what is no text is the tool's to refuse.
+    // The host refuses arguments that are not an object. The tool refuses values that are not text.
     let members = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(arguments);
     let Ok(members) = members else { return Vec::new() };
     let mut found = Vec::new();
     for PathArgument { name, access } in paths {
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
-        // An asset is no file.
-        // A relative path is one beneath the workspace, and no grant makes a file tool climb out of it.
+        // An asset is not a file. A relative path lies beneath the workspace, and no grant lets a
+        // file tool climb out of it.
         if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
             continue;
         }
@@ -84,7 +86,7 @@ pub(crate) fn questions(
     found
 }
 
-/// Returns whether a relative path leads above its start, links aside.
+/// Returns whether a relative path leads above its start, without regard to links.
 fn climbs(path: &Path) -> bool {
     let mut depth = 0_usize;
     path.is_relative()
@@ -111,13 +113,13 @@ struct Named {
 }
 
 impl Named {
-    /// Returns nothing where nothing is there that could be granted.
+    /// Returns `None` if nothing exists there that could be granted.
     fn from_path(path: &Path, access: Access) -> Option<Self> {
         let itself = |path: PathBuf| Self { asked_for: path.clone(), file: path };
         if access == Access::ReadOnly {
             return paths::resolved(path).ok().map(itself);
         }
-        // A file is replaced by another one in its directory.
+        // Writing replaces the file by another file in its directory.
         match paths::existing(path) {
             Ok((path, metadata)) if metadata.is_dir() => Some(itself(path)),
             Ok((path, _)) => Some(Self { asked_for: path.parent()?.to_owned(), file: path }),

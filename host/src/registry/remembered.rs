@@ -7,8 +7,8 @@ use super::memo::{self, Answer, Memo, Question};
 use crate::paths::Paths;
 use crate::policy::ToolOrigin;
 
-/// Returns the names and descriptions of the tools whose files are unchanged since they were
-/// last asked; none before the first scan. Nothing is run, compiled, digested or written.
+/// Returns the names and descriptions of the tools whose files are unchanged since they were last
+/// asked. Before the first scan, the result is empty. Runs, compiles, digests and writes nothing.
 #[must_use]
 pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
     let cache = paths.cache.as_deref().filter(|cache| cache.is_dir());

@@ -1,4 +1,4 @@
-//! One scan: asks every candidate for its schema and chooses the build of each tool that runs.
+//! One scan: asks every candidate for its schema and chooses which build of each tool runs.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -31,15 +31,15 @@ use crate::policy::{
     Authority, Backend, BackendChoice, Choice, Grant, Remedy, Sandbox, ToolOrigin,
 };
 
-/// The number of candidates asked at once, for each core: most wait for their process.
+/// The number of candidates asked at once per core. Most of them only wait for their process.
 pub(super) const ASKED_PER_CORE: usize = 4;
 
 /// A scan and its parameters.
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, ToolOrigin)>,
-    /// The tools of the workspace; nothing where it brings none.
+    /// The tools of the workspace; `None` if it has none.
     pub(super) workspace_tools: Option<WorkspaceTools>,
-    /// The directories that somebody named: a missing one gets a warning.
+    /// The directories that were named explicitly. A missing one gets a warning.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
     pub(super) limits: Limits,
@@ -52,17 +52,17 @@ pub(super) struct Scan {
     pub(super) deadline: Option<Instant>,
 }
 
-/// The components that a scan compiles and asks although they are new to it.
+/// The components that a scan compiles and asks even if they are new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// All components.
     All,
     /// No component: the tools of new ones are left out.
     Known,
-    /// No component, and all servers.
+    /// No component, but all servers.
     Servers,
-    /// The components that could be the tool of this name, by the names of their files or by
-    /// the answers of their other builds.
+    /// The components that could be the tool with this name, by their file names or by the answers
+    /// of their native builds.
     Tool(String),
 }
 
@@ -81,14 +81,14 @@ impl Asked {
     }
 }
 
-/// The reason that a candidate is no tool.
+/// The reason why a candidate is not a tool.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// It failed. There is never a fallback to another build.
+    /// It failed. A failure never falls back to another build.
     Failed(String),
     /// The component cannot be used on this host at all.
     Unusable(String),
-    /// The component is not compiled yet, and the scan does not want it.
+    /// The component is not compiled yet, and the scan does not compile it.
     NotCompiled,
     /// The component was not compiled before the deadline.
     Late,
@@ -105,7 +105,7 @@ impl Refusal {
 }
 
 impl Scan {
-    /// Returns the tools, and whether these are all of them.
+    /// Returns the tools, and whether they are complete.
     pub(super) async fn run(self) -> (Snapshot, bool) {
         let scan = Arc::new(self);
         let mut snapshot = Snapshot::default();
@@ -166,7 +166,7 @@ impl Scan {
         (snapshot, is_whole)
     }
 
-    /// Asks the candidates that were left out beside a build of the wanted tool.
+    /// If a build belongs to the wanted tool, asks the candidates next to it that were left out.
     async fn ask_siblings(&self, builds: &mut [Asked]) {
         let Wanted::Tool(wanted) = &self.wanted else { return };
         let is_wanted =
@@ -203,7 +203,7 @@ impl Scan {
         self.ask_build(candidate, build, is_worth_it).await
     }
 
-    /// Asks the build of a candidate, unless it is new and not worth it.
+    /// Asks the build of a candidate, unless it is new and not wanted.
     pub(super) async fn ask_build(
         &self,
         candidate: &Candidate,
@@ -229,13 +229,13 @@ impl Scan {
                 .map_err(|error| Refusal::Failed(error.to_string())),
             Answer::Refused(reason) | Answer::TooCostly(reason) => Err(Refusal::Failed(reason)),
             Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
-            // Definitions are not asked like this.
+            // Server definitions are not asked in this way.
             Answer::Server { .. } => Err(Refusal::Failed("it is a server".to_owned())),
         }
     }
 
-    /// Returns the build in a candidate. The digest of a large file takes seconds, while the
-    /// tools that were started already have one second to answer.
+    /// Returns the build in a candidate. Runs on its own thread, because the digest of a large file
+    /// takes seconds, and tools that were already started have only one second to answer.
     pub(super) async fn build(&self, candidate: &Candidate) -> Result<Arc<Build>, String> {
         if !candidate.takes_long(&self.memo) {
             return Build::from_candidate(candidate, &self.memo, &self.loader);
@@ -247,11 +247,11 @@ impl Scan {
             .map_err(|error| error.to_string())?
     }
 
-    /// Returns whether a candidate is asked again although its answer is remembered. The answer
-    /// of a component depends on its bytes alone, that of a native tool may depend on more.
+    /// Returns whether a candidate is asked again although its answer is remembered. The answer of
+    /// a component depends only on its bytes. The answer of a native tool may depend on more.
     fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &Answer) -> bool {
         match (self.depth, answer) {
-            // Another compilation would delay every command by as much as it may take.
+            // Another compilation could delay every command by its whole time limit.
             (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => build.is_compiled(),
             (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
             (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),
@@ -265,7 +265,7 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// It may go well another time, so that there is no answer to remember.
+    /// Fails if the call may succeed another time, so that the answer must not be remembered.
     async fn ask_now(&self, build: &Build) -> Result<Answer, Refusal> {
         let program =
             match before_deadline(self.deadline, build.program()).await.ok_or(Refusal::Late)? {
@@ -290,7 +290,7 @@ impl Scan {
                      `{path} --schema` asks it without one"
                 ))
             }
-            // Optimised code is quicker, and may have room for a deeper recursion.
+            // Optimised code is faster, and may have room for deeper recursion.
             Err(reason) if is_of_the_baseline => return Err(Refusal::Failed(reason)),
             Err(reason) => Answer::Refused(reason),
         })
@@ -315,11 +315,11 @@ impl Scan {
     }
 }
 
-/// Returns the schema from a `--schema` call, if it passes every check.
+/// Returns the schema from a `--schema` call, after checking it.
 ///
 /// # Errors
 ///
-/// The call failed, or the schema is not valid; the text says why.
+/// Fails if the call failed, or if the schema is not valid. The text says why.
 pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     let answer = match (&outcome.limit, &outcome.exit) {
         (Some(Limit::WallClock), _) => Err("timeout".to_owned()),
@@ -369,7 +369,7 @@ async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
     answers
 }
 
-/// Looks at definitions of servers, and returns them in the same order.
+/// Examines server definitions, and returns the servers in the same order.
 pub(super) async fn look_at_all(scan: &Arc<Scan>, definitions: Vec<Candidate>) -> Vec<KnownServer> {
     let permits = Arc::new(Semaphore::new(servers::ASKED_AT_ONCE));
     let looks: Vec<_> = definitions
@@ -392,7 +392,7 @@ pub(super) async fn look_at_all(scan: &Arc<Scan>, definitions: Vec<Candidate>) -
     known
 }
 
-/// Groups the builds of one tool, in the order of the first of them.
+/// Groups the builds of each tool, in the order of their first builds.
 fn by_stem(asked: Vec<Asked>) -> Vec<Vec<Asked>> {
     let mut groups: Vec<Vec<Asked>> = Vec::new();
     for one in asked {
@@ -421,7 +421,7 @@ async fn add(
         match one.candidate.backend {
             Backend::Native => native = Some(one),
             Backend::Wasm => wasm = Some(one),
-            // Servers are not among the candidates that were asked.
+            // Servers are never among these candidates.
             Backend::Mcp => {}
         }
     }
@@ -440,8 +440,8 @@ async fn add(
     found.insert(tool.name().to_owned(), tool);
 }
 
-/// Returns the tool with the build that runs, if any does. A component that was refused for any
-/// reason but being unusable here takes its native build down with it: there is no fallback
+/// Returns the tool with the build that runs, if any. If a component was refused for any reason
+/// except that it is unusable here, its native build is not used either: ikigai never falls back
 /// after a denial, a trap or a limit.
 async fn choose(
     scan: &Scan,
@@ -460,7 +460,7 @@ async fn choose(
         scan.authority.choose(&schema.name, origin);
     let mut why_wasm = Cow::Borrowed("components come first");
     let mut wants_native = asked == BackendChoice::Native;
-    // It may cost a process, so it is asked only where it decides something.
+    // The check may start a process, so it runs only if it decides something.
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
         let (supervisor, memo) = (scan.loader.supervisor(), &scan.memo);
         wants_native = confinement::is_confining(supervisor, memo, scan.depth).await;
@@ -495,7 +495,7 @@ async fn choose(
             let what = if wasm.is_some() { "no component that works here" } else { "no component" };
             skip(&build.path, format!("it has {what}, and the backend is set to wasm"))
         }
-        // A native build that was asked for is no fallback.
+        // A requested native build is not a fallback.
         (Some(native), wasm) if wants_native => match wasm {
             None => tool(native, "it has no component".into(), None),
             Some(wasm) => tool(native, why_asked, wasm.ok()),
@@ -504,7 +504,7 @@ async fn choose(
         (Some(native), Some(Err(Refusal::Unusable(_)))) => {
             tool(native, "its component cannot be used on this host".into(), None).map(as_fallback)
         }
-        // The schemas of the two are compared once the component is compiled.
+        // The two schemas are compared after the component is compiled.
         (Some(_), Some(Err(Refusal::NotCompiled | Refusal::Late))) => None,
         (Some((build, _)), Some(Err(Refusal::Failed(_)))) => {
             let reason = "its component failed, and that never falls back to native";

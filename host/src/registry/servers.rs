@@ -1,5 +1,4 @@
-//! The servers of a scan: their definitions, the tools that each has, and which of these were
-//! approved.
+//! The servers of a scan: their definitions, their tools, and which of the tools were approved.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,31 +25,31 @@ use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
 /// The number of servers that are asked at once.
 pub(super) const ASKED_AT_ONCE: usize = 8;
 
-/// The longest name under which a tool of a server is offered, in bytes. Clients add names of their
-/// own, and have room for 64.
+/// The longest name for a server's tool, in bytes. Clients add their own prefixes, and allow 64
+/// bytes in all.
 const LONGEST_NAME: usize = 48;
 
-/// The hexadecimal digits that tell shortened names apart.
+/// The number of hexadecimal digits that distinguish shortened names.
 const DIGITS: usize = 6;
 
-/// The characters between the name of a server and that of its tool.
+/// The characters between a server's name and its tool's name.
 const BETWEEN: &str = "__";
 
-/// A server whose definition is among the user's tools: [`Snapshot::servers`].
+/// A server that the user's tool directory defines: [`Snapshot::servers`].
 #[derive(Clone, Debug)]
 pub struct KnownServer {
     /// Its name.
     pub name: String,
     /// The path of its definition.
     pub path: PathBuf,
-    /// The definition; nothing where it has a mistake.
+    /// The definition; `None` if it has a mistake.
     pub definition: Option<Arc<Definition>>,
-    /// The tools that it has, if it can be used.
+    /// Its tools, if it can be used.
     pub state: ServerState,
 }
 
 impl KnownServer {
-    /// Returns the tools that wait for approval.
+    /// Returns the tools that are not approved yet.
     pub fn withheld(&self) -> impl Iterator<Item = &ListedTool> {
         let tools = match &self.state {
             ServerState::Listed { tools, .. } => &tools[..],
@@ -59,7 +58,7 @@ impl KnownServer {
         tools.iter().filter(|tool| matches!(tool.standing, Standing::New | Standing::Changed))
     }
 
-    /// Returns a line about the server for a person, if something of it cannot be used.
+    /// Returns a line about the server for the user, if a part of it cannot be used.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
         let name = &self.name;
@@ -81,7 +80,7 @@ impl KnownServer {
 pub enum ServerState {
     /// It was not asked for its tools yet.
     NotAsked,
-    /// It is not used, for this reason.
+    /// It cannot be used, for this reason.
     Unusable(String),
     /// It has these tools.
     Listed {
@@ -99,7 +98,7 @@ pub struct ListedTool {
     pub description: ToolDescription,
     /// The digest of the description.
     pub digest: Digest,
-    /// The name under which it is offered, once it is approved.
+    /// The name that it is offered under after approval.
     pub name: String,
     /// The state of its approval.
     pub standing: Standing,
@@ -108,15 +107,15 @@ pub struct ListedTool {
 /// The state of the approval of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Somebody approved it as it is.
+    /// The user approved it in its present form.
     Approved,
-    /// Nobody approved a tool of this name.
+    /// No tool with this name was approved.
     New,
-    /// It was approved, and has changed since.
+    /// It was approved, but has changed since.
     Changed,
-    /// Its definition does not choose it.
+    /// The server's definition does not select it.
     NotChosen,
-    /// Policy forbids it, for this reason.
+    /// The policy forbids it, for this reason.
     Forbidden(String),
 }
 
@@ -128,8 +127,8 @@ struct Usable {
 }
 
 impl Scan {
-    /// Looks at one definition. Asks the server for its tools unless they are known, or it is not
-    /// wanted.
+    /// Examines one definition. Asks the server for its tools, unless they are known or the scan
+    /// does not want the server.
     pub(super) async fn server(&self, candidate: &Candidate) -> KnownServer {
         let path = candidate.path.clone();
         let definition = match Definition::read(&path) {
@@ -156,7 +155,7 @@ impl Scan {
         })
     }
 
-    /// Returns how a server over HTTP is reached, with what it is granted.
+    /// Returns how to connect to an HTTP server, with its grant.
     pub(super) fn remote(&self, candidate: &Candidate) -> Result<Remote, String> {
         let definition = Definition::read(&candidate.path).map_err(|error| error.line())?;
         let usable = self.usable(&Arc::new(definition))?;
@@ -168,7 +167,7 @@ impl Scan {
             name: server.name.clone(),
             url: url.clone(),
             auth: auth.clone(),
-            // A login is no call, and in no record.
+            // A login is not a call, and is not recorded.
             judge: Judge::new(Arc::new(usable.decision.grant), Refusals::default()),
         })
     }
@@ -186,7 +185,8 @@ impl Scan {
         Ok(Usable { definition: Arc::clone(definition), contents, decision })
     }
 
-    /// Returns the tools of a server; nothing if they are not known and it is not to be asked.
+    /// Returns the tools of a server, or `None` if they are unknown and the server must not be
+    /// asked.
     async fn listed(&self, usable: &Usable) -> Option<Result<Arc<ServerTools>, String>> {
         let server = &usable.definition.server;
         let pool = self.loader.servers();
@@ -208,7 +208,7 @@ impl Scan {
             _ if !wants => return None,
             _ => {}
         }
-        // Its process starts in a directory that another may write to: so that is recorded first.
+        // The process starts now, and may write to its granted directories. So record them first.
         if let Err(reason) = self.authority.record_writable(&usable.decision.grant) {
             return Some(Err(reason));
         }
@@ -230,9 +230,9 @@ impl Scan {
         })
     }
 
-    /// Remembers the list of a server in use, if it is another than the one that is remembered. It
-    /// may be the list under an earlier grant, so that its tools stay until it is started with
-    /// the present one.
+    /// Remembers the list of a server in use, if it differs from the remembered list. It may be the
+    /// list under an earlier grant, so that the server's tools stay until it is started with the
+    /// present grant.
     fn keep(
         &self,
         question: Question,
@@ -251,8 +251,8 @@ impl Scan {
         }
     }
 
-    /// Returns whether a server that is not known is asked for its tools. A scan for all tools asks
-    /// none: it must not wait for servers.
+    /// Returns whether to ask an unknown server for its tools. A scan for all tools asks no
+    /// servers, because it must not wait for them.
     fn wants(&self, server: &str) -> bool {
         match &self.wanted {
             Wanted::All | Wanted::Known => false,
@@ -336,8 +336,7 @@ impl Scan {
         snapshot.servers.push(server);
     }
 
-    /// Ends the servers in use of which the definition, the program or the grant is another one by
-    /// now, or is gone.
+    /// Ends each running server whose definition, program or grant has changed or is gone.
     pub(super) fn end_changed_servers(&self, snapshot: &Snapshot) {
         self.loader.servers().retain(|digest, grant| {
             let defined = snapshot.servers.iter().filter_map(|it| it.definition.as_ref());
@@ -370,7 +369,7 @@ impl Scan {
     }
 }
 
-/// Returns the digests of a definition and of the program that it names, as they are now.
+/// Returns the present digests of a definition and of the program that it names.
 pub(super) fn contents(
     definition: &Definition,
     memo: &super::memo::Memo,
@@ -382,7 +381,7 @@ pub(super) fn contents(
     Ok(contents)
 }
 
-/// Returns the digest of the program of a server as it is now.
+/// Returns the present digest of a server's program.
 pub(super) fn program_digest(
     program: &std::path::Path,
     memo: &super::memo::Memo,
@@ -397,7 +396,7 @@ pub(super) fn program_digest(
 }
 
 /// Returns the request to the policy for a server with these contents
-/// ([`Registry::server_contents`](super::Registry::server_contents)), or for one of its tools.
+/// ([`Registry::server_contents`](super::Registry::server_contents)), or for a tool of the server.
 #[must_use]
 pub fn server_request<'a>(
     definition: &'a Definition,
@@ -416,7 +415,7 @@ pub fn server_request<'a>(
     }
 }
 
-/// Returns the key of the answer of a server. A server that has another grant may answer otherwise.
+/// Returns the key of a server's answer. With another grant, a server may answer differently.
 fn question(usable: &Usable) -> Question {
     let grant = &usable.decision.grant;
     let names: Vec<_> = grant.env.iter().map(|(name, _)| name).collect();
@@ -427,18 +426,19 @@ fn question(usable: &Usable) -> Question {
     Question::new(Backend::Mcp, &usable.definition.path, Digest::from_bytes(asked.as_bytes()))
 }
 
-/// Returns the beginning of the names of all tools of a server.
+/// Returns the prefix for the names of a server's tools.
 pub(super) fn prefix(server: &str) -> String {
     format!("{}{BETWEEN}", sanitized(server))
 }
 
-/// Returns a name with `_` for each character that no tool's name can have.
+/// Replaces each character that a tool name cannot have with `_`.
 fn sanitized(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Names the tools of a server. A name that had to be changed and would be that of another tool, or
-/// is too long, gets digits of the digest of the server's own name for the tool.
+/// Names the tools of a server. A name gets digits if it is too long, or if it had to be changed
+/// and now equals another tool's name. The digits come from the digest of the server's own name for
+/// the tool.
 fn name_all(server: &str, tools: &mut [ListedTool]) {
     let plain =
         |tool: &ListedTool| format!("{}{}", prefix(server), sanitized(&tool.description.name));
@@ -456,15 +456,15 @@ fn name_all(server: &str, tools: &mut [ListedTool]) {
         } else {
             shortened(&plain, &tool.description.name)
         };
-        // Two digests that begin alike: the second tool has no name, and is not offered.
+        // The two digests begin alike, so the second tool has no name, and is not offered.
         if !taken.insert(tool.name.clone()) {
             tool.standing = Standing::Forbidden("its name is that of another tool".to_owned());
         }
     }
 }
 
-/// Returns a name of at most [`LONGEST_NAME`] bytes, with both ends of `plain` and digits for the
-/// name that the tool really has.
+/// Returns a name of at most [`LONGEST_NAME`] bytes, with both ends of `plain` and digits from the
+/// digest of the tool's own name.
 fn shortened(plain: &str, own: &str) -> String {
     let digits = &Digest::from_bytes(own.as_bytes()).to_string()[..DIGITS];
     let room = LONGEST_NAME - DIGITS - 2;

@@ -1,4 +1,4 @@
-//! One tool as the registry knows it: its schema, its builds, and the one of them that runs.
+//! A tool in the registry: its schema, its builds, and the build that runs.
 
 use std::borrow::Cow;
 use std::io;
@@ -26,15 +26,15 @@ use super::reaching::{self, PathArgument};
 pub struct Tool {
     /// Its schema: name, description and the JSON Schema of its arguments, for a model.
     pub schema: Arc<ToolSchema>,
-    /// The kind of directory that it is from.
+    /// The kind of directory that it comes from.
     pub origin: ToolOrigin,
     /// The build that runs when it is called.
     pub build: Arc<Build>,
-    /// The reason for this build and not the other, for a person.
+    /// The reason why this build was chosen, for the user.
     pub reason: Cow<'static, str>,
     /// True if a native build runs because the component cannot be used on this host.
     pub fell_back: bool,
-    /// The build that does not run, where there is one.
+    /// The build that does not run, if the tool has two builds.
     pub other: Option<Arc<Build>>,
     is_of_workspace: bool,
     check: Arc<ArgumentCheck>,
@@ -64,8 +64,8 @@ impl Tool {
         }
     }
 
-    /// Returns the first mismatches between arguments and the schema. Very large arguments are not
-    /// looked at: the tool checks its arguments itself.
+    /// Returns the first mismatches between arguments and the schema. Does not check very large
+    /// arguments: the tool checks its arguments itself.
     #[must_use]
     pub fn mismatches(&self, arguments: &[u8]) -> Vec<Mismatch> {
         self.check.mismatches(&self.schema.parameters, arguments)
@@ -76,13 +76,13 @@ impl Tool {
         &self.paths
     }
 
-    /// Returns the tool as one that the workspace brings.
+    /// Marks the tool as a workspace tool.
     pub(super) fn of_workspace(self) -> Self {
         Self { is_of_workspace: true, ..self }
     }
 
-    /// Returns the place that it comes from: `system`, `user` or `workspace`. A tool that the
-    /// workspace brings has the origin of a user's.
+    /// Returns its source: `system`, `user` or `workspace`. The origin of a workspace tool is the
+    /// same as of a user tool.
     #[must_use]
     pub fn source(&self) -> &'static str {
         if self.is_of_workspace { "workspace" } else { self.origin.as_str() }
@@ -95,12 +95,12 @@ impl Tool {
     }
 }
 
-/// One file that is a tool, or one of the two builds of a tool.
+/// A file that is a tool, or one build of a tool with two builds.
 pub struct Build {
     /// Its path.
     pub path: PathBuf,
-    /// The digest of its contents when it was found. A definition of a wrapped program has one
-    /// digest for itself and the program together.
+    /// The digest of its contents at the time of the scan. A definition of a wrapped program has
+    /// one digest for itself and the program together.
     pub digest: Digest,
     program: Program,
     wrapping: Option<WrappedProgram>,
@@ -114,7 +114,7 @@ struct WrappedProgram {
 
 enum Program {
     Native(NativeProgram),
-    /// Loaded on the first call: most runs of the host call one tool of many.
+    /// Loaded on the first call, because most runs of the host call one tool of many.
     Wasm {
         path: PathBuf,
         contents: Digest,
@@ -125,7 +125,7 @@ enum Program {
 }
 
 impl Build {
-    /// Returns the build in a candidate. Nothing is started or compiled.
+    /// Returns the build in a candidate. Starts and compiles nothing.
     pub(super) fn from_candidate(
         candidate: &Candidate,
         memo: &Memo,
@@ -158,15 +158,15 @@ impl Build {
         Self { path, digest, program: Program::Server(program), wrapping: None }
     }
 
-    /// Returns the path of the program that its definition wraps; nothing for a tool that is a program
-    /// itself.
+    /// Returns the path of the program that its definition wraps; `None` for a tool that is itself
+    /// a program.
     #[must_use]
     pub fn wrapped_program(&self) -> Option<&Path> {
         self.wrapping.as_ref().map(|wrapping| &*wrapping.program)
     }
 
-    /// Returns the server that has the tool, and the tool as the server describes it; nothing for a
-    /// tool that is a program itself.
+    /// Returns the server that has the tool, and the server's description of the tool; `None` for a
+    /// tool that is itself a program.
     #[must_use]
     pub fn of_a_server(&self) -> Option<(&Server, ServerTool<'_>)> {
         match &self.program {
@@ -187,11 +187,11 @@ impl Build {
         }
     }
 
-    /// Returns the program, ready to be called. A component is loaded now if it is not yet.
+    /// Returns the program, ready to be called. Loads a component if it is not loaded yet.
     ///
     /// # Errors
     ///
-    /// The component cannot be used on this host.
+    /// Fails if the component cannot be used on this host.
     #[doc(hidden)]
     pub async fn program(&self) -> Result<Runnable<'_>, ComponentError> {
         let program: &dyn Executor = match &self.program {
@@ -202,7 +202,7 @@ impl Build {
         Ok(Runnable::new(program, self.wrapping.as_ref().map(|wrapping| &wrapping.wrapper)))
     }
 
-    /// Returns the component, if it is one that is loaded.
+    /// Returns the component, if the build is a component and loaded.
     pub(crate) fn loaded(&self) -> Option<&GuestProgram> {
         match &self.program {
             Program::Wasm { loaded, .. } => loaded.get(),
@@ -210,7 +210,7 @@ impl Build {
         }
     }
 
-    /// Returns whether nothing has to be compiled before it runs.
+    /// Returns whether the build can run without compilation.
     pub(super) fn is_compiled(&self) -> bool {
         match &self.program {
             Program::Native(_) | Program::Server(_) => true,
@@ -218,7 +218,7 @@ impl Build {
         }
     }
 
-    /// Returns whether the next call of it runs code of the baseline.
+    /// Returns whether its next call runs baseline code.
     pub(super) fn is_of_the_baseline(&self) -> bool {
         match &self.program {
             Program::Wasm { loaded, .. } => {
@@ -228,12 +228,12 @@ impl Build {
         }
     }
 
-    /// Returns the tier of the code of a component, and the reason if it stays that of the baseline. A
-    /// native build has none.
+    /// Returns the tier of a component's code, and the reason if it stays on baseline code. Returns
+    /// `None` for a native build.
     ///
     /// # Errors
     ///
-    /// The component cannot be used on this host.
+    /// Fails if the component cannot be used on this host.
     #[doc(hidden)]
     pub async fn tier(&self) -> Result<Option<(Tier, Option<String>)>, ComponentError> {
         match &self.program {
@@ -249,11 +249,11 @@ impl Build {
         }
     }
 
-    /// Returns the interfaces that a component imports. A native build has none.
+    /// Returns the interfaces that a component imports. Returns an empty list for a native build.
     ///
     /// # Errors
     ///
-    /// The component cannot be used on this host.
+    /// Fails if the component cannot be used on this host.
     #[doc(hidden)]
     pub async fn imports(&self) -> Result<Vec<String>, ComponentError> {
         match &self.program {
@@ -262,7 +262,7 @@ impl Build {
         }
     }
 
-    /// Returns the digest of its file as it is now. An unchanged file is not read.
+    /// Returns the present digest of its file. Does not read an unchanged file.
     pub(super) async fn present_digest(&self, memo: &Arc<Memo>) -> Result<Digest, String> {
         let candidate = Candidate::at(self.path.clone(), ToolOrigin::User)
             .map_err(|unfit| format!("`{}` is no longer a tool: {unfit}", self.path.display()))?;

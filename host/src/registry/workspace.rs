@@ -1,7 +1,6 @@
-//! The tools that a workspace brings, of which the embedding program says that somebody approved
-//! them.
+//! The workspace tools that, according to the embedding program, the user approved.
 //!
-//! Decides which of them are used. Reads no lock and approves nothing.
+//! Decides which of them are used. Does not read the lock file, and approves nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,24 +16,24 @@ use super::tool::Tool;
 use super::{Skipped, Snapshot};
 use crate::policy::{Backend, ToolOrigin, is_standard};
 
-/// A tool that a workspace brings and somebody approved:
+/// A workspace tool that the user approved:
 /// [`HostBuilder::workspace_tools`](crate::HostBuilder::workspace_tools).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkspaceTool {
     /// Its name, which its schema must have.
     pub name: String,
-    /// The path of its file, in [`Paths::workspace_tools`](crate::Paths::workspace_tools), where no
+    /// The path of its file, in [`Paths::workspace_tools`](crate::Paths::workspace_tools), which no
     /// tool can write.
     pub path: PathBuf,
     /// The digest that its file must have.
     pub digest: Digest,
 }
 
-/// Returns the tools of the workspace as they are approved now.
+/// A function that returns the currently approved tools of the workspace.
 pub type WorkspaceTools = Arc<dyn Fn() -> Vec<WorkspaceTool> + Send + Sync>;
 
-/// The names that the tools of the installation have, or may have: a component that was not asked yet
-/// is known by its file alone.
+/// The names that the installation's tools have or may have. A component that was not asked yet is
+/// known only by its file.
 #[derive(Default)]
 pub(super) struct Installed {
     names: Vec<String>,
@@ -57,7 +56,7 @@ impl Installed {
     }
 }
 
-/// Adds the tools of the workspace to a snapshot, and returns whether all of them were asked.
+/// Adds the workspace tools to a snapshot, and returns whether all of them were asked.
 pub(super) async fn add_tools(
     scan: &Arc<Scan>,
     snapshot: &mut Snapshot,
@@ -91,7 +90,7 @@ pub(super) async fn add_tools(
     is_whole
 }
 
-/// Asks the tools, some at once, and returns their answers in the same order.
+/// Asks several tools at once, and returns their answers in the same order.
 async fn ask_all(
     scan: &Arc<Scan>,
     tools: Vec<WorkspaceTool>,
@@ -119,7 +118,7 @@ async fn ask_all(
 }
 
 impl Scan {
-    /// Asks a tool of the workspace for its schema, if its file is the one that was approved.
+    /// Asks a workspace tool for its schema, if its file is the approved one.
     async fn ask_of_workspace(&self, tool: &WorkspaceTool) -> Result<Found, Refusal> {
         let failed = |reason: String| Err(Refusal::Failed(reason));
         let candidate = match Candidate::at(tool.path.clone(), ToolOrigin::User) {
@@ -153,7 +152,7 @@ impl Scan {
     }
 }
 
-/// Adds one tool, unless another one has its name that it must not replace.
+/// Adds one tool, unless the policy does not allow its build, or a server has a tool with its name.
 fn add(scan: &Scan, snapshot: &mut Snapshot, tool: &WorkspaceTool, (build, schema): Found) {
     let asked = scan.authority.choose(&tool.name, ToolOrigin::User).backend;
     if !asked.allows(build.backend()) {

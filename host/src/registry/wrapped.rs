@@ -1,7 +1,7 @@
-//! The definition of a wrapped program: a file `NAME.wrap.toml` among the tools.
+//! The definition of a wrapped program: a file `NAME.wrap.toml` in a tool directory.
 //!
-//! It names a program of the command line, the parameters of the tool, and the words that are made of
-//! them. It grants nothing: the policy does.
+//! It names a command-line program, the tool's parameters, and the words that are made from them.
+//! It grants nothing: only the policy does.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -19,7 +19,7 @@ use crate::exec::wrap::{Group, Template, Word, Wrapper, answer_schema};
 use crate::paths;
 use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs};
 
-/// The end of the names of definitions.
+/// The file name suffix of definitions.
 pub(super) const WRAPPED: &str = ".wrap.toml";
 
 /// The largest definition, and the largest file of parameters, in bytes.
@@ -42,13 +42,13 @@ pub(super) struct WrapDefinition {
     contents: Vec<Digest>,
 }
 
-/// Returns the path of the definition of a tool of this name.
+/// Returns the path of the definition of the tool with this name.
 #[must_use]
 pub fn wrap_definition_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}{WRAPPED}"))
 }
 
-/// Returns whether a file is the definition of a wrapped program, by its name.
+/// Returns whether a file is the definition of a wrapped program, judging by its name.
 #[must_use]
 pub fn is_wrap_definition(path: &Path) -> bool {
     file::name(path).strip_suffix(WRAPPED).is_some_and(|name| !name.is_empty())
@@ -59,7 +59,7 @@ impl WrapDefinition {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or has a mistake.
+    /// Fails if the file cannot be read, or has a mistake.
     pub(super) fn read(path: &Path) -> Result<Self, FileError> {
         let text = read(path, path)?;
         let mut contents = vec![Digest::from_bytes(&text)];
@@ -101,8 +101,8 @@ impl WrapDefinition {
         Ok(Self { program, wrapper: Arc::new(wrapper), contents })
     }
 
-    /// Returns the digest of the tool, whose program has this digest: another one for each change of the
-    /// definition, of its parameters or of the program.
+    /// Returns the digest of the tool if its program has this digest. Each change of the
+    /// definition, its parameters or the program changes it.
     pub(super) fn digest(&self, program: Digest) -> Digest {
         let mut text = "ikigai: a wrapped program\n".to_owned();
         for part in self.contents.iter().chain([&program]) {
@@ -112,7 +112,7 @@ impl WrapDefinition {
     }
 }
 
-/// Reads a small file whole. `definition` is the file in which the mistake is.
+/// Reads a whole small file. `definition` is the file that errors refer to.
 fn read(path: &Path, definition: &Path) -> Result<Vec<u8>, FileError> {
     let shown = file::name(path);
     let unreadable =
@@ -127,7 +127,7 @@ fn read(path: &Path, definition: &Path) -> Result<Vec<u8>, FileError> {
     Ok(text)
 }
 
-/// The keys of a definition as they are written.
+/// The keys of a definition, as written.
 struct Keys<'a, 't> {
     file: &'a TomlFile<'a>,
     pairs: Vec<Pair<'a, 't>>,
@@ -146,7 +146,7 @@ impl<'a, 't> Keys<'a, 't> {
         self.pairs.iter().find(|pair| pair.key == key).map(|pair| pair.item)
     }
 
-    /// Returns a text that must be there, with its place.
+    /// Returns a required text, with its position.
     fn text(&self, key: &str) -> Result<(&'a str, Range<usize>), FileError> {
         let missing = || FileError::whole(self.file.path(), format!("has no `{key}`"));
         let item = self.item(key).ok_or_else(missing)?;
@@ -157,7 +157,7 @@ impl<'a, 't> Keys<'a, 't> {
         Ok((text, item.span()))
     }
 
-    /// Returns the parameters as JSON, with the place in which mistakes are reported. They are a table,
+    /// Returns the parameters as JSON, with the position to which mistakes refer. They are a table,
     /// or a file next to the definition, whose digest is added to `contents`.
     fn parameters(
         &self,
@@ -203,7 +203,7 @@ fn text_of<'a>(file: &TomlFile<'_>, key: &str, item: &'a Item<'_>) -> Result<&'a
     })
 }
 
-/// Returns a value of TOML as JSON, in the order of the file.
+/// Converts a TOML value to JSON, in the order of the file.
 fn as_json(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Value, FileError> {
     let number = |text: &str| text.parse::<serde_json::Number>().ok().map(Value::Number);
     let value = match item.get_ref() {
@@ -348,7 +348,7 @@ impl TemplateReader<'_> {
         Ok(word)
     }
 
-    /// Checks a parameter of a word that is always there.
+    /// Checks a parameter of a word that is always present.
     fn check_plain(&self, name: &str, span: &Range<usize>) -> Result<(), FileError> {
         let required = self.parameters.get("required").and_then(Value::as_array);
         let is_required = required.into_iter().flatten().any(|it| it == name);
@@ -364,7 +364,7 @@ impl TemplateReader<'_> {
         Err(self.file.fail(span, what).hint(hint))
     }
 
-    /// Notes that a parameter is used.
+    /// Marks a parameter as used.
     fn take(&mut self, name: &str, span: &Range<usize>) -> Result<(), FileError> {
         if self.properties().any(|known| known == name) {
             self.used.insert(name.to_owned());
@@ -379,7 +379,7 @@ impl TemplateReader<'_> {
         properties.into_iter().flatten().map(|(name, _)| name.as_str())
     }
 
-    /// Returns a parameter that the template does not use.
+    /// Returns the first parameter that the template does not use.
     fn unused(&self) -> Option<&str> {
         self.properties().find(|name| !self.used.contains(*name))
     }

@@ -56,7 +56,7 @@ fn parameters_may_be_in_a_file_next_to_the_definition() {
     let definition = read("x.json").expect("read");
     assert_eq!(definition.wrapper.schema.parameters, schema);
     assert_eq!(definition.program, dir.path().join("x.wasm"));
-    // Each part counts.
+    // Each part changes the digest.
     let program = Digest::from_bytes(b"program");
     let digest = definition.digest(program);
     assert_ne!(digest, definition.digest(Digest::from_bytes(b"another")));
