@@ -34,8 +34,8 @@
 //! | file below the prefix | purpose | without it |
 //! |---|---|---|
 //! | `libexec/ikigai-supervisor` | confines and watches each native call | native tools cannot be started |
-//! | `bin/ikigai` | compiles components; same version as this library | components that are in no cache cannot be used |
-//! | `libexec/ikigai` | the standard tools: `bash`, `file_read`, `file_write`, `file_edit`, `glob`, `grep` | the user's tools alone |
+//! | `bin/ikigai` | compiles components; same version as this library | components that are not in a cache cannot be used |
+//! | `libexec/ikigai` | the built-in tools: `bash`, `file_read`, `file_write`, `file_edit`, `glob`, `grep` | only the user's tools |
 //!
 //! [`Paths::of_installation`] takes the prefix. [`Paths`] describes how to set other files and
 //! directories. The host never starts the program that embeds it.
@@ -146,10 +146,10 @@
 //! |---|---|
 //! | `build` fails | the [`BuildError`] and its [`source`](std::error::Error::source) |
 //! | a tool is missing from a snapshot | [`Snapshot::skipped`], and [`Snapshot::warnings`] for whole directories |
-//! | another build of a tool runs than expected | [`Tool::reason`] |
+//! | an unexpected build of a tool runs | [`Tool::reason`] |
 //! | a call fails | [`Failure::error`] for people, [`Failure::error_code`] for programs |
 //! | a call is `PERMISSION_DENIED` | [`Host::decide`] returns the [`Denial`](policy::Denial), with the rule and a remedy |
-//! | a tool cannot reach a file or a host | [`Host::decide`] returns its grant and the rules that decided it; [`Record::denied`](audit::Record::denied) has what it tried |
+//! | a tool cannot reach a file or a host | [`Host::decide`] returns its grant and the rules that decided it; [`Record::denied`](audit::Record::denied) lists the accesses that it tried |
 //! | native tools are not sandboxed, or do not start | [`Host::machine`] |
 //!
 //! # Consent

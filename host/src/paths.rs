@@ -211,6 +211,7 @@ pub enum WorkspaceError {
     /// It does not exist or cannot be reached.
     #[error("the workspace `{}` cannot be used", path.display())]
     Unusable {
+        /// The path as it was given.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

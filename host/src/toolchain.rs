@@ -71,6 +71,7 @@ impl fmt::Debug for Machine<'_> {
 /// A toolchain as it is installed on this machine.
 #[derive(Clone, Debug)]
 pub struct Installation {
+    /// The toolchain.
     pub toolchain: &'static Toolchain,
     /// Its programs that were found, each with its full path, without resolving links.
     pub programs: Vec<(&'static str, PathBuf)>,
