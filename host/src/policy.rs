@@ -1,4 +1,5 @@
-//! The policy: the decision on the permissions and limits of a call, with the rules that decided it.
+//! The policy: the decision on the permissions and limits of a call, with the rules that decided
+//! it.
 //!
 //! Policies are TOML files, in three layers:
 //!
@@ -6,7 +7,7 @@
 //! |---|---|---|
 //! | ceiling | [`Paths::ceiling`](crate::Paths::ceiling), and those of [`HostBuilder::ceiling`](crate::HostBuilder::ceiling) | bounds all others |
 //! | user | [`Paths::policy`](crate::Paths::policy) | grants |
-//! | workspace | `.ikigai/policy.toml` in the workspace | narrows only |
+//! | workspace | `.ikigai/policy.toml` in the workspace | only narrows |
 //!
 //! ```toml
 //! profile = "strict"
@@ -24,9 +25,9 @@
 //! limits = { memory = "256MiB" }
 //! ```
 //!
-//! The built-in rules of the [`Profile`] apply to a tool that no file names. The host looks at the
-//! files before each call, so that a change is in force at the next one. A file that cannot be
-//! used leaves what was in force, with a warning, except a ceiling: then nothing may run.
+//! The built-in rules of the [`Profile`] apply to a tool that no file names. The host checks the
+//! files before each call, so a change applies to the next call. If a file cannot be used, its
+//! earlier contents stay in force, with a warning. If a ceiling cannot be used, nothing may run.
 //! `docs/policy.md` of the repository describes every key.
 //!
 //! # Asking
@@ -37,10 +38,10 @@
 //!
 //! # Granting
 //!
-//! A person grants by editing the user's file or by the command `ikigai policy grant`. A program
-//! can do the same: [`Authority::propose_grant`] proposes a change of that file, and
-//! [`Proposal::write`] makes it. Show the person what would change first. No model and no tool
-//! should be able to reach these methods.
+//! Users grant permissions by editing their file, or with `ikigai policy grant`. A program can do
+//! the same: [`Authority::propose_grant`] proposes a change of that file, and [`Proposal::write`]
+//! makes it. First show the user what would change. Models and tools must not be able to call these
+//! methods.
 //!
 //! ```no_run
 //! use ikigai_host::policy::NewValue;
@@ -64,9 +65,9 @@
 //! }
 //! ```
 //!
-//! The module opens nothing but its own files, and the first line of a script that would run
-//! unconfined, which names its interpreter: a grant is a list of names, and the executor that runs
-//! a tool turns it into handles.
+//! The module opens only its own files, and the scripts that would run unconfined, because their
+//! first line names the interpreter. A grant is a list of names. The executor that runs a tool
+//! turns the names into handles.
 
 mod authority;
 mod broad_places;
@@ -144,26 +145,26 @@ pub use widen::unconfining_keys;
 pub use written::{Written, WrittenPath, path_in_policy};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
-/// enforces. A tool in the sandbox, or a component, reaches nothing else.
+/// enforces. A sandboxed tool or a component has no other access.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grant {
-    /// The directories and single files, absolute. A component gets each as a preopen; a native tool
-    /// reads them in `IKIGAI_DIRS`. One that lies in another has more access.
+    /// The directories and single files, absolute. A component gets each as a preopen; a native
+    /// tool reads them in `IKIGAI_DIRS`. If one lies in another, it has more access.
     pub dirs: Vec<GrantedDir>,
     /// The names in those directories that the tool does not see.
     pub hide: Hide,
-    /// The places in those directories that only a grant by their name opens.
+    /// The places in those directories that only an explicit grant opens.
     pub reserved: Reserved,
-    /// The whole environment of the tool, with the values of variables that may be secrets.
+    /// The whole environment of the tool, including variables whose values may be secrets.
     pub env: Vec<(OsString, OsString)>,
     /// True if `env` is the environment of its user instead of variables that were granted by
     /// name.
     pub inherits_env: bool,
-    /// The peers that it may connect to. A native tool with [`Net::any`] has the network of the
-    /// machine, in which nothing is judged.
+    /// The peers that it may connect to. A native tool with [`Net::any`] uses the machine's
+    /// network, where addresses are not checked.
     pub net: Net,
-    /// True if a native tool in the sandbox may make sockets on a loopback of its own, which leads to nobody
-    /// but itself.
+    /// True if a sandboxed native tool may create sockets on its own loopback interface, which no
+    /// other process can reach.
     pub own_sockets: bool,
     /// The access to assets.
     pub assets: AssetAccess,
@@ -199,13 +200,13 @@ pub enum AssetAccess {
     Write,
 }
 
-/// The calls to which somebody has to agree before they run: the key `approve` of a policy file.
-/// The strictest that any layer asks for holds. To agree grants nothing.
+/// The calls that need consent before they run: the key `approve` of a policy file. The strictest
+/// value of any layer applies. Consent grants nothing.
 ///
-/// Of all tools but `bash`, [`Unlisted`](Self::Unlisted) says what [`Changes`](Self::Changes) says.
-/// Of a `bash` that may change something `Changes` is the stricter, since it asks about each call;
-/// of one that may not, `Unlisted` is. So the value that holds asks about every call that the value
-/// of any layer asks about.
+/// For all tools except `bash`, [`Unlisted`](Self::Unlisted) means the same as
+/// [`Changes`](Self::Changes). For a `bash` that may change something, `Changes` is stricter,
+/// because it asks about each call. For any other `bash`, `Unlisted` is stricter. So the value in
+/// force asks about every call that the value of any layer asks about.
 #[derive(
     Clone,
     Copy,
@@ -224,16 +225,16 @@ pub enum AssetAccess {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Approve {
-    /// None. Earlier releases wrote `never`, which a flag of the command line uses for the opposite.
+    /// No calls. Earlier releases wrote `never`, which a command-line flag uses for the opposite.
     #[default]
     #[strum(to_string = "none", serialize = "never")]
     None,
-    /// Those that may write or reach other machines.
+    /// Calls that may write, or connect to other machines.
     Changes,
-    /// Of `bash`, those with a script that the rules of `commands` do not list; of other tools,
-    /// those that may write or reach other machines.
+    /// For `bash`, calls with a script that the rules of `commands` do not list. For other tools,
+    /// calls that may write, or connect to other machines.
     Unlisted,
-    /// All.
+    /// All calls.
     Always,
 }
 
@@ -253,9 +254,9 @@ impl AssetAccess {
     }
 }
 
-/// The built-in rules for tools that no policy file names: the key `profile` of a policy file,
-/// or [`HostBuilder::profile`](crate::HostBuilder::profile). The strictest that a ceiling, the
-/// user or the workspace asks for holds.
+/// The built-in rules for tools that no policy file names: the key `profile` of a policy file, or
+/// [`HostBuilder::profile`](crate::HostBuilder::profile). The strictest value that a ceiling, the
+/// user or the workspace sets applies.
 #[derive(
     Clone,
     Copy,
@@ -274,12 +275,12 @@ impl AssetAccess {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum Profile {
-    /// The standard tools work in the workspace; components of a user can touch nothing; native
-    /// tools of a user run in the sandbox of the shell, with the workspace and without a network.
+    /// Built-in tools work in the workspace. User components can touch nothing. User native tools
+    /// run in the sandbox of the shell, with the workspace and without a network.
     #[default]
     Standard,
-    /// No tool runs unconfined, and no native build stands in for a component. Native tools of a
-    /// user are refused until they are granted something.
+    /// No tool runs unconfined, and no native build replaces a component. User native tools are
+    /// refused until they are granted something.
     Strict,
 }
 
@@ -291,8 +292,8 @@ impl Profile {
     }
 }
 
-/// The directory of tools that a tool comes from. The built-in grants are for system tools only:
-/// a user's tool with the name `file_write` gets nothing from them.
+/// The directory of tools that a tool comes from. The built-in grants are for system tools only: a
+/// user tool with the name `file_write` gets nothing from them.
 #[derive(
     Clone,
     Copy,
@@ -312,7 +313,7 @@ impl Profile {
 pub enum ToolOrigin {
     /// The tools that are installed with the host.
     System,
-    /// The tools of the user, and programs that are named by their path.
+    /// The user's tools, and programs that are named by their path.
     User,
 }
 
@@ -324,7 +325,7 @@ impl ToolOrigin {
     }
 }
 
-/// The kind of program that a tool is run as.
+/// The kind of program that a tool runs as.
 #[derive(
     Clone,
     Copy,
@@ -346,7 +347,7 @@ pub enum Backend {
     Wasm,
     /// A native executable.
     Native,
-    /// A server of the Model Context Protocol, which has the tool among others.
+    /// A tool of a Model Context Protocol (MCP) server.
     Mcp,
 }
 
@@ -358,7 +359,7 @@ impl Backend {
     }
 }
 
-/// The build of a tool that is taken where there are two: the key `backend` of a policy file, or
+/// The build that runs if a tool has two builds: the key `backend` of a policy file, or
 /// [`HostBuilder::backend`](crate::HostBuilder::backend).
 #[derive(
     Clone,
@@ -375,8 +376,8 @@ impl Backend {
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum BackendChoice {
-    /// The component, or the native build where no component can be used. Of the standard `bash`
-    /// the standard profile takes the native build first, where the sandbox of the machine holds.
+    /// The component, or the native build if the component cannot be used. For the built-in `bash`,
+    /// the standard profile prefers the native build if the machine's sandbox confines it.
     #[default]
     Auto,
     /// Components only.
@@ -392,7 +393,7 @@ impl BackendChoice {
         self.into()
     }
 
-    /// Returns whether a build of this kind may be taken.
+    /// Returns whether this choice allows a build of this kind.
     #[must_use]
     pub fn allows(self, backend: Backend) -> bool {
         match self {

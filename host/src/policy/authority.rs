@@ -1,5 +1,5 @@
-//! The authority that decides on calls, by the policy files, the settings of the host and its
-//! workspace. Every front end asks it, and gets the same answer.
+//! The authority that decides on calls, from the policy files, the host's settings and its
+//! workspace. Every front end gets the same answer from it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,13 +34,14 @@ use crate::limits::{LONGEST_TIMEOUT, Limit, Limits};
 use crate::paths;
 use crate::toml_file::FileError;
 
-/// The factor by which [`Authority::raise`] raises a wall clock: the two minutes of a shell become ten.
+/// The factor by which [`Authority::raise`] raises a wall clock. The shell's two minutes become
+/// ten.
 const MORE_TIME: u32 = 5;
 
-/// The factor by which [`Authority::raise`] raises a limit of memory.
+/// The factor by which [`Authority::raise`] raises a memory limit.
 const MORE_MEMORY: u64 = 2;
 
-/// The settings that one host asks of the policy for itself alone. They pass no ceiling.
+/// The settings of one host, which apply on top of the policy files. They cannot exceed a ceiling.
 ///
 /// [`HostBuilder::overrides`](crate::HostBuilder::overrides) takes them:
 ///
@@ -58,48 +59,48 @@ pub struct Overrides {
     pub profile: Option<Override<Profile>>,
     /// The builds of tools that may run.
     pub backend: Option<Override<BackendChoice>>,
-    /// True if a person may be asked to widen a grant. False asks nobody; true changes nothing.
+    /// False if the user must never be asked to widen a grant. True changes nothing.
     pub ask: Option<Override<bool>>,
-    /// The calls to which somebody has to agree. It makes them more, and never fewer.
+    /// The calls that need consent. This setting can only add calls.
     pub approve: Option<Override<Approve>>,
-    /// The limits of each call, in the unit of the key, in place of the built-in ones. They lower the
-    /// limit of a policy file and do not lift it.
+    /// The limits of each call, in the unit of the key. They replace the built-in limits. They can
+    /// lower the limit of a policy file, but not raise it.
     pub limits: Vec<(LimitKey, Override<u64>)>,
-    /// The limits of the standard shell, `bash`, in place of the built-in ones. The user's file
-    /// and `limits` go before them.
+    /// The limits of the built-in shell, `bash`. They replace the built-in limits. The user's file
+    /// and `limits` override them.
     pub shell_limits: Vec<(LimitKey, Override<u64>)>,
 }
 
-/// A value that is asked for, and its author.
+/// A requested value, and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override<T> {
     /// The value.
     pub value: T,
-    /// The author for a person: a flag, a variable, or a line of a configuration file.
+    /// The author, for the user: a flag, a variable, or a line of a configuration file.
     pub from: Cow<'static, str>,
 }
 
 impl<T> Override<T> {
-    /// Returns a value that the embedding program asks for.
+    /// Returns a value that the embedding program requested.
     pub(crate) fn of_program(value: T) -> Self {
         Self { value, from: Cow::Borrowed("the program") }
     }
 
-    /// Returns the rule that the value is.
+    /// Returns this value as the rule that decided.
     pub(super) fn provenance(&self) -> Provenance {
         Provenance::Override(self.from.clone())
     }
 }
 
-/// The build of a tool that is to run, with the reason.
+/// The build of a tool to run, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The builds that were asked for.
+    /// The requested builds.
     pub backend: BackendChoice,
     /// True if, with [`BackendChoice::Auto`], the native build comes first on a machine whose
     /// sandbox confines its files, network and processes, and ends them with the call.
     pub native_if_confined: bool,
-    /// The reason, for a person.
+    /// The reason, for the user.
     pub reason: Cow<'static, str>,
 }
 
@@ -114,7 +115,7 @@ pub struct Authority {
     workspace: PathBuf,
     protected: Vec<PathBuf>,
     secrets: Secrets,
-    /// The places among the secrets that the host was given.
+    /// The part of `secrets` that was passed to the host.
     own_secrets: Vec<PathBuf>,
     variables: Variables,
     writable_record: WritableRecord,
@@ -124,9 +125,9 @@ pub struct Authority {
     logged: Mutex<BTreeSet<String>>,
 }
 
-/// The policy files at one look. Decisions by one are decisions at one moment: after the answer of a
-/// person there has to be another. A call that waits for its component to be compiled, or for a place
-/// among the guests, runs by the decision from before: an edit holds for the next call.
+/// The policy files at one moment. All decisions by one value are decisions for that moment, so
+/// after the user's answer the caller must look again. A call that waits for the compilation of its
+/// component, or for a free permit, runs by the earlier decision. An edit applies to the next call.
 pub(crate) struct Look(Result<Layers, Denial>);
 
 impl Authority {
@@ -134,7 +135,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// A file cannot be used.
+    /// Fails if a file cannot be used.
     pub(crate) fn open(
         files: &PolicyFiles,
         overrides: Overrides,
@@ -158,26 +159,26 @@ impl Authority {
         })
     }
 
-    /// Returns this policy with further secrets of the host, which no tool sees unless they are granted by
-    /// name, and which no recording shows.
+    /// Returns this policy with further secrets of the host. A tool does not see them unless they
+    /// are granted by name, and a recording does not show them.
     pub(crate) fn with_secrets(mut self, secrets: Vec<PathBuf>) -> Self {
         self.secrets.add(secrets.iter().cloned());
         self.own_secrets.extend(secrets);
         self
     }
 
-    /// Decides what the tool may touch and use up. For the tools of a snapshot
+    /// Decides the tool's grant and limits. For the tools of a snapshot,
     /// [`Host::decide`](crate::Host::decide) makes the request.
     ///
     /// # Errors
     ///
-    /// The tool may not run at all.
+    /// Fails if the tool may not run at all.
     pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
         self.decide_widened(request, &[])
     }
 
-    /// Decides as [`decide`](Self::decide) does, with what a person allowed for this call besides.
-    /// Bounds hold for that as for everything else.
+    /// Decides as [`decide`](Self::decide) does, and adds the accesses that the user allowed for
+    /// this call. Bounds apply to them as to everything else.
     pub(crate) fn decide_widened(
         &self,
         request: &Request<'_>,
@@ -186,12 +187,13 @@ impl Authority {
         self.decide_by(&self.look(), request, once)
     }
 
-    /// Looks at the metadata of each policy file, and reads those that changed.
+    /// Checks the metadata of each policy file, and reads the files that changed.
     pub(crate) fn look(&self) -> Look {
         Look(self.current())
     }
 
-    /// Decides as [`decide_widened`](Self::decide_widened) does, by the files as they were at a look.
+    /// Decides as [`decide_widened`](Self::decide_widened) does, by the files at the time of a
+    /// look.
     pub(crate) fn decide_by(
         &self,
         Look(layers): &Look,
@@ -212,9 +214,10 @@ impl Authority {
         Ok(decision)
     }
 
-    /// Returns whether a person may be asked whether the tool may have this access besides those that
-    /// were allowed it for this call: unless a ceiling, the workspace or the key `ask` forbids it, the
-    /// host's own files are there, or the answer of this session was no.
+    /// Returns whether the user may be asked to allow the tool this access, in addition to the
+    /// accesses in `once`. They may not be asked if a ceiling, the workspace or the key `ask`
+    /// forbids it, if the path concerns the host's own files, or if they refused it in this
+    /// session.
     pub(crate) fn may_ask(
         &self,
         request: &Request<'_>,
@@ -234,17 +237,19 @@ impl Authority {
             .is_ok_and(|decision| decision.ask && decision.grant.shows(reached))
     }
 
-    /// Returns whether a person allowed the tool this access in this session.
+    /// Returns whether the user allowed the tool this access in this session.
     pub(crate) fn was_allowed(&self, request: &Request<'_>, reached: &Reached) -> bool {
         self.session.allowed(request).contains(reached)
     }
 
-    /// Returns whether a person refused the tool this access in this session, or a directory around it.
+    /// Returns whether the user refused the tool this access, or a directory around it, in this
+    /// session.
     pub(crate) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
         self.session.was_refused_around(request, reached)
     }
 
-    /// Returns whether the user's file could grant the tool this access, whoever may be asked.
+    /// Returns whether the user's file could grant the tool this access, even if the user may not
+    /// be asked.
     pub(crate) fn could_allow(&self, request: &Request<'_>, reached: &Reached) -> bool {
         if let Reached::Path { path, .. } = reached
             && standard::protected_path_in(path, &self.protected).is_some()
@@ -255,8 +260,8 @@ impl Authority {
             .is_ok_and(|decision| decision.grant.shows(reached))
     }
 
-    /// Returns the command of the embedding program that grants the tool these accesses besides what
-    /// it has; nothing where there is none.
+    /// Returns the command of the embedding program that grants the tool these accesses in addition
+    /// to its present ones, or `None` if the program has no command for that.
     pub(crate) fn command_for(&self, request: &Request<'_>, reached: &[Reached]) -> Option<String> {
         let tool = request.name?.to_owned();
         if reached.is_empty() {
@@ -267,8 +272,9 @@ impl Authority {
         self.hint(&Remedy::Widen { tool, permissions })
     }
 
-    /// Returns the step that raises the limit that ended a call under `limits`. Returns nothing if a flag or another
-    /// rule than the tool's own entry bounds the limit, because the user's file cannot raise it then.
+    /// Returns the step that raises the limit that ended a call under `limits`. Returns `None` if a
+    /// flag or another rule than the tool's own entry bounds the limit, because the user's file
+    /// cannot raise such a limit.
     pub(crate) fn raise(
         &self,
         request: &Request<'_>,
@@ -297,29 +303,31 @@ impl Authority {
         }
     }
 
-    /// Returns what a person allowed or refused tools in this session, the oldest answer first.
+    /// Returns the accesses that the user allowed or refused tools in this session, with the oldest
+    /// answer first.
     #[must_use]
     pub fn session_answers(&self) -> Vec<SessionAnswer> {
         self.session.answers()
     }
 
-    /// Forgets an answer of this session: an access that was allowed is no longer granted by it, and one
-    /// that was refused may be asked about again. What the answer wrote into a policy file stays.
+    /// Forgets an answer of this session. It no longer grants an access, and the user may be asked
+    /// again about a refused access. Changes that the answer made to a policy file stay.
     pub fn forget_answer(&self, answer: &SessionAnswer) {
         self.session.forget(answer);
     }
 
-    /// Notes what a person answered for this session.
+    /// Notes the user's answer for this session.
     pub(crate) fn answered(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
         self.session.note(request, reached, allowed);
     }
 
-    /// Proposes the user's file with these accesses granted besides what the tool has. Of a file the
-    /// whole directory is granted, unless much else lies in it. Writes nothing.
+    /// Proposes the user's file with these accesses added to the tool's grant. For a file, grants
+    /// its whole directory, unless the directory contains much else. Writes nothing.
     ///
     /// # Errors
     ///
-    /// As of [`propose_grant`](Self::propose_grant), or the entry cannot have these accesses.
+    /// Fails like [`propose_grant`](Self::propose_grant), or if the entry cannot have these
+    /// accesses.
     pub fn propose_widened(
         &self,
         request: &Request<'_>,
@@ -337,9 +345,9 @@ impl Authority {
         self.propose_grant(name, &keys)
     }
 
-    /// Proposes the user's file with an entry by which a native tool of the user runs unconfined, with
-    /// all rights of that user. Nothing where there is no such tool, or where a bound confines it
-    /// nevertheless. Writes nothing.
+    /// Proposes the user's file with an entry that lets a user native tool run unconfined, with all
+    /// rights of the user. Returns `None` if the request is not for such a tool, or if a bound
+    /// confines it anyway. Writes nothing.
     #[must_use]
     pub fn propose_unconfined(&self, request: &Request<'_>) -> Option<Proposal> {
         if request.origin != ToolOrigin::User || request.backend != Backend::Native {
@@ -350,9 +358,9 @@ impl Authority {
         decision.is_unconfined(request.backend).then_some(proposal)
     }
 
-    /// Proposes the user's file with these keys of the tool's entry set, and with the digests to which the entry of
-    /// a user's tool is bound. Returns nothing if the program has no name, or if the file cannot be used. Writes
-    /// nothing.
+    /// Proposes the user's file with these keys of the tool's entry set, and, for a user tool, with
+    /// the digests that the entry is bound to. Returns `None` if the program has no name, or if the
+    /// file cannot be used. Writes nothing.
     pub(crate) fn propose_bound(
         &self,
         request: &Request<'_>,
@@ -363,8 +371,8 @@ impl Authority {
         self.propose_grant(request.name?, &all).ok()
     }
 
-    /// Returns the places of what a tool was refused, and of the links by which it named that. `may` says
-    /// whether a place can be allowed.
+    /// Returns the places of the accesses that a tool was refused, and of the links by which it
+    /// named them. `may` says whether a place can be allowed.
     pub(crate) fn places_of(
         &self,
         refused: &[Reached],
@@ -378,8 +386,8 @@ impl Authority {
         }
     }
 
-    /// Returns what the entry of a tool grants, or the profile, and these accesses besides; nothing if
-    /// a policy file cannot name them.
+    /// Returns the permissions from the tool's entry, or from the profile, together with these
+    /// accesses. Returns `None` if a policy file cannot name them.
     pub(crate) fn permissions_with(
         &self,
         request: &Request<'_>,
@@ -391,8 +399,8 @@ impl Authority {
         })?
     }
 
-    /// Returns what the entry of a tool names, or what the profile gives a tool whose entry does not. Nothing
-    /// is in force for a tool whose ceiling cannot be used.
+    /// Returns the lists of a tool's entry, with the profile's lists for keys that the entry does
+    /// not have. The result is empty if a ceiling cannot be used.
     pub(super) fn entry_lists(&self, request: &Request<'_>) -> EntryLists {
         let lists = self.with_entry(request, |(entry, every), around| {
             EntryLists::of_entry(entry, every, request, around)
@@ -400,8 +408,8 @@ impl Authority {
         lists.unwrap_or_default()
     }
 
-    /// Gives `then` the entry of a tool in the user's file, the part of `[tools."*"]` there that is about the
-    /// tool, and the places around it; nothing if a ceiling cannot be used.
+    /// Calls `then` with the tool's entry in the user's file, the part of `[tools."*"]` there that
+    /// applies to the tool, and the places around it. Returns `None` if a ceiling cannot be used.
     fn with_entry<T>(
         &self,
         request: &Request<'_>,
@@ -415,12 +423,12 @@ impl Authority {
         Some(then((entry, every), around))
     }
 
-    /// Returns the home of the user, in whose path links are not resolved.
+    /// Returns the user's home, without resolving links.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.live.base().home.as_deref()
     }
 
-    /// Returns the value that a variable has for the tools of this run.
+    /// Returns a variable's value for the tools of this run.
     pub(crate) fn variable(&self, name: &str) -> Option<OsString> {
         self.variables.get(name)
     }
@@ -442,22 +450,23 @@ impl Authority {
         decide::for_schema(&self.live.user(), &self.context(&self.signing, &[]), path, backend)
     }
 
-    /// Records the directories in which a call with this grant may write. From then on no file in
-    /// them is trusted as part of a tool that runs unconfined, in any workspace.
+    /// Records the directories in which a call with this grant may write. From then on, in any
+    /// workspace, no file in them is trusted as part of an unconfined tool.
     ///
     /// # Errors
     ///
-    /// They cannot be recorded because a disk is full. The call must not run.
+    /// Fails if a full disk prevents the recording. The call must not run then.
     pub(crate) fn record_writable(&self, grant: &Grant) -> Result<(), String> {
         self.writable_record.record(&grant.dirs)
     }
 
-    /// Sets a variable for the tools of this run, from the next call on. It reaches the tools that
-    /// it would reach if the environment of the host had it: no tool is granted more by this.
+    /// Sets a variable for the tools of this run, from the next call on. It affects the same tools
+    /// as if it were in the host's environment, and grants no tool more.
     ///
     /// # Errors
     ///
-    /// A variable of this name cannot be granted, or the value has a NUL. The text is the reason.
+    /// Fails if a variable with this name cannot be granted, or if the value has a NUL. The text is
+    /// the reason.
     pub fn set_variable(&self, name: &str, value: &str) -> Result<(), String> {
         check_variable(name)?;
         if value.contains('\0') {
@@ -485,7 +494,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// A ceiling cannot be used.
+    /// Fails if a ceiling cannot be used.
     pub fn signers(&self) -> Result<Arc<SignersInForce>, Denial> {
         Ok(self.signing.in_force(&self.current()?))
     }
@@ -494,7 +503,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// A ceiling cannot be used.
+    /// Fails if a ceiling cannot be used.
     pub fn void_signers(&self) -> Result<Vec<SignerRule>, Denial> {
         Ok(signers::void(&self.current()?))
     }
@@ -503,12 +512,12 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// A ceiling cannot be used.
+    /// Fails if a ceiling cannot be used.
     pub fn profile(&self) -> Result<(Profile, Vec<Provenance>), Denial> {
         Ok(decide::profile(&self.current()?, &self.overrides))
     }
 
-    /// Chooses the build of a tool that is to run.
+    /// Chooses the build of a tool to run.
     #[doc(hidden)]
     #[must_use]
     pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
@@ -517,7 +526,7 @@ impl Authority {
             native_if_confined: false,
             reason,
         };
-        // With a ceiling that cannot be used no tool will run.
+        // If a ceiling cannot be used, no tool will run.
         let Ok(layers) = self.current() else {
             return choice(BackendChoice::Auto, "".into());
         };
@@ -536,8 +545,8 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// The file cannot be used, as it is or as it would be; or the user has no such file, because
-    /// [`Paths::policy`](crate::Paths::policy) names none.
+    /// Fails if the present or the proposed file cannot be used, or if the user has no such file
+    /// because [`Paths::policy`](crate::Paths::policy) is `None`.
     pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
         Proposal::grant(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()), keys)
     }
@@ -546,27 +555,27 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// As of [`propose_grant`](Self::propose_grant).
+    /// Fails like [`propose_grant`](Self::propose_grant).
     pub fn propose_server(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
         Proposal::grant(self.user_file()?, self.live.base(), Place::Server(name.to_owned()), keys)
     }
 
-    /// Proposes the user's file without the server's entry; nothing if it has no such entry. Writes
-    /// nothing.
+    /// Proposes the user's file without the server's entry. Returns `None` if it has no such entry.
+    /// Writes nothing.
     ///
     /// # Errors
     ///
-    /// The file cannot be used.
+    /// Fails if the file cannot be used.
     pub fn propose_revoke_server(&self, name: &str) -> Result<Option<Proposal>, FileError> {
         Proposal::revoke(self.user_file()?, self.live.base(), Place::Server(name.to_owned()))
     }
 
-    /// Proposes the user's file without the tool's entry; nothing if it has no such entry. Writes
-    /// nothing.
+    /// Proposes the user's file without the tool's entry. Returns `None` if it has no such entry.
+    /// Writes nothing.
     ///
     /// # Errors
     ///
-    /// The file cannot be used.
+    /// Fails if the file cannot be used.
     pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
         Proposal::revoke(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()))
     }
@@ -575,7 +584,7 @@ impl Authority {
     ///
     /// # Errors
     ///
-    /// The tool may not run even then.
+    /// Fails if the tool may not run even then.
     pub fn decide_with(
         &self,
         proposal: &Proposal,
@@ -587,7 +596,7 @@ impl Authority {
         decide::decide(&layers, &self.overrides, &context, request)
     }
 
-    /// Returns the names of tools in the user's file, with the line of each.
+    /// Returns the names of tools in the user's file, each with its line.
     #[must_use]
     pub fn named(&self) -> Vec<(String, usize)> {
         let Ok(layers) = self.current() else { return Vec::new() };
@@ -595,16 +604,15 @@ impl Authority {
         named.map(|(name, entry)| (name.clone(), entry.position.line)).collect()
     }
 
-    /// Returns what the user's file says that a tool may touch, as it is written there; nothing without
-    /// an entry. The digests that it is bound to are not compared.
+    /// Returns a tool's permissions as written in the user's file, or `None` if it has no entry.
+    /// Does not compare the digests that the entry is bound to.
     #[must_use]
     pub fn written(&self, name: &str) -> Option<Written> {
         let layers = self.current().ok()?;
         layers.user.tools.get(name).map(Written::from_entry)
     }
 
-    /// Returns what the user's file says that a server may touch, as it is written there; nothing without an
-    /// entry.
+    /// Returns a server's permissions as written in the user's file, or `None` if it has no entry.
     #[must_use]
     pub fn written_server(&self, name: &str) -> Option<Written> {
         let layers = self.current().ok()?;
@@ -620,7 +628,7 @@ impl Authority {
         entry.map(|at| at.value.clone()).unwrap_or_default()
     }
 
-    /// Returns whether the user's file has an entry for the tool that is bound to contents.
+    /// Returns whether the user's file has an entry for the tool, bound to contents.
     #[doc(hidden)]
     #[must_use]
     pub fn is_bound_to_content(&self, name: &str) -> bool {
@@ -634,8 +642,8 @@ impl Authority {
         self.live.statuses()
     }
 
-    /// Returns the digest of the policy in force: of the text of its files, and of what this host
-    /// asks for itself alone.
+    /// Returns the digest of the policy in force: of the text of its files, and of this host's own
+    /// settings.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let Overrides { profile, backend, ask, approve, limits, shell_limits } = &self.overrides;
@@ -662,8 +670,8 @@ impl Authority {
         &self.workspace
     }
 
-    /// Returns whether a permissive recording does not show the path: because secrets usually lie there
-    /// or below it, or the host's own files or its secrets do.
+    /// Returns whether a permissive recording must not show the path, because the path or a place
+    /// below it usually contains secrets, or belongs to the host's own files or secrets.
     pub(crate) fn keeps_from_recordings(&self, path: &Path) -> bool {
         let home = self.live.base().home.clone();
         let real = home.as_ref().and_then(|home| home.canonicalize().ok());
@@ -676,8 +684,8 @@ impl Authority {
             || standard::protected_path_in(path, &self.own_secrets).is_some()
     }
 
-    /// Returns the places that a permissive recording does not show, as far as they are on this machine,
-    /// with links resolved: those of [`present_secrets`], the host's own files and its secrets.
+    /// Returns the existing places that a permissive recording must not show, with links resolved:
+    /// the places of [`present_secrets`], the host's own files and its secrets.
     pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
         let home = self.live.base().home.clone();
         let own = self.protected.iter().chain(&self.own_secrets);
@@ -691,7 +699,7 @@ impl Authority {
         &self.protected
     }
 
-    /// Returns the sentence of the embedding program for a remedy; nothing where it has none.
+    /// Returns the embedding program's sentence for a remedy, or `None` if it has none.
     #[must_use]
     pub fn hint(&self, remedy: &Remedy) -> Option<String> {
         self.hints.for_remedy(remedy)

@@ -1,15 +1,15 @@
-//! The directories in which much else lies than one tool can mean: no grant of one is proposed, by a
-//! question or by a recording, while a directory or a file in it may be.
+//! The directories that contain much more than one tool can mean. No question and no recording
+//! proposes a grant of one of them, though it may propose a directory or a file inside.
 //!
-//! Owns the only list of them, and compares names only: links are resolved before. A person can still
-//! grant one by name.
+//! Owns the only list of these directories, and compares only names: the caller has resolved links.
+//! Users can still grant such a directory by name.
 
 use std::path::Path;
 
 use super::secret_places::holds_secret_place;
 
-/// Directories of many programs and users. One of them is never proposed, while a directory in it
-/// may be.
+/// Directories of many programs and users. They are never proposed themselves, but a directory
+/// inside may be.
 const BROAD: &[&str] = &[
     "/",
     "/bin",
@@ -56,7 +56,7 @@ const BROAD: &[&str] = &[
     "/private/var",
 ];
 
-/// Directories of a home in which many programs keep theirs.
+/// Directories of a home in which many programs keep their own directories.
 const BROAD_IN_HOME: &[&str] = &[
     "",
     ".cache",
@@ -75,12 +75,12 @@ const BROAD_IN_HOME: &[&str] = &[
     "Library/Preferences",
 ];
 
-/// Directories in which the kernel shows processes, devices and itself.
+/// Directories in which the kernel shows processes, devices and its own state.
 const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
 
-/// Returns whether a grant of the directory would open more than a tool can have meant: it has the files
-/// of many programs or users, is made up by the kernel, or has a place of secrets in it. `of_user` is the
-/// home.
+/// Returns whether a grant of the directory would open more than a tool can have meant: it has the
+/// files of many programs or users, comes from the kernel, or contains a place of secrets.
+/// `of_user` is the home.
 #[must_use]
 pub fn is_broad_place(dir: &Path, of_user: Option<&Path>) -> bool {
     BROAD.iter().any(|place| dir == Path::new(place))
@@ -92,13 +92,13 @@ pub fn is_broad_place(dir: &Path, of_user: Option<&Path>) -> bool {
         || holds_secret_place(dir, of_user)
 }
 
-/// Returns whether the kernel makes up what lies at this path.
+/// Returns whether the kernel generates the files at this path.
 #[must_use]
 pub fn is_of_kernel(path: &Path) -> bool {
     KERNEL.iter().any(|place| path.starts_with(place))
 }
 
-/// Returns whether the directory is where homes of users usually are.
+/// Returns whether the directory lies where users' homes usually are.
 fn is_a_home(dir: &Path) -> bool {
     let parent = dir.parent();
     ["/home", "/Users", "/run/user"].iter().any(|place| parent == Some(Path::new(place)))

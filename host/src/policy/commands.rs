@@ -7,32 +7,32 @@
 //! commands = { allow = ["git status", "cargo test *"], ask = ["git push *"], deny = ["sudo *"] }
 //! ```
 //!
-//! A rule is the beginning of a command, by words: `cargo test` is that command and no other,
-//! `cargo test *` has more words after it, or none. Words are compared after the shell's quotes are
-//! taken away, never parts of words.
+//! A rule is the beginning of a command, by words: `cargo test` matches only that exact command.
+//! `cargo test *` also matches more words after it. Whole words are compared, after the shell's
+//! quotes are removed.
 //!
-//! A script is listed if each of its simple commands is matched by a rule of `allow`, and none by a
-//! rule of `ask` or `deny`. With `approve = "unlisted"` somebody has to agree to every other script.
-//! `ask` and `deny` hold with every value of `approve`, for scripts that can be read: a script that
-//! hides a command in an expansion meets neither. So `deny` is a courtesy, and the sandbox is the
-//! boundary.
+//! A script is listed if a rule of `allow` matches each of its simple commands, and no rule of
+//! `ask` or `deny` matches one. With `approve = "unlisted"`, every other script needs consent.
+//! `ask` and `deny` apply with every value of `approve`, but only to scripts that can be read: a
+//! script that hides a command in an expansion escapes both. So `deny` is a courtesy, and the
+//! sandbox is the boundary.
 //!
 //! # This is not a parser of bash
 //!
-//! "Listed" has to mean that bash runs these words and no others. Nobody can show that of a parser
-//! of the whole language, which depends on options, functions, aliases and the values of variables.
-//! [`script`] reads a small part of it instead: words without expansion, joined by `&&`, `||`, `|`,
-//! `;` and newlines, with redirections to and from `/dev/null`. A test compares its words with those
-//! that bash runs. Everything else is unlisted, and so are the words that change the meaning of
-//! others, such as `cd`, `eval` and `export` ([`names`]).
+//! "Listed" must mean that bash runs exactly these words. That cannot be shown for a parser of the
+//! whole language, which depends on options, functions, aliases and the values of variables. So
+//! [`script`] reads only a small part of the language: words without expansion, joined by `&&`,
+//! `||`, `|`, `;` and newlines, with redirections to and from `/dev/null`. A test compares its
+//! words with the words that bash runs. Everything else is unlisted. So are the words that change
+//! the meaning of others, such as `cd`, `eval` and `export` ([`names`]).
 //!
 //! # Limits of a verdict
 //!
-//! A verdict is about words. It does not know what a program does with them: `git *` lists everything
-//! that git can be told to do, with `-c core.pager=…` also to run another program, and `make` runs
-//! what a file of the workspace says. The word `git` is the program that the `PATH` of the tool has.
-//! A variable that is granted can change that program's behaviour (`GIT_DIR`, `LD_PRELOAD`); those
-//! that change how bash reads a script make every script unlisted ([`meet`]).
+//! A verdict is only about words, not about their effect in a program. `git *` lists everything
+//! that git can do, including running another program with `-c core.pager=…`, and `make` runs the
+//! commands of a file in the workspace. The word `git` means the program in the tool's `PATH`. A
+//! granted variable can change that program's behaviour (`GIT_DIR`, `LD_PRELOAD`). Variables that
+//! change how bash reads a script make every script unlisted ([`meet`]).
 
 mod arguments;
 mod meet;
@@ -58,12 +58,12 @@ const COMMAND_SHOWN: usize = 120;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRule {
     pub(super) pattern: Pattern,
-    /// The line that has the rule.
+    /// The line with the rule.
     pub provenance: Provenance,
 }
 
 impl CommandRule {
-    /// Returns the rule as it is written in a policy file.
+    /// Returns the rule as written in a policy file.
     #[must_use]
     pub fn text(&self) -> &str {
         self.pattern.text()
@@ -76,18 +76,18 @@ impl fmt::Display for CommandRule {
     }
 }
 
-/// The rules of all layers for the commands of a tool, which has none unless it is `bash`: a part
-/// of a [`Decision`](super::Decision).
+/// The rules of all layers for a tool's commands, as a part of a [`Decision`](super::Decision).
+/// Only `bash` has such rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commands {
     is_shell: bool,
-    /// The list of each layer that has one. A command has to be in all of them.
+    /// The list of each layer that has a list. A command must be in all of them.
     allow: Vec<Vec<CommandRule>>,
     ask: Vec<CommandRule>,
     deny: Vec<CommandRule>,
-    /// The reason why no script is listed.
+    /// The reason why every script is unlisted.
     obstacle: Option<String>,
-    /// The reason why no script with other characters than those of ASCII is listed.
+    /// The reason why every script with characters beyond ASCII is unlisted.
     ascii_only: Option<String>,
 }
 
@@ -99,19 +99,19 @@ pub enum Verdict {
         /// The words of the commands, in the order of the script. Bash runs these commands or some
         /// of them.
         commands: Vec<Vec<String>>,
-        /// The rules that list them, each once.
+        /// The distinct rules that list them.
         by: Vec<CommandRule>,
     },
     /// A rule of `ask` matches a command.
     Ask {
-        /// The command, with characters that deceive written out.
+        /// The command, with deceptive characters escaped.
         command: String,
         /// The rule.
         rule: CommandRule,
     },
     /// A rule of `deny` matches a command.
     Denied {
-        /// The command, with characters that deceive written out.
+        /// The command, with deceptive characters escaped.
         command: String,
         /// The rule.
         rule: CommandRule,
@@ -155,31 +155,32 @@ impl Verdict {
 }
 
 impl Commands {
-    /// Returns whether the tool runs scripts, so that rules for commands are about its calls.
+    /// Returns whether the tool runs scripts, so that rules for commands apply to its calls.
     #[must_use]
     pub fn is_shell(&self) -> bool {
         self.is_shell
     }
 
-    /// Returns the lists of the rules that let a command run unasked: a command has to be in each.
+    /// Returns the lists of rules that let a command run without consent. A command must be in each
+    /// list.
     #[must_use]
     pub fn allow(&self) -> &[Vec<CommandRule>] {
         &self.allow
     }
 
-    /// Returns the rules for commands to which somebody has to agree.
+    /// Returns the rules for commands that need consent.
     #[must_use]
     pub fn ask(&self) -> &[CommandRule] {
         &self.ask
     }
 
-    /// Returns the rules for commands that are denied.
+    /// Returns the rules for denied commands.
     #[must_use]
     pub fn deny(&self) -> &[CommandRule] {
         &self.deny
     }
 
-    /// Returns the reason why no script is listed, if there is one.
+    /// Returns the reason why every script is unlisted, if there is one.
     #[must_use]
     pub fn obstacle(&self) -> Option<&str> {
         self.obstacle.as_deref()
@@ -270,7 +271,7 @@ pub mod fuzzing {
     ///
     /// # Errors
     ///
-    /// A rule is refused. The text is the reason.
+    /// Fails if a rule is refused. The text is the reason.
     pub fn verdict(allow: &[&str], deny: &[&str], script: &str) -> Result<Verdict, String> {
         let provenance = Provenance::Profile(Profile::Standard);
         let rules = |texts: &[&str], purpose| {

@@ -1,8 +1,7 @@
 //! The decision on one call, by the layers of the policy.
 //!
 //! The profile and the user's file give a tool its first grant. The ceiling and the workspace only
-//! take away: the grant is intersected with each of them, so that the result is never wider than
-//! either.
+//! narrow it: the grant is intersected with each of them, so the result is never wider than either.
 
 mod effective_grant;
 mod reach;
@@ -36,7 +35,7 @@ use super::{
 };
 use crate::limits::Limits;
 
-/// The surroundings of a decision, besides the layers.
+/// The inputs of a decision, in addition to the layers.
 pub(super) struct PolicyContext<'a> {
     pub(super) workspace: &'a Path,
     pub(super) protected: &'a [PathBuf],
@@ -45,14 +44,14 @@ pub(super) struct PolicyContext<'a> {
     pub(super) writable_record: &'a WritableRecord,
     pub(super) hints: &'a Hints,
     pub(super) signing: &'a Signing,
-    /// The accesses that a person allowed the tool beyond the files, for this session or this call.
+    /// The accesses beyond the files that the user allowed the tool, for this session or this call.
     pub(super) allowed: &'a [Reached],
 }
 
-/// An entry of a layer, with the layer.
+/// An entry, with its layer.
 type Rule<'a> = (&'a Layer, &'a Entry);
 
-/// Returns the profile in force, which is the strictest that any layer asks for.
+/// Returns the profile in force: the strictest profile of any layer.
 pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
     let (mut profile, by) = own_profile(layers, overrides);
     let mut provenance = vec![by];
@@ -74,8 +73,8 @@ fn own_profile(layers: &Layers, overrides: &Overrides) -> (Profile, Provenance) 
     }
 }
 
-/// Returns the build that a layer or an override asks for, a ceiling before the rest. The file of a
-/// workspace has no say.
+/// Returns the build that a layer or an override asks for. A ceiling comes first. A workspace file
+/// has no influence.
 pub(super) fn backend(
     layers: &Layers,
     overrides: &Overrides,
@@ -90,8 +89,8 @@ pub(super) fn backend(
     layers.ceilings.iter().find_map(|layer| of(layer)).or(asked).or_else(|| of(&layers.user))
 }
 
-/// Returns whether some layer names the tool, or the server, by its contents, or requires that
-/// somebody signed them.
+/// Returns whether some layer names the tool or the server by its contents, or requires a signature
+/// of them.
 pub(super) fn looks_at_content(
     layers: &Layers,
     backend: Backend,
@@ -100,7 +99,7 @@ pub(super) fn looks_at_content(
 ) -> bool {
     match name {
         _ if origin == ToolOrigin::User && signers::is_required(layers) => true,
-        // Nothing is granted to a server but by its contents.
+        // A server's grant is always bound to its contents.
         _ if backend == Backend::Mcp => true,
         Some(name) => layers
             .all()
@@ -130,7 +129,7 @@ fn decide_without_hint(
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
     let may_run = context.allowed.contains(&Reached::Run);
-    // Nothing that is said about the contents of its file matters to a tool that does not run.
+    // If the tool is denied, rules about the contents of its file don't matter.
     check_denied(named(layers, request), request)?;
     let entry = granting(&layers.user, request, may_run, context.hints, &mut notes)?;
     let bounds = bounds(layers, request, entry);
@@ -148,8 +147,8 @@ fn decide_without_hint(
         hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     let meet = |freedom| -> Result<EffectiveGrant, Denial> {
         let mut effective = EffectiveGrant::new(profile, request, entry, context, freedom)?;
-        // A grant that is refused by itself is not made good by a bound, nor by its profile or the
-        // names that it hides.
+        // If a grant alone must be refused, a stricter bound, a bound's profile or its hidden names
+        // cannot make it valid.
         effective.confine(own_profile(layers, overrides).0);
         effective.hide(&own, context)?;
         effective.deny_list_without_sandbox(request)?;
@@ -171,7 +170,7 @@ fn decide_without_hint(
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
-    // A limit of an entry that is bound to other contents, or to none, takes away all the same.
+    // The limits of an entry apply even if it is bound to other contents, or to none.
     let unbound = named_by_user(layers, request).filter(|_| entry.is_none());
     let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
@@ -183,7 +182,7 @@ fn decide_without_hint(
         let reach = Reach::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
-        // A tool that no grant binds to its contents works in every workspace.
+        // A tool without a grant that is bound to its contents works in every workspace.
         let is_unbound = request.origin == ToolOrigin::User && entry.is_none() && !may_run;
         if (is_unconfined || is_unbound)
             && let Some(name) = request.name
@@ -199,7 +198,7 @@ fn decide_without_hint(
 }
 
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
-/// needs the sandbox here too.
+/// needs the sandbox for this call too.
 pub(super) fn for_schema(
     user: &Layer,
     context: &PolicyContext<'_>,
@@ -227,13 +226,13 @@ fn start<'a>(
     Start { path, program: None, workspace: context.workspace, env: &grant.env, lost }
 }
 
-/// Returns the layers that only take away.
+/// Returns the layers that only narrow.
 fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
 }
 
-/// Returns every entry that takes away from this tool. `entry` is the one that grants it something: no
-/// other entry of the user's file replaces what that file says about every tool.
+/// Returns every entry that narrows this tool's grant. `entry` is the entry that grants it
+/// something. Only that entry replaces the user file's rules for every tool.
 fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>) -> Vec<Rule<'a>> {
     let own = |layer: &'a Layer| layer.entry(request.backend, request.name?);
     let every = bounding(layers).map(|layer| (layer, own(layer)));
@@ -242,18 +241,19 @@ fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>
     every.chain(bounding(layers).filter_map(|layer| Some((layer, own(layer)?)))).collect()
 }
 
-/// Returns the entry of the user's file with the name of this tool, whatever contents it is bound to.
+/// Returns the entry with this tool's name in the user's file, even if it is bound to other
+/// contents.
 fn named_by_user<'a>(layers: &'a Layers, request: &Request<'_>) -> Option<Rule<'a>> {
     Some((&*layers.user, layers.user.entry(request.backend, request.name?)?))
 }
 
-/// Returns every entry with the name of this tool, whatever contents it is bound to.
+/// Returns every entry with this tool's name, even if it is bound to other contents.
 fn named<'a>(layers: &'a Layers, request: &Request<'_>) -> impl Iterator<Item = Rule<'a>> {
     layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
 }
 
-/// Returns the calls to which somebody has to agree: the most that any layer asks for. An entry
-/// with the name of the tool counts whatever contents it is bound to, since it takes away.
+/// Returns the calls that need consent, by the strictest value of any layer. An entry with the
+/// tool's name counts even if it is bound to other contents, because it only narrows.
 fn approve(
     layers: &Layers,
     overrides: &Overrides,
@@ -273,7 +273,8 @@ fn approve(
     approve
 }
 
-/// Returns every entry whose keys count whatever contents it is bound to, since they take away.
+/// Returns every entry whose keys only narrow, and so count even if the entry is bound to other
+/// contents.
 fn narrowing<'a>(
     layers: &'a Layers,
     request: &Request<'_>,
@@ -282,7 +283,7 @@ fn narrowing<'a>(
     bounds(layers, request, entry).into_iter().chain(named_by_user(layers, request)).chain(entry)
 }
 
-/// Returns whether a person may be asked to widen the grant: unless any layer says no.
+/// Returns whether the user may be asked to widen the grant. Any layer can forbid it.
 fn ask(
     layers: &Layers,
     overrides: &Overrides,
@@ -302,8 +303,8 @@ fn ask(
     ask
 }
 
-/// Returns the limits of a call. The user's entry replaces a default, also that of the host for the
-/// shell. A limit of a file is a bound: an override lowers it and does not lift it.
+/// Returns the limits of a call. The user's entry replaces a default, including the host's default
+/// for the shell. A limit of a file is a bound: an override can lower it, but not raise it.
 fn limits(
     profile: Profile,
     overrides: &Overrides,
@@ -347,8 +348,8 @@ fn limits(
     limits
 }
 
-/// Returns the longest wall clock that the policy files allow, or `otherwise` where they have none.
-/// Neither a default nor a flag is a rule about how much time a person may give a call.
+/// Returns the longest wall clock that the policy files allow, or `otherwise` if they set no wall
+/// clock. Defaults and flags don't limit the time that the user may give a call.
 fn wall_clock_ceiling(
     entry: Option<Rule<'_>>,
     bounds: &[Rule<'_>],

@@ -1,5 +1,5 @@
-//! The request to the policy, and its answer: the decision on one call or its denial, each with the
-//! rule that decided it.
+//! The request to the policy, and its answer: the decision on one call, or its denial, with the
+//! rules that decided it.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -19,28 +19,29 @@ use crate::toml_file::FileError;
 /// The call that the policy decides on, for [`Authority::decide`](super::Authority::decide).
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The name of the tool, with [`Backend::Mcp`] that of the server; nothing for a program that
-    /// is named by its path.
+    /// The name of the tool, or of the server with [`Backend::Mcp`]; `None` for a program that is
+    /// named by its path.
     pub name: Option<&'a str>,
     /// The origin of the tool.
     pub origin: ToolOrigin,
-    /// The build that is to run.
+    /// The build to run.
     pub backend: Backend,
     /// True if the build runs only because the component cannot be used.
     pub fell_back: bool,
     /// The file of the build, or the definition of the server or of the wrapped program.
     pub path: &'a Path,
-    /// The program that a definition wraps, or that is the server; nothing for another tool, and for a server over
-    /// HTTP.
+    /// The program that a definition wraps, or the server's program; `None` for other tools and for
+    /// HTTP servers.
     pub program: Option<&'a Path>,
     /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
-    /// The tool of a server that is called; nothing for the server by itself.
+    /// The called tool of a server; `None` for the server itself.
     pub tool: Option<ServerTool<'a>>,
 }
 
 impl Request<'_> {
-    /// Returns whether a process of this machine runs: a native tool, or a server that is a program.
+    /// Returns whether a process of this machine runs: a native tool, or a server that is a
+    /// program.
     pub(super) fn is_process(&self) -> bool {
         match self.backend {
             Backend::Native => true,
@@ -49,16 +50,16 @@ impl Request<'_> {
         }
     }
 
-    /// Returns whether it is a server over HTTP, which no sandbox of this machine confines.
+    /// Returns whether it is an HTTP server, which this machine's sandbox cannot confine.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.backend == Backend::Mcp && self.program.is_none()
     }
 }
 
-/// A tool of a server, as the server describes it.
+/// A server's tool, as the server describes it.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerTool<'a> {
-    /// The name, as the server has it.
+    /// The server's own name for the tool.
     pub name: &'a str,
     /// The digest of its description.
     pub digest: Digest,
@@ -78,11 +79,12 @@ pub enum Provenance {
         /// The line, counted from 1.
         line: usize,
     },
-    /// A setting of the program or the person that started the host, such as a flag: [`Override::from`](super::Override::from).
+    /// A setting of the program or the user that started the host, such as a flag:
+    /// [`Override::from`](super::Override::from).
     Override(Cow<'static, str>),
     /// The host's own files, which no tool may write.
     ProtectedPaths,
-    /// The answer of a person in this session, or for this call.
+    /// The user's answer in this session, or for this call.
     Session,
 }
 
@@ -98,9 +100,10 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// The rules that decided each capability: first the one that gave it, then those that narrowed it.
+/// The rules that decided each capability: first the rule that granted it, then the rules that
+/// narrowed it.
 ///
-/// There are about twenty, in the order of their names.
+/// The map has about twenty entries, ordered by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProvenanceMap(Vec<(&'static str, Vec<Provenance>)>);
 
@@ -118,12 +121,12 @@ impl ProvenanceMap {
         self.0.iter().map(|(capability, all)| (*capability, all.as_slice()))
     }
 
-    /// Returns the place of a capability, or the one at which it would be.
+    /// Returns the index of a capability, or the index at which to insert it.
     fn place(&self, capability: &str) -> Result<usize, usize> {
         self.0.binary_search_by(|(other, _)| (*other).cmp(capability))
     }
 
-    /// Returns the rules of a capability, which is added if it is missing.
+    /// Returns the rules of a capability. Adds the capability if it is missing.
     fn all(&mut self, capability: &'static str) -> &mut Vec<Provenance> {
         let place = self.place(capability).unwrap_or_else(|place| {
             self.0.insert(place, (capability, Vec::new()));
@@ -170,20 +173,20 @@ pub struct Decision {
     pub grant: Grant,
     /// The limits.
     pub limits: Limits,
-    /// The calls to which somebody has to agree.
+    /// The calls that need consent.
     pub approve: Approve,
-    /// True if a person may be asked to widen the grant, where one is there.
+    /// True if the user may be asked to widen the grant, if the front end can ask.
     pub ask: bool,
     /// The rules for the commands of `bash`.
     pub commands: Commands,
     /// The profile in force.
     pub profile: Profile,
-    /// The variables that were granted by name. Their values are secrets; [`Grant::env`] has also
-    /// those that every native tool gets.
+    /// The variables that were granted by name. Their values are secrets; [`Grant::env`] also has
+    /// the variables that every native tool gets.
     pub variables: Vec<Variable>,
     /// The rules that decided each capability.
     pub provenance: ProvenanceMap,
-    /// The notes for a person, such as a rule that has no effect.
+    /// Notes for the user, such as a rule that has no effect.
     pub notes: Vec<String>,
 }
 
@@ -192,14 +195,14 @@ pub struct Decision {
 pub struct Effects {
     /// True if the tool may change files or assets.
     pub writes: bool,
-    /// True if the tool may reach other machines.
+    /// True if the tool may connect to other machines.
     pub connects: bool,
 }
 
 impl Grant {
     /// Returns the effects that a call by this build may have.
     pub(super) fn effects(&self, backend: Backend) -> Effects {
-        // Without a sandbox it can do what its user can.
+        // Without a sandbox the tool can do everything that its user can.
         if backend != Backend::Wasm && self.sandbox != Sandbox::Require {
             return Effects { writes: true, connects: true };
         }
@@ -228,7 +231,7 @@ impl Decision {
             .unwrap_or_default()
     }
 
-    /// Returns the variables that were granted by name with their values, which are secrets.
+    /// Returns the variables that were granted by name, with their values, which are secrets.
     #[must_use]
     pub fn granted_values(&self) -> Vec<(OsString, OsString)> {
         let granted =
@@ -236,7 +239,7 @@ impl Decision {
         self.grant.env.iter().filter(|(name, _)| granted(name)).cloned().collect()
     }
 
-    /// Returns the rules that decided the permissions, each once.
+    /// Returns the distinct rules that decided the permissions.
     #[must_use]
     pub fn granted_by(&self) -> Vec<String> {
         let mut texts: Vec<String> = Vec::new();
@@ -258,20 +261,20 @@ impl Decision {
     }
 }
 
-/// The denial of a call: the error of [`Host::decide`](crate::Host::decide). Its text is the reason,
-/// followed by the hint.
+/// The denial of a call: the error of [`Host::decide`](crate::Host::decide). Its text is the
+/// reason, followed by the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
     /// The reason.
     pub reason: String,
-    /// The step that would allow it, if one below a ceiling does.
+    /// The step that would allow it, if a step within the ceilings exists.
     pub remedy: Option<Box<Remedy>>,
-    /// The sentence for the remedy, in the words of the program that embeds the host:
+    /// The sentence for the remedy, in the words of the embedding program:
     /// [`HostBuilder::hints`](crate::HostBuilder::hints).
     pub hint: Option<String>,
     /// The rule that forbids it.
     pub provenance: Option<Provenance>,
-    /// True if that rule is `deny = true`, by which the tool never runs.
+    /// True if that rule is `deny = true`, so that the tool never runs.
     pub is_by_deny: bool,
 }
 

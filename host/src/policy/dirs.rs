@@ -1,17 +1,17 @@
-//! Lists of granted directories: the check that one does not contradict itself, and the
-//! intersection of two. They are compared by path alone; nothing is opened.
+//! Lists of granted directories: the check that a list does not contradict itself, and the
+//! intersection of two lists. Directories are compared only by path; nothing is opened.
 
 use std::path::Path;
 
 use ikigai_protocol::{Access, GrantedDir};
 
-/// Returns the indexes of two entries of which the first lies in the second and has another access,
-/// for the first such entry of the list. A narrower grant inside a wider one would have no effect.
+/// Returns the indexes of an inner and an outer entry with different access, for the first such
+/// inner entry of the list. A narrower grant inside a wider one would have no effect.
 pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
     let mut order: Vec<usize> = (0..dirs.len()).collect();
     order.sort_by_key(|index| dirs[*index].1);
-    // Entries in a directory follow it directly. `holders` are the entries that hold the present
-    // one, the innermost last.
+    // The entries inside a directory directly follow it. `holders` are the entries around the
+    // present one, with the innermost last.
     let mut holders: Vec<usize> = Vec::new();
     let contradiction = |inner: usize| {
         let (access, path) = dirs[inner];
@@ -23,14 +23,15 @@ pub(super) fn overlap(dirs: &[(Access, &Path)]) -> Option<(usize, usize)> {
     order.into_iter().filter_map(contradiction).min()
 }
 
-/// Removes the entries that lie in another with the same access or more, and sorts the rest by path.
-/// An entry that remains in another has more access: a person may widen a part of what a file grants.
+/// Removes the entries that lie in an entry with the same or more access, and sorts the rest by
+/// path. If an entry remains inside another, it has more access, because the user may widen a part
+/// of a file's grant.
 pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     dirs.sort_by(|a, b| a.path.cmp(&b.path));
-    // Entries in a directory follow it.
+    // Entries inside a directory follow it.
     let mut kept: Vec<GrantedDir> = Vec::with_capacity(dirs.len());
     for dir in dirs {
-        // The same path twice, with the lesser access first.
+        // Of two entries with the same path, keep the one with more access.
         kept.retain(|other| other.path != dir.path || other.access > dir.access);
         let holds =
             |outer: &GrantedDir| dir.path.starts_with(&outer.path) && outer.access >= dir.access;
@@ -41,11 +42,11 @@ pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     kept
 }
 
-/// Returns the access that both lists allow. The lists and the result are as [`without_repeats`]
-/// leaves them.
+/// Returns the access that both lists allow. The lists and the result have the form that
+/// [`without_repeats`] returns.
 pub(super) fn meet(one: &[GrantedDir], other: &[GrantedDir]) -> Vec<GrantedDir> {
     let common = within(one, other).chain(within(other, one));
-    // An entry of both lists comes twice, with the same access.
+    // An entry of both lists appears twice, with the same access.
     without_repeats(common.collect())
 }
 
@@ -55,7 +56,7 @@ fn within<'a>(
     outer: &'a [GrantedDir],
 ) -> impl Iterator<Item = GrantedDir> {
     inner.iter().filter_map(|dir| {
-        // Of those that hold it the innermost has the most access, and is the last one.
+        // The innermost entry around it has the most access, and comes last.
         let before = outer.partition_point(|outer| outer.path <= dir.path);
         let holder =
             outer[..before].iter().rev().find(|outer| dir.path.starts_with(&outer.path))?;
@@ -95,7 +96,7 @@ mod tests {
         dirs.iter().map(|dir| (dir.access, dir.path.as_path())).collect()
     }
 
-    /// Returns the access at `path`, by looking at every entry.
+    /// Returns the access at `path`, by checking every entry.
     fn access_at(dirs: &[GrantedDir], path: &Path) -> Option<Access> {
         dirs.iter().filter(|dir| path.starts_with(&dir.path)).map(|dir| dir.access).max()
     }

@@ -1,13 +1,13 @@
 //! The edits of the user's policy file, one entry at a time. `toml_edit` keeps comments, order and
 //! layout as their author left them.
 //!
-//! The result is read again by the rules of every policy file, and compared: an edit that would
-//! say anything else than what was asked for is refused.
+//! The result is parsed again by the rules of every policy file, and compared. An edit whose result
+//! differs from the request is refused.
 
 use similar::{ChangeTag, TextDiff};
 use toml_edit::{Array, Decor, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
-/// A value in the form that it has in a policy file.
+/// A value in the form of a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NewValue {
     /// A word: `"word"`.
@@ -22,10 +22,10 @@ pub enum NewValue {
 
 /// A key of an entry with its new value, for
 /// [`Authority::propose_grant`](super::Authority::propose_grant). A key of the table `limits` is
-/// `limits.NAME`, one of the table `tools` of a server is `tools.NAME`.
+/// written `limits.NAME`. A key of a server's table `tools` is written `tools.NAME`.
 pub type NewKey = (String, NewValue);
 
-/// A file whose form cannot be changed piece by piece.
+/// A file whose form does not allow a change of single keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unchangeable;
 
@@ -57,24 +57,24 @@ impl Place {
 
 type Changed = Result<String, Unchangeable>;
 
-/// Returns the text with these keys of an entry set; the entry is made if there is none.
+/// Returns the text with these keys of an entry set. Creates the entry if it does not exist.
 pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
     let (all, name) = (place.table(), place.name());
     let mut file = parse(text)?;
     if !file.contains_key(all) {
         let mut entries = Table::new();
-        // Without a header of its own.
+        // The outer table needs no header line.
         entries.set_implicit(true);
         file.insert(all, Item::Table(entries));
     }
-    // The comments at the end of a file stay before an entry that is new.
+    // Comments at the end of a file stay before a new entry.
     let end = file.trailing().as_str().unwrap_or_default().trim_end().to_owned();
     let is_new = !table(file.get_mut(all))?.contains_key(name);
     let moves = is_new && end.contains('#') && file.get(all).is_some_and(Item::is_table);
     if moves {
         file.set_trailing("");
     }
-    // `tools = { … }` holds values alone.
+    // `tools = { … }` contains only values.
     let is_inline = file.get(all).is_some_and(Item::is_inline_table);
     let entries = table(file.get_mut(all))?;
     let entry = entries.entry(name).or_insert_with(|| {
@@ -93,7 +93,7 @@ pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
         match key.split_once('.') {
             None => put(entry, key, value),
             Some((inner, key)) => {
-                // A line for each tool, where there may be many.
+                // Write one line per tool if there may be many.
                 let inline = || match inner {
                     "tools" if !is_inline => Item::Table(Table::new()),
                     _ => Item::Value(Value::InlineTable(InlineTable::new())),
@@ -106,8 +106,8 @@ pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
     Ok(with_ends_of(&file.to_string(), text))
 }
 
-/// Returns the text without an entry and what belongs to it. Comments before it stay: they may be
-/// about the file.
+/// Returns the text without an entry and everything that belongs to it. Comments before it stay,
+/// because they may be about the file.
 pub(super) fn remove(text: &str, place: &Place) -> Changed {
     let mut file = parse(text)?;
     let mut without = file.clone();
@@ -117,14 +117,14 @@ pub(super) fn remove(text: &str, place: &Place) -> Changed {
     }
     let left = without.to_string();
     let Some(comments) = mark_comments_before(&mut file, place) else {
-        // The empty line before an entry has no sense where nothing is left before it.
+        // The empty line before an entry is useless if nothing is left before it.
         let left = if text.starts_with('\n') { &left } else { left.trim_start_matches('\n') };
         return Ok(with_ends_of(left, text));
     };
     let marked = file.to_string();
     let (head, _) = marked.split_once(MARK).ok_or(Unchangeable)?;
     let before = head.strip_suffix(&comments).unwrap_or(head);
-    // What stands before the entry stands there without it as well.
+    // The text before the entry must stay the same without the entry.
     let after = left.strip_prefix(before).ok_or(Unchangeable)?;
     let left = match (comments.trim_end(), after.trim_start_matches('\n')) {
         (comments, "") => format!("{before}{comments}\n"),
@@ -136,7 +136,7 @@ pub(super) fn remove(text: &str, place: &Place) -> Changed {
 /// A comment that marks the place of an entry in a text.
 const MARK: &str = "# the entry that is removed\u{0}\n";
 
-/// Adds [`MARK`] to the comments before an entry, and returns these comments if there are any.
+/// Adds [`MARK`] to the comments before an entry, and returns these comments, if any.
 fn mark_comments_before(file: &mut DocumentMut, place: &Place) -> Option<String> {
     let entries = file.get_mut(place.table())?.as_table_like_mut()?;
     let name = place.name();
@@ -162,7 +162,7 @@ pub(super) fn difference(before: &str, after: &str) -> Vec<String> {
 }
 
 fn parse(text: &str) -> Result<DocumentMut, Unchangeable> {
-    // `with_ends_of` restores them.
+    // `with_ends_of` restores the line ends.
     text.replace("\r\n", "\n").parse().map_err(|_| Unchangeable)
 }
 
@@ -189,7 +189,7 @@ fn put(table: &mut dyn TableLike, key: &str, value: Option<Value>) {
     }
 }
 
-/// Returns a changed text with the ends of lines of the text that it was before.
+/// Gives a changed text the line ends of the text before the change.
 fn with_ends_of(text: &str, before: &str) -> String {
     if before.contains("\r\n") { text.replace('\n', "\r\n") } else { text.to_owned() }
 }
@@ -270,7 +270,7 @@ mod tests {
                 let expected = (expected.0.to_owned(), expected.1.to_owned());
                 assert!(said.contains(&expected), "{before:?} became {after:?}: {said:?}");
             }
-            // Comments and neighbours are where they were.
+            // Comments and neighbours stay in place.
             for kept in ["# why", "# before", "# c", "[tools.zeta]", "fuel = 7", "[tools.other]"] {
                 assert_eq!(before.contains(kept), after.contains(kept), "{before:?}: {after:?}");
             }

@@ -1,7 +1,7 @@
-//! The lists of a tool's entry in the user's file, and what a grant adds to them.
+//! The lists of a tool's entry in the user's file, and the additions of a grant.
 //!
-//! Adding never takes anything away: of two accesses to a directory the wider one stays. A list that would
-//! contradict itself is refused. Writes nothing.
+//! Adding never removes anything: if a directory would have two accesses, the wider one stays. A
+//! list that would contradict itself is refused. Writes nothing.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::widen::{self, Around};
 use super::written::{Written, WrittenPath};
 use super::{Access, AssetAccess, Authority, Net, ToolOrigin, standard};
 
-/// The lists of an entry to which a grant adds, and the access to assets.
+/// The lists of an entry that a grant can extend, and the access to assets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryLists {
     /// The directories and single files.
@@ -30,26 +30,26 @@ pub struct EntryLists {
     pub(crate) home: Option<PathBuf>,
 }
 
-/// A contradiction in a list `fs`: a directory has one access, with all that is in it.
+/// A contradiction in a list `fs`: a directory and everything in it must have one access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The rule that the list has.
+    /// The existing rule of the list.
     pub held: WrittenPath,
-    /// The rule that was to be added.
+    /// The rule to be added.
     pub new: WrittenPath,
 }
 
 impl EntryLists {
-    /// Returns what a tool may touch now: the lists of its entry in the user's file and, for a key that the
-    /// entry does not have, what the profile gives the tool.
+    /// Returns the tool's present permissions: the lists of its entry in the user's file, and the
+    /// profile's permissions for each key that the entry does not have.
     #[must_use]
     pub fn in_force(authority: &Authority, request: &Request<'_>) -> Self {
         authority.entry_lists(request)
     }
 
-    /// Returns what an entry gives the tool if a grant changes none of these lists. It differs from
-    /// [`in_force`](Self::in_force) for a native tool of the user whose entry names no directories: the
-    /// profile gives the workspace only to a tool without a grant.
+    /// Returns the permissions that an entry gives the tool if a grant leaves these lists
+    /// unchanged. It differs from [`in_force`](Self::in_force) for a user native tool whose entry
+    /// does not name directories: the profile gives the workspace only to a tool without a grant.
     #[must_use]
     pub fn unchanged(authority: &Authority, request: &Request<'_>) -> Self {
         let mut lists = Self::in_force(authority, request);
@@ -61,7 +61,8 @@ impl EntryLists {
         lists
     }
 
-    /// Returns the lists of an entry. `every` is the part of `[tools."*"]` that is about the tool.
+    /// Returns the lists of an entry. `every` is the part of `[tools."*"]` that applies to the
+    /// tool.
     pub(super) fn of_entry(
         entry: Option<&Entry>,
         every: Option<&Entry>,
@@ -88,12 +89,12 @@ impl EntryLists {
         }
     }
 
-    /// Adds a directory or a file. Returns the rule that covers it already, if there is one.
+    /// Adds a directory or a file. Returns the rule that already covers it, if there is one.
     ///
     /// # Errors
     ///
-    /// Another rule is about a directory around it, or about something in it, and neither access can hold
-    /// for both.
+    /// Fails if another rule names a directory around it or a path inside it, and neither access
+    /// can apply to both.
     pub fn add_dir(&mut self, new: WrittenPath) -> Result<Option<WrittenPath>, Box<Conflict>> {
         let same = self.fs.iter().position(|held| held.path == new.path);
         if let Some(held) = same.map(|at| &self.fs[at])
@@ -101,7 +102,7 @@ impl EntryLists {
         {
             return Ok(Some(held.clone()));
         }
-        // Secrets in a granted directory are opened by their own rule alone.
+        // Secrets in a granted directory need their own rule.
         let is_by_name = |path: &PathBuf| secret_place(path, self.home.as_deref()).is_some();
         let conflict =
             |held: &WrittenPath| Err(Box::new(Conflict { held: held.clone(), new: new.clone() }));
@@ -110,7 +111,7 @@ impl EntryLists {
             if outer.access < new.access {
                 return conflict(outer);
             }
-            // A rule to write protects and opens places of its own directory.
+            // A rule that allows writing protects and opens places of its own directory.
             let is_covered = new.access == Access::ReadOnly && !is_by_name(&new.path);
             if is_covered {
                 return Ok(Some(outer.clone()));
@@ -157,7 +158,7 @@ impl EntryLists {
         }
     }
 
-    /// Returns the keys by which an entry gets these lists, where it has `before`.
+    /// Returns the keys that change an entry's lists from `before` to these lists.
     #[must_use]
     pub fn keys(&self, before: &Self) -> Vec<NewKey> {
         let mut keys: Vec<NewKey> = Vec::new();
@@ -230,10 +231,10 @@ mod tests {
             (&["rw:."], "ro:/w/docs", &["rw:."]),
             (&["ro:."], "rw:.", &["rw:."]),
             (&["ro:/w/docs", "ro:/x"], "rw:.", &["ro:/x", "rw:."]),
-            // What lies directly in a directory to write is guarded by its own rule.
+            // The inner rule stays, because it protects the places directly in its own directory.
             (&["rw:/w/a"], "rw:.", &["rw:/w/a", "rw:."]),
             (&["rw:."], "rw:/w/.git/config", &["rw:.", "rw:/w/.git/config"]),
-            // Secrets are opened by name.
+            // Secrets need a grant by name.
             (&["ro:/h"], "ro:/h/.ssh/config", &["ro:/h", "ro:/h/.ssh/config"]),
             (&["ro:/h/.ssh/config"], "ro:/h", &["ro:/h/.ssh/config", "ro:/h"]),
         ] {
@@ -241,7 +242,7 @@ mod tests {
             let covering = lists.add_dir(rule(new)).unwrap_or_else(|_| panic!("{held:?} {new}"));
             assert_eq!(rules(&lists), after, "{held:?} and {new}");
             assert_eq!(covering.is_some(), held == after, "{held:?} and {new}");
-            // Once more changes nothing.
+            // Adding it again changes nothing.
             let before = lists.clone();
             lists.add_dir(rule(new)).expect("the same rule");
             assert_eq!(lists, before);
@@ -283,7 +284,7 @@ mod tests {
                 ("assets".to_owned(), NewValue::Word("read".to_owned())),
             ]
         );
-        // The directories of the profile are named in an entry that would take them away.
+        // An entry that would remove the profile's directories names them explicitly.
         let without = EntryLists { fs: Vec::new(), ..before.clone() };
         assert_eq!(before.keys(&without), [("fs".to_owned(), list(&["rw:."]))]);
     }

@@ -1,9 +1,9 @@
-//! The places that programs of the user execute without being told to: by entering a directory, by opening it
-//! in an editor, by a git command, or when an agent starts there. A tool that may write around them may not
-//! write to them, unless a list `fs` names them.
+//! The places that the user's programs execute automatically: when the user enters a directory,
+//! opens it in an editor or runs a git command, or when an agent starts there. A tool that may
+//! write around such a place may not write to it, unless a list `fs` names it.
 //!
-//! Owns the only list of them. A place is a name in any directory, with all below it. Names are compared
-//! without case, because some file systems do so too.
+//! Owns the only list of them. A place is a name in any directory, with everything below it. Names
+//! are compared without case, because some file systems do the same.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct ExecutedPlace {
     /// The name of the file or directory.
     pub name: &'static str,
-    /// The program that executes it, for a person.
+    /// The program that executes it, for the user.
     pub by: &'static str,
 }
 
@@ -30,10 +30,10 @@ const BARE: &str =
 const HOOKS: &str = "git, for a commit and other commands";
 const STARTED: &str = "an interpreter or a debugger, when it starts in the directory";
 
-/// The file by which git knows a repository, in capitals alone.
+/// The file by which git recognises a repository; only in capital letters.
 const HEAD: &str = "HEAD";
 
-/// The directory of a repository, in which tools may write all but [`IN_GIT`].
+/// The directory of a repository, in which tools may write everything except [`IN_GIT`].
 pub const GIT: &str = ".git";
 
 /// The places in the directory of a repository from which git takes commands.
@@ -46,7 +46,7 @@ pub(crate) const MODULES: &str = "modules";
 /// The further working trees of a repository, each of which may have a configuration.
 pub(crate) const WORKTREES: &str = "worktrees";
 
-/// The places, each with the program that executes it. [`GIT`] is one more.
+/// The places, each with the program that executes it. [`GIT`] is a further place.
 pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".githooks", HOOKS),
     place(".husky", HOOKS),
@@ -110,7 +110,8 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".pryrc", STARTED),
 ];
 
-/// Returns the place that a path in a directory is, or lies in. The path has no `..` and no links.
+/// Returns the place that a path in a directory equals or lies in. The path has no `..` and no
+/// links.
 #[must_use]
 pub fn executed_place(relative: &Path) -> Option<PathBuf> {
     let mut place = PathBuf::new();
@@ -118,7 +119,8 @@ pub fn executed_place(relative: &Path) -> Option<PathBuf> {
     while let Some(name) = names.next() {
         place.push(name);
         if is(name, GIT) {
-            // All of a repository that is new, and of one that is there the places alone.
+            // `.git` itself is a place, because creating it makes a repository. Inside `.git`, only
+            // the listed names are places.
             let Some(inner) = names.next() else { return Some(place) };
             place.push(inner);
             if IN_GIT.iter().any(|known| is(inner, known)) {
@@ -137,9 +139,9 @@ pub fn executed_place(relative: &Path) -> Option<PathBuf> {
     None
 }
 
-/// Returns the place that a path in a part of a repository is, or lies in. The part may get a name outside of the
-/// repository by a link, so that it holds no places, and nothing that makes a repository of it. Names of branches are
-/// free.
+/// Returns the place that a path in a part of a repository equals or lies in. A link may give the
+/// part a name outside of the repository. So it may not contain places, or files that would make it
+/// a repository. Branch names are free.
 fn inner_place<'a>(
     mut place: PathBuf,
     part: &OsStr,

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use self::patterns::Patterns;
 pub(crate) use self::walk::Walk;
 
-/// Patterns of paths that are hidden. The default hides nothing.
+/// Patterns of hidden paths. The default hides nothing.
 ///
-/// Case makes no difference, since a file system may find `.ENV` by the name `.env`. Nor does it make one
-/// whether Unicode's composed or decomposed form of a name is used. A pattern
-/// without a slash applies to a name at any depth. A pattern with a slash begins at the granted directory, at any
-/// directory above it, and at each directory that a layer of the policy names: a grant of less shows no more. In a
-/// workspace the names above it do not count. `*` and `?` stand for no slash, `**` for any
-/// directories. All that lies in a hidden directory is hidden.
+/// Case does not matter, because a file system may find `.ENV` by the name `.env`. Neither does the
+/// form of a name, composed or decomposed in Unicode. A pattern without a slash applies to a name
+/// at any depth. A pattern with a slash begins at the granted directory, at every directory above
+/// it, and at each directory that a layer of the policy names. So a smaller grant does not show
+/// more. In a workspace, the names above the workspace don't count. `*` and `?` do not match a
+/// slash. `**` matches any number of directories. Everything inside a hidden directory is hidden.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hide {
     patterns: Patterns,
     workspace: Option<PathBuf>,
-    /// The directories that layers name, whatever is granted of them.
+    /// The directories that layers name, even if they are not granted.
     named: Vec<PathBuf>,
 }
 
@@ -30,18 +30,19 @@ impl Hide {
     ///
     /// # Errors
     ///
-    /// A pattern is malformed. The text says which, and why.
+    /// Fails if a pattern is malformed. The text says which pattern, and why.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         Ok(Self { patterns: Patterns::compile(patterns)?, ..Self::default() })
     }
 
-    /// Returns these patterns for the grants of a workspace, which is absolute and has no links.
+    /// Returns these patterns for the grants of a workspace, given as an absolute path without
+    /// links.
     #[must_use]
     pub(crate) fn in_workspace(self, workspace: &Path) -> Self {
         Self { workspace: Some(workspace.to_owned()), ..self }
     }
 
-    /// Returns these patterns, which also begin at each of these directories.
+    /// Returns these patterns, and lets them also begin at each of these directories.
     #[must_use]
     pub(crate) fn beginning_at(self, named: Vec<PathBuf>) -> Self {
         Self { named, ..self }
@@ -51,14 +52,14 @@ impl Hide {
     ///
     /// # Errors
     ///
-    /// Together they are too many. The text says so.
+    /// Fails if together they are too many. The text says so.
     pub(crate) fn and<'a>(&self, others: impl Iterator<Item = &'a str>) -> Result<Self, String> {
         let others: Vec<&str> = others.collect();
         let own = self.patterns().iter().map(String::as_str);
         Ok(Self { patterns: Patterns::compile(own.chain(others))?, ..self.clone() })
     }
 
-    /// Returns whether nothing is hidden.
+    /// Returns whether these patterns hide nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.patterns.texts.is_empty()
@@ -70,8 +71,8 @@ impl Hide {
         &self.patterns.texts
     }
 
-    /// Returns whether a path in a granted directory is hidden, or `granted` itself, so that a grant of it
-    /// opens nothing. Both are absolute, with links resolved.
+    /// Returns whether a path in a granted directory is hidden, or `granted` itself, so that
+    /// granting it opens nothing. Both are absolute, with links resolved.
     #[must_use]
     pub fn hides(&self, granted: &Path, path: &Path) -> bool {
         if self.is_empty() {
@@ -82,8 +83,8 @@ impl Hide {
         walk.is_hidden_anywhere()
     }
 
-    /// Returns whether a path would be hidden if it were granted by itself. It is absolute, with links
-    /// resolved.
+    /// Returns whether a path would be hidden if only it were granted. The path is absolute, with
+    /// links resolved.
     #[must_use]
     pub(crate) fn hides_alone(&self, path: &Path) -> bool {
         self.hides(path, path)
@@ -94,7 +95,8 @@ impl Hide {
         Walk::new(self, granted)
     }
 
-    /// Returns whether all that is hidden beneath the path `old` would be hidden beneath `new`, for any files. Each comes with the granted directories of its side.
+    /// Returns whether everything that is hidden below the path `old` would be hidden below `new`,
+    /// for any files. Each path comes with the granted directories of its side.
     pub(crate) fn keeps_hidden<'a>(
         &'a self,
         (old_granted, old): (impl Iterator<Item = &'a Path>, &Path),
@@ -194,7 +196,7 @@ mod tests {
         ] {
             assert!(!hides(granted, seen), "{granted} {seen}");
         }
-        // The names above the workspace are beside the point in it.
+        // Inside the workspace, the names above it don't matter.
         for (path, is) in [("/h/w", false), ("/h/w/a/top", true), ("/h/w/a", false), ("/d/w", true)]
         {
             assert_eq!(hide.hides_alone(Path::new(path)), is, "{path}");
@@ -205,7 +207,7 @@ mod tests {
     fn a_grant_of_less_shows_no_more() {
         let hide = Hide::parse(["a", "b/c", "/c/a", "a/**/b", "*/?/d"]).expect("patterns");
         let hide = hide.in_workspace(Path::new("/w"));
-        // All paths of up to five of these names, in the workspace and elsewhere.
+        // All paths with up to five of these names, in the workspace and elsewhere.
         let mut paths = vec![PathBuf::from("/w"), PathBuf::from("/x")];
         let mut from = 0;
         for _ in 0..5 {
@@ -238,7 +240,7 @@ mod tests {
     }
 
     std::thread_local! {
-        /// The number of names that were looked up on this thread.
+        /// The number of names looked up on this thread.
         pub(super) static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
     }
 
@@ -267,7 +269,7 @@ mod tests {
                 let look_ups = look_ups(work);
                 assert!((names..=names + 1).contains(&look_ups), "{look_ups} of {names}");
             }
-            // Nor is one looked up again when a path goes up.
+            // A name is also not looked up again when a path goes up.
             let climbing = || {
                 let mut walk = hide.walk(std::iter::once(Path::new("/w")));
                 walk.follow(&path);
@@ -294,7 +296,7 @@ mod tests {
             let hide = Hide::parse([pattern]).expect("a pattern");
             assert!(hide.hides(Path::new("/"), &Path::new("/").join(name)), "{pattern} {name}");
         }
-        // A name that is not UTF-8 is compared piece by piece.
+        // A name that is not UTF-8 is compared part by part.
         let hide = Hide::parse([format!("{composed}*").as_str()]).expect("a pattern");
         let name = [decomposed.as_bytes(), b"\xff"].concat();
         assert!(hide.hides(Path::new("/"), &Path::new("/").join(OsStr::from_bytes(&name))));
@@ -345,7 +347,7 @@ mod tests {
         ] {
             assert!(!keeps(old, new), "{old} {new}");
         }
-        // A directory at which patterns begin has its own.
+        // A directory at which patterns begin has its own hidden names.
         let named = hide.clone().beginning_at(vec!["/w/x/conf".into()]);
         for (old, is) in [("/w/x/conf", false), ("/w/x", false), ("/w/x/conf/y", true)] {
             let kept = named.keeps_hidden((root(), Path::new(old)), (root(), Path::new("/w/new")));

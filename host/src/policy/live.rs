@@ -1,9 +1,9 @@
-//! The policy files of one host: their paths, the users who may have written them, and their present
+//! The policy files of one host: their paths, the users who may write them, and their present
 //! contents.
 //!
-//! The host looks at the metadata of each file before every call, and reads a file whose metadata changed, so that an
-//! edit holds for the next call. An edit that cannot be used leaves the earlier contents in force, and is
-//! logged once; but with a ceiling that cannot be used no tool may run.
+//! The host checks the metadata of each file before every call, and reads a file whose metadata
+//! changed. So an edit applies to the next call. If an edit cannot be used, the earlier contents
+//! stay in force, and the problem is logged once. If a ceiling cannot be used, no tool may run.
 
 use std::fs;
 use std::io;
@@ -19,11 +19,11 @@ use super::signers::Signatures;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, ClosedDir, FileError, ReadError, ReadRules};
 
-/// The largest policy file, in bytes. No policy needs as much.
+/// The largest policy file, in bytes. No real policy is that large.
 const LARGEST: u64 = 1 << 20;
 
-/// The largest policy file of a workspace, in bytes. Anybody may have written it, and it must not
-/// take more than a fraction of a second.
+/// The largest policy file of a workspace, in bytes. The file may come from an untrusted author,
+/// and reading it must take only a fraction of a second.
 const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 
 /// The paths of the files of all layers.
@@ -31,22 +31,23 @@ const LARGEST_OF_WORKSPACE: u64 = 64 << 10;
 pub(crate) struct PolicyFiles {
     /// The administrator's file, which need not exist.
     pub(crate) ceiling: Option<PathBuf>,
-    /// Further ceilings, each of which must exist. Anybody may add one, because it can only narrow.
+    /// Further ceilings, each of which must exist. Every user may add one, because it can only
+    /// narrow.
     pub(crate) further_ceilings: Vec<PathBuf>,
     /// The user's file.
     pub(crate) user: Option<PathBuf>,
-    /// True if somebody named the user's file, which must then exist.
+    /// True if the user's file was named explicitly. Then it must exist.
     pub(crate) user_is_named: bool,
     /// The workspace, absolute and canonical; its file is `.ikigai/policy.toml`.
     pub(crate) workspace: PathBuf,
-    /// The directory for which `~` stands in a policy file.
+    /// The directory that `~` stands for in a policy file.
     pub(crate) home: Option<PathBuf>,
-    /// The directory of the record of directories in which tools could write; nothing if none is
-    /// kept.
+    /// The directory with the record of directories in which tools could write; `None` if no record
+    /// is kept.
     pub(crate) state: Option<PathBuf>,
 }
 
-/// The path of the file of a workspace, in the workspace.
+/// The path of a workspace's file, relative to the workspace.
 pub(super) const IN_WORKSPACE: &str = ".ikigai/policy.toml";
 
 /// The status of a policy file.
@@ -58,7 +59,7 @@ pub struct FileStatus {
     pub path: PathBuf,
     /// True if the file exists.
     pub exists: bool,
-    /// The reason why its present contents are not in force; the earlier ones are.
+    /// The reason why its earlier contents are in force instead of the present ones.
     pub problem: Option<FileError>,
 }
 
@@ -71,12 +72,12 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Returns every layer, beginning with the one that nothing passes.
+    /// Returns every layer, beginning with the ceilings, which bound the others.
     pub(super) fn all(&self) -> impl Iterator<Item = &Layer> {
         self.each().map(|layer| &**layer)
     }
 
-    /// Returns whether no file was read anew between the two.
+    /// Returns whether both have the same layers, so that no file was read in between.
     pub(super) fn are_same(&self, other: &Self) -> bool {
         self.ceilings.len() == other.ceilings.len()
             && self.each().zip(other.each()).all(|(one, other)| Arc::ptr_eq(one, other))
@@ -87,7 +88,7 @@ impl Layers {
     }
 }
 
-/// The files, and the contents that were read last.
+/// The files, with the contents at the last read.
 pub(super) struct Live {
     base: Base,
     ceilings: Vec<OneFile>,
@@ -108,22 +109,22 @@ struct OneFile {
 
 #[derive(Debug)]
 struct Seen {
-    /// The metadata; nothing if the file must be read again in any case.
+    /// The metadata; `None` if the file must be read again in any case.
     identity: Option<Identity>,
     layer: Arc<Layer>,
-    /// The digest of the text of the layer; nothing if there is no file.
+    /// The digest of the layer's text; `None` if the file does not exist.
     text: Option<Digest>,
     exists: bool,
     problem: Option<FileError>,
 }
 
-/// The contents of a file that was read.
+/// The result of reading a file.
 enum Contents {
-    /// There is no file.
+    /// The file does not exist.
     None,
-    /// The text that is in force.
+    /// The text is the one in force.
     Unchanged,
-    /// Another text, with its digest.
+    /// The text has changed. This is the new layer, with the digest of its text.
     New(Box<Layer>, Digest),
 }
 
@@ -171,12 +172,12 @@ impl Live {
         Ok(live)
     }
 
-    /// Returns the contents of the files, each as it is now, or as it was last if that cannot be
-    /// used.
+    /// Returns the present contents of each file, or the earlier contents if the present ones
+    /// cannot be used.
     ///
     /// # Errors
     ///
-    /// A ceiling cannot be used.
+    /// Fails if a ceiling cannot be used.
     pub(super) fn current(&self) -> Result<Layers, FileError> {
         self.refresh();
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
@@ -199,13 +200,13 @@ impl Live {
         }
     }
 
-    /// Returns the directories that paths in the files are relative to, and the check of signers.
+    /// Returns the directories that paths in the files are relative to, with the check of signers.
     pub(super) fn base(&self) -> &Base {
         &self.base
     }
 
-    /// Returns the path of the user's file, which need not exist; nothing for a user without a
-    /// home who named none.
+    /// Returns the path of the user's file, which need not exist, or `None` for a user without a
+    /// home who did not name a file.
     pub(super) fn user_file(&self) -> Option<&Path> {
         Some(&self.user.as_ref()?.path)
     }
@@ -230,7 +231,7 @@ impl Live {
         self.files().map(file).collect()
     }
 
-    /// Returns the digest of the text that is in force of each file, with the author of the file.
+    /// Returns the digest of each file's text in force, with the author of the file.
     pub(super) fn digests(&self) -> Vec<(LayerKind, Option<Digest>)> {
         self.refresh();
         self.files().map(|file| (file.kind, file.seen().text)).collect()
@@ -240,7 +241,7 @@ impl Live {
         self.ceilings.iter().chain(&self.user).chain([&self.workspace])
     }
 
-    /// Reads the files again that changed.
+    /// Reads changed files again.
     fn refresh(&self) {
         self.files().for_each(|file| file.refresh(&self.base));
     }
@@ -262,19 +263,20 @@ impl OneFile {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads the file again if its metadata changed, or do not show yet whether it did.
+    /// Reads the file again if its metadata changed, or cannot show yet whether the file changed.
     fn refresh(&self, base: &Base) {
         let mut seen = self.seen();
         let before = identity(&self.path);
         let is_as_read = before.is_some() && seen.identity == before;
-        // What is wrong may be the mode of a directory on the way, where an owner is asked for. A workspace's
-        // file has none, and whoever wrote it must not have it parsed in each call.
+        // The problem may be the mode of a directory on the way, if the owner is checked. A
+        // workspace's file has no owner check, and its author must not be able to force a parse in
+        // each call.
         let is_wrong_elsewhere = seen.problem.is_some() && self.rules.owner.is_some();
         if is_as_read && !is_wrong_elsewhere {
             return;
         }
         let read = self.read(base, seen.text);
-        // Of another file, if one took its place and gave it back.
+        // Drop the metadata if they may belong to another file that was there for a moment.
         seen.identity = before.filter(|before| identity(&self.path).as_ref() == Some(before));
         match read {
             Ok(read) => {
@@ -303,7 +305,7 @@ impl OneFile {
         }
     }
 
-    /// Reads the file, of which the text with the digest `known` is in force.
+    /// Reads the file. The text in force has the digest `known`.
     fn read(&self, base: &Base, known: Option<Digest>) -> Result<Contents, FileError> {
         match toml_file::read(&self.path, self.rules) {
             Ok(text) => {
@@ -323,7 +325,7 @@ impl OneFile {
         }
     }
 
-    /// Warns once of a policy that is not read because its directory is another user's.
+    /// Warns once about a policy that is not read because its directory belongs to another user.
     fn warn_of_foreign(&self, dir: &ClosedDir) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
@@ -368,7 +370,7 @@ impl OneFile {
     }
 }
 
-/// Returns a word as it is written in a command of a shell.
+/// Quotes a word for a shell command.
 #[doc(hidden)]
 #[must_use]
 pub fn shell_quoted(word: &str) -> String {
@@ -379,32 +381,33 @@ pub fn shell_quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns whether this is root or the user that the host runs as.
+/// Returns whether this is root, or the user that the host runs as.
 pub(super) fn is_user(uid: u32) -> bool {
     uid == 0 || paths::is_own(uid)
 }
 
-/// Returns the rules by which a policy of this owner is read.
+/// Returns the rules for reading a policy with this owner.
 pub(super) fn rules(owner: fn(u32) -> bool) -> ReadRules {
     ReadRules { largest: LARGEST, follows_links: false, owner: Some(owner) }
 }
 
-/// Returns whether this is root or the user who installed the host.
+/// Returns whether this is root, or the user who installed the host.
 fn is_admin(uid: u32) -> bool {
     uid == 0 || paths::program_owner() == Some(uid)
 }
 
-/// Returns whether this is the user who installed the host, or the one that it runs as.
+/// Returns whether this is root, the user who installed the host, or the user that it runs as.
 fn is_admin_or_own(uid: u32) -> bool {
     is_admin(uid) || paths::is_own(uid)
 }
 
-/// Returns whether there is no such file.
+/// Returns whether the error means that the file does not exist.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// Returns the metadata of a file; nothing if it changed so lately that its times prove nothing.
+/// Returns the metadata of a file, or `None` if it changed so recently that its times prove
+/// nothing.
 fn identity(path: &Path) -> Option<Identity> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

@@ -1,9 +1,9 @@
-//! The places that a run missed, made of the single files that its tool named: what a person is asked
-//! about after a run that failed.
+//! The places that a failed run lacked, derived from the files that its tool named. The user is
+//! then asked about them.
 //!
-//! A file becomes its directory, and a program the installation that it belongs to, since the next run
-//! would stop at the file beside it. Nothing becomes a directory in which much else lies. Compares names,
-//! and looks for the directories of an installation.
+//! A file becomes its directory, and a program becomes the installation that it belongs to, because
+//! the next run would stop at a neighbouring file. A directory that contains much else is never
+//! used. Compares names, and looks for the directories of an installation.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -15,23 +15,26 @@ use ikigai_protocol::Access;
 use super::reached::Reached;
 use super::widen::{Around, Granted, add_new, directory_of};
 
-/// The most places of one question. A person reads each of them.
+/// The most places in one question, because the user reads each of them.
 const MOST: usize = 16;
 
-/// The names of the directories of an installation in which its programs lie.
+/// The names of the directories with programs in an installation.
 const OF_PROGRAMS: [&str; 2] = ["bin", "sbin"];
 
-/// The names of the directories beside those, by which an installation is known.
+/// The names of neighbouring directories, by which an installation is recognised.
 const OF_LIBRARIES: [&str; 3] = ["lib", "lib64", "libexec"];
 
-/// The directory of a home in which installers put links to programs. It may be read for the sake of one.
+/// The directory of a home in which installers put links to programs. A tool that names such a link
+/// may read it.
 const OF_LINKS: &str = ".local/bin";
 
-/// The directory of a version manager in which its scripts lie that look for the program beside it.
+/// The directory of a version manager with scripts that look for the program in neighbouring
+/// directories.
 const SHIMS: &str = "shims";
 
-/// Returns the places of what a tool was refused, and of the links by which it named that: the place with
-/// the most of it first. `may` says whether a place can be allowed: if not, the file stands for itself.
+/// Returns the places of the accesses that a tool was refused, and of the links by which it named
+/// them. The place with the most refused accesses comes first. `may` says whether a place can be
+/// allowed. If not, the file itself is returned.
 pub(super) fn missed_places(
     refused: &[Reached],
     links: &BTreeSet<PathBuf>,
@@ -41,7 +44,7 @@ pub(super) fn missed_places(
     let mut dirs: Vec<Granted> = Vec::new();
     let mut others = Vec::new();
     let mut add = |access, path: PathBuf| {
-        // The text is for a policy file, and these are for a question.
+        // The text is only needed in a policy file. These entries are for a question.
         add_new(&mut dirs, Granted { access, raw: String::new(), path }, around.home);
     };
     for reached in refused {
@@ -53,7 +56,7 @@ pub(super) fn missed_places(
         let is_open = may(&Reached::Path { access: *access, path: place.clone() });
         add(*access, if is_open { place } else { path.clone() });
     }
-    // A link is seen with the directory that holds it.
+    // A link becomes visible with its directory.
     let holding = links.iter().filter_map(|link| link.parent());
     let is_of_links = |dir: &Path| around.home.is_some_and(|home| dir == home.join(OF_LINKS));
     for dir in holding.filter(|dir| is_of_links(dir) || !around.is_for_itself(dir)) {
@@ -81,7 +84,7 @@ fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
     }
 }
 
-/// Returns the installation whose programs lie in a directory.
+/// Returns the installation whose programs are in a directory.
 fn installation_of(dir: &Path, around: Around<'_>) -> Option<PathBuf> {
     let prefix = dir.parent().filter(|prefix| !around.is_for_itself(prefix))?;
     let name = dir.file_name().and_then(OsStr::to_str)?;
@@ -105,7 +108,7 @@ mod tests {
         Reached::Path { access: Access::ReadWrite, path }
     }
 
-    /// A home with these files, and the places that are made of what a tool missed in it.
+    /// A home with files, and a way to get the places that a tool lacked in it.
     struct Home(tempfile::TempDir);
 
     impl Home {
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!(home.places(&[], &["links/tool"]), both[1..]);
         let program = reads(home.path(".local/bin"));
         assert_eq!(home.places(&[], &[".local/bin/tool"]), [program]);
-        // All of the home is not opened for a link in it.
+        // A link in the home does not open the whole home.
         assert_eq!(home.places(&[target], &["tool"]), both[..1]);
     }
 

@@ -1,7 +1,7 @@
 //! The peers that a tool may connect to.
 //!
-//! Owns the meaning of the entries of a `net` list for names and addresses. Resolves nothing and
-//! connects to nothing: the code that does asks here for each address.
+//! Owns the meaning of a `net` list's entries for names and addresses. Does not resolve or connect:
+//! the code that does so asks here for each address.
 
 mod public;
 
@@ -13,39 +13,39 @@ use ipnet::{IpNet, Ipv4Net};
 
 pub use public::is_public;
 
-/// The peers that a tool may reach over the network. The default is no peer.
+/// The peers that a tool may connect to. The default allows no peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Net {
-    /// True for every public address (`*`).
+    /// True if every public address is allowed (`*`).
     pub any: bool,
-    /// The peers that are named.
+    /// The named peers.
     pub peers: Vec<Peer>,
 }
 
 /// One entry of a `net` list: `HOST:PORT`, `*.HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`,
-/// `[IPV6]:PORT`; `*` as the port is every port.
+/// `[IPV6]:PORT`; `*` as the port means every port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The host.
     pub host: PeerHost,
-    /// The port; nothing for every port.
+    /// The port; `None` for every port.
     pub port: Option<u16>,
 }
 
 /// The host of a [`Peer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerHost {
-    /// A name of the DNS, in lower case, without a dot at its end.
+    /// A DNS name, in lower case, without a final dot.
     Name(String),
-    /// The names with exactly one label before this one (`*.NAME`). It has a dot itself, so that
-    /// nobody grants all of `com`.
+    /// The names with exactly one label before this one (`*.NAME`). The name itself must have a
+    /// dot, so that a grant cannot cover all of `com`.
     OneLabel(String),
-    /// A network; a single address is a network too. It names the private addresses in it.
+    /// A network; a single address is a network too. Its private addresses count as named.
     Range(IpNet),
 }
 
 impl Net {
-    /// Returns whether no peer may be reached.
+    /// Returns whether no peer is allowed.
     #[must_use]
     pub fn is_none(&self) -> bool {
         !self.any && self.peers.is_empty()
@@ -62,11 +62,11 @@ impl Net {
         self.peers.iter().any(|peer| matches!(&peer.host, PeerHost::Range(range) if meets(range)))
     }
 
-    /// Reads the entries of a `net` list.
+    /// Parses the entries of a `net` list.
     ///
     /// # Errors
     ///
-    /// An entry is malformed. The text names the first one and its mistake.
+    /// Fails if an entry is malformed. The text names the first such entry and its mistake.
     pub fn parse<'a>(entries: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut net = Self::default();
         for entry in entries {
@@ -79,8 +79,8 @@ impl Net {
         Ok(net)
     }
 
-    /// Returns the peers that both allow, and never more. For a network and `*`, or a network and a
-    /// name, there are none: the addresses that they share are known only when one is used.
+    /// Returns only peers that both lists allow. A network and `*`, or a network and a name, have
+    /// no peers in common, because their shared addresses are known only when an address is used.
     #[must_use]
     pub fn meet(&self, other: &Self) -> Self {
         let pairs = self
@@ -101,22 +101,22 @@ impl Net {
         Self { any: self.any && other.any, peers }
     }
 
-    /// Returns whether a name may be looked up and connected to on `port`, or on any port if there is
-    /// none.
+    /// Returns whether a name may be looked up and connected to on `port`, or on any port if `port`
+    /// is `None`.
     #[must_use]
     pub fn allows_name(&self, name: &str, port: Option<u16>) -> bool {
         let name = normal(name);
         self.any || self.peers.iter().any(|peer| peer.host.is_name(&name) && peer.allows_port(port))
     }
 
-    /// Returns whether a network in the list holds the address.
+    /// Returns whether a network in the list contains the address.
     #[must_use]
     pub(crate) fn names_address(&self, address: SocketAddr) -> bool {
         self.names_ip(address.ip(), Some(address.port()))
     }
 
-    /// Returns whether a network in the list holds the address, for `port`, or for any port if there
-    /// is none.
+    /// Returns whether a network in the list contains the address, for `port`, or for any port if
+    /// `port` is `None`.
     #[must_use]
     pub(crate) fn names_ip(&self, ip: IpAddr, port: Option<u16>) -> bool {
         let ip = ip.to_canonical();
@@ -126,7 +126,8 @@ impl Net {
         })
     }
 
-    /// Returns whether an address may be connected to, whatever the name it was found by.
+    /// Returns whether an address may be connected to, independently of the name that it was
+    /// resolved from.
     #[must_use]
     pub fn allows_address(&self, address: SocketAddr) -> bool {
         self.names_address(address) || (self.any && is_public(address.ip()))
@@ -134,7 +135,7 @@ impl Net {
 }
 
 impl PeerHost {
-    /// Returns whether it stands for this name, which is in its normal form.
+    /// Returns whether it matches this name, which is in normal form.
     fn is_name(&self, name: &str) -> bool {
         match self {
             Self::Name(own) => own == name,
@@ -224,7 +225,7 @@ impl FromStr for Peer {
     }
 }
 
-/// Returns a network of IPv4 addresses that is written in IPv6 (`::ffff:10.0.0.0/104`) as such.
+/// Converts an IPv4 network that is written as IPv6 (`::ffff:10.0.0.0/104`) to an IPv4 network.
 fn canonical(range: IpNet) -> IpNet {
     let IpAddr::V6(addr) = range.addr() else { return range };
     let inner = addr.to_ipv4_mapped().zip(range.prefix_len().checked_sub(96));
@@ -234,7 +235,7 @@ fn canonical(range: IpNet) -> IpNet {
     }
 }
 
-/// Parses a name of the DNS: labels of letters, digits, hyphens and underscores.
+/// Parses a DNS name: labels of letters, digits, hyphens and underscores.
 fn host_name(text: &str) -> Result<String, &'static str> {
     let is_label = |label: &str| {
         !label.is_empty()
@@ -242,8 +243,8 @@ fn host_name(text: &str) -> Result<String, &'static str> {
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     let name = normal(text);
-    // Digits and dots alone are a malformed address, which a resolver may still accept in a way
-    // of its own.
+    // A text of only digits and dots is a malformed address, which a resolver may still accept in
+    // its own way.
     let is_number = name.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if name.len() > 253 || is_number || !name.split('.').all(is_label) {
         return Err("has a host that is neither a name, an address nor a network");

@@ -1,5 +1,5 @@
-//! The parser of policy files: TOML in which every key must be known, every value must be of its
-//! kind, and every mistake is reported with its position.
+//! The parser of policy files: in this TOML, every key must be known, every value must have the
+//! right kind, and every mistake is reported with its position.
 
 mod commands;
 mod signers;
@@ -41,14 +41,14 @@ const SHELL_KEYS: &[&str] = &[
 const SERVER_KEYS: &[&str] =
     &["deny", "sandbox", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
 
-/// The directories that paths in a policy file are relative to, and the check of its signers.
+/// The directories that paths in a policy file are relative to, with the check of its signers.
 #[derive(Clone)]
 pub(super) struct Base {
     /// The workspace, absolute and canonical.
     pub(super) workspace: PathBuf,
-    /// The directory for which `~` stands.
+    /// The directory that `~` stands for.
     pub(super) home: Option<PathBuf>,
-    /// The check of the texts of signers; nothing in a program that knows no signatures.
+    /// The check of the texts of signers; `None` in a program that does not support signatures.
     pub(super) signatures: Option<Arc<dyn Signatures>>,
 }
 
@@ -77,7 +77,7 @@ struct Reader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
     base: &'a Base,
-    /// The words of the file that are still read, and should be replaced.
+    /// Notices about words in the file that are still accepted, but should be replaced.
     notices: RefCell<Vec<String>>,
 }
 
@@ -134,7 +134,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Reads an entry, which may have these keys.
+    /// Reads an entry with these allowed keys.
     fn entry(
         &self,
         name: &str,
@@ -197,8 +197,8 @@ impl Reader<'_> {
         };
         let Located { value, position } = self.list("fs", item, spanned)?;
         let (rules, spans): (Vec<DirRule>, Vec<_>) = value.into_iter().unzip();
-        // By name alone, so that the mistake is reported when the file is read. Links are resolved
-        // when a call is decided.
+        // Compare only names, so that the mistake is reported when the file is read. Links are
+        // resolved at the decision on a call.
         let named = rules.iter().map(|rule| (rule.access, rule.path.as_path()));
         if let Some((inner, outer)) = dirs::overlap(&named.collect::<Vec<_>>()) {
             return Err(self.file.fail(&spans[inner], overlap_text(&rules[inner], &rules[outer])));
@@ -287,7 +287,7 @@ impl Reader<'_> {
         Ok(text.to_owned())
     }
 
-    /// Reads the directories in which the tool looks for programs first.
+    /// Reads the directories in which the tool first looks for programs.
     fn search_path(&self, span: &Range<usize>, item: &Item<'_>) -> Read<Located<Vec<PathBuf>>> {
         if self.kind != LayerKind::User {
             let what = "`path` is a key of your own policy: this file only takes away";
@@ -295,8 +295,8 @@ impl Reader<'_> {
         }
         self.list("path", item, |reader, text, span| {
             let (path, within) = reader.absolute(text, span)?;
-            // The first would be removed from `PATH` as a directory that tools may write to, and the
-            // second cannot be written there.
+            // A directory in the workspace would be removed from `PATH`, because tools may write to
+            // it. A directory with a colon cannot be written in `PATH`.
             if within || text.contains(':') {
                 let what = format!("`{text}` is no directory that `PATH` can have");
                 let error = reader.file.fail(span, what);
@@ -375,7 +375,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Notes a word of an earlier release.
+    /// Notes that the file uses a word of an earlier release.
     fn note_old_word(&self, key: &str, old: &str, word: &str, at: Position) {
         if old != word {
             let (path, line) = (self.file.path().display(), at.line);
@@ -395,7 +395,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the words for the values of a type in a policy file.
+/// Returns the policy words for the values of a type.
 fn words<T: VariantArray + AsRef<str>>() -> Vec<&'static str> {
     T::VARIANTS.iter().map(AsRef::as_ref).collect()
 }
@@ -411,7 +411,7 @@ pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
     )
 }
 
-/// Returns the form in which a limit is written.
+/// Returns the written form of a limit, for messages.
 pub(super) fn limit_form(key: LimitKey) -> &'static str {
     match key {
         LimitKey::WallClock => "a duration such as \"30s\"",
@@ -420,18 +420,18 @@ pub(super) fn limit_form(key: LimitKey) -> &'static str {
     }
 }
 
-/// Parses a limit, and returns it in the unit of its key.
+/// Parses a limit. Returns it in the unit of its key.
 ///
 /// # Errors
 ///
-/// The text is no such limit. The error is the reason.
+/// Fails if the text is not such a limit. The error is the reason.
 #[doc(hidden)]
 pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
     let error = |what: String| format!("`{text}` {what}");
     match key {
         LimitKey::WallClock => {
             let time = limits::parse_timeout(text).map_err(error)?;
-            // It is at most a week.
+            // The time is at most a week.
             Ok(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
         }
         LimitKey::Memory => limits::parse_memory(text).map_err(error),
@@ -443,14 +443,14 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
     }
 }
 
-/// The longest name of a server, in bytes, which leaves room for those of its tools.
+/// The longest name of a server, in bytes. It leaves room for the names of the server's tools.
 const LONGEST_SERVER_NAME: usize = 24;
 
-/// Checks the name of a server of MCP.
+/// Checks the name of an MCP server.
 ///
 /// # Errors
 ///
-/// It is no such name. The text is the reason.
+/// Fails if it is not a valid name. The text is the reason.
 #[doc(hidden)]
 pub fn check_server_name(name: &str) -> Result<(), String> {
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
@@ -468,11 +468,11 @@ pub fn check_server_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// Checks that a variable of this name can be granted.
+/// Checks that a variable with this name can be granted.
 ///
 /// # Errors
 ///
-/// It cannot be granted. The text is the reason.
+/// Fails if it cannot be granted. The text is the reason.
 #[doc(hidden)]
 pub fn check_variable(name: &str) -> Result<(), String> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {

@@ -1,4 +1,4 @@
-//! A change of the user's policy file, which is proposed, shown, and then written.
+//! A change of the user's policy file: it is proposed, shown, and then written.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,13 +14,13 @@ use super::signers::SignerRule;
 use crate::paths;
 use crate::toml_file::{self, FileError, ReadError};
 
-/// The longest wait for another process that changes the file, which takes it milliseconds.
+/// The longest wait for another process that changes the file. A change takes milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A change of the user's policy file that is not written yet.
+/// A change of the user's policy file that has not been written yet.
 ///
-/// [`Authority::propose_grant`](super::Authority::propose_grant) makes one;
-/// [`difference`](Self::difference) shows it, [`write`](Self::write) makes it.
+/// [`Authority::propose_grant`](super::Authority::propose_grant) makes a proposal,
+/// [`difference`](Self::difference) shows the change, and [`write`](Self::write) writes it.
 #[derive(Clone, Debug)]
 pub struct Proposal {
     /// The file.
@@ -36,7 +36,7 @@ pub struct Proposal {
 #[derive(Clone, Debug)]
 struct Change {
     place: Place,
-    /// The keys that are set; nothing if the entry is removed.
+    /// The keys to set; `None` if the entry is removed.
     keys: Option<Vec<NewKey>>,
 }
 
@@ -60,7 +60,7 @@ impl Proposal {
         Self::new(path, base, Change { place, keys: Some(keys.to_vec()) })
     }
 
-    /// Proposes the file without an entry; nothing if it has no such entry.
+    /// Proposes the file without an entry. Returns `None` if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
         base: &Base,
@@ -90,9 +90,9 @@ impl Proposal {
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
         let after = change.apply(&before).map_err(|Unchangeable| unchangeable())?;
-        // The position is one of the new text, which nobody can look at.
+        // Drop the position, because it refers to the new text, which the user cannot see.
         let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
-        // Nothing but this one entry may have changed its meaning.
+        // Only this entry may have changed its meaning.
         if contents(&old, &change.place) != contents(&new, &change.place) {
             return Err(unchangeable());
         }
@@ -100,7 +100,7 @@ impl Proposal {
         Ok(Self { path, before, after, change, base, layer: Arc::new(new) })
     }
 
-    /// Returns the entry as it would be; nothing if it is removed.
+    /// Returns the proposed entry, or `None` if the entry is removed.
     pub(super) fn entry(&self) -> Option<&Entry> {
         match &self.change.place {
             Place::Tool(name) => self.layer.tools.get(name),
@@ -125,12 +125,12 @@ impl Proposal {
         edit::difference(&self.before, &self.after)
     }
 
-    /// Replaces the file by the proposed one, which only its user can read.
+    /// Replaces the file with the proposed one, which only its user can read.
     ///
     /// # Errors
     ///
-    /// It cannot be written, it was changed meanwhile, another process holds its lock, or others could
-    /// replace it there.
+    /// Fails if the file cannot be written, if it was changed in the meantime, if another process
+    /// holds its lock, or if other users could replace it there.
     pub fn write(&self) -> io::Result<()> {
         let directory = self.lock()?;
         if read(&self.path)? != self.before {
@@ -139,14 +139,14 @@ impl Proposal {
         self.replace(&directory)
     }
 
-    /// Makes the same change in the file as it is now, and returns it. What others changed since the
-    /// proposal was made stays, except for the keys that it sets.
+    /// Makes the same change in the present file, and returns it. Other changes since the proposal
+    /// stay, except for the keys that the proposal sets.
     ///
-    /// For those who did not look at the proposal as a whole, since nobody was to agree to it.
+    /// Suits a caller that did not show the whole proposal, because no consent was needed.
     ///
     /// # Errors
     ///
-    /// As of [`write`](Self::write), or the file cannot be changed as it is now.
+    /// Fails like [`write`](Self::write), or if the present file cannot be changed.
     pub fn write_merged(&self) -> io::Result<Self> {
         let directory = self.lock()?;
         let merged = Self::new(&self.path, &self.base, self.change.clone());
@@ -157,12 +157,12 @@ impl Proposal {
         Ok(merged)
     }
 
-    /// Puts the file back as it was before the proposal was written. Returns false, and leaves the file
-    /// as it is, if somebody changed it since.
+    /// Restores the file from before the proposal was written. If the file was changed since then,
+    /// returns false and leaves it unchanged.
     ///
     /// # Errors
     ///
-    /// As of [`write`](Self::write).
+    /// Fails like [`write`](Self::write).
     pub fn take_back(&self) -> io::Result<bool> {
         let directory = self.lock()?;
         if read(&self.path)? != self.after {
@@ -177,18 +177,19 @@ impl Proposal {
         before.replace(&directory).map(|()| true)
     }
 
-    /// Locks the file for this process, by its directory. Changes at once are made one after the other.
+    /// Locks the file for this process, through its directory. Concurrent changes are made one
+    /// after the other.
     fn lock(&self) -> io::Result<fs::File> {
         let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         paths::make_private(path)?;
-        // It would not be read from there.
+        // A file in an untrusted directory would not be read later.
         paths::check_ancestors(&self.path, paths::is_own)?;
         let directory = fs::File::open(path)?;
         paths::wait_for_lock(&directory, path, WAIT)?;
         Ok(directory)
     }
 
-    /// Replaces the file, whose directory is locked.
+    /// Replaces the file. Its directory is locked.
     fn replace(&self, directory: &fs::File) -> io::Result<()> {
         let path = self.path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         let mut file = paths::draft_in(path, 0o600)?;
@@ -199,7 +200,7 @@ impl Proposal {
     }
 }
 
-/// The parser and the editor of policy files for the fuzz targets, which have no file.
+/// The parser and the editor of policy files, for fuzz targets without a file.
 #[doc(hidden)]
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
@@ -223,7 +224,7 @@ pub mod fuzzing {
     ///
     /// # Errors
     ///
-    /// The file is refused.
+    /// Fails if the file is refused.
     pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
         let (path, base) = place();
         parse::parse(kind, path, text, &base).map(drop)
@@ -233,10 +234,10 @@ pub mod fuzzing {
     ///
     /// # Errors
     ///
-    /// The file cannot be changed.
+    /// Fails if the file cannot be changed.
     pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
         let (path, base) = place();
-        // The first letter decides, so that both kinds of entries are tried.
+        // The first letter selects the kind of entry, so that both kinds are tried.
         let name = name.to_owned();
         let place = if name.starts_with('s') { Place::Server(name) } else { Place::Tool(name) };
         let set = Change { place: place.clone(), keys: Some(keys.to_vec()) };
@@ -286,7 +287,7 @@ fn contents(layer: &Layer, except: &Place) -> Vec<String> {
     profile.into_iter().chain(signed).chain(signers).chain(entries.map(entry)).collect()
 }
 
-/// Returns the text of the file, which is empty where there is none.
+/// Returns the text of the file, or an empty text if the file does not exist.
 fn read(path: &Path) -> io::Result<String> {
     match toml_file::read(path, live::rules(live::is_user)) {
         Ok(text) => String::from_utf8(text)

@@ -8,34 +8,34 @@ use serde::{Deserialize, Serialize};
 
 use super::{Grant, Net};
 
-/// An access that a tool's grant does not have. It prints as a person reads it, with characters
-/// that deceive written out: `read /etc/hosts`.
+/// An access beyond a tool's grant. It prints in words for the user, with deceptive characters
+/// escaped: `read /etc/hosts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reached {
-    /// A file, or a directory with all that is in it; absolute, with links resolved.
+    /// A file, or a directory with everything in it; absolute, with links resolved.
     Path {
-        /// The access that it takes.
+        /// The requested access.
         #[serde(with = "access")]
         access: Access,
         /// The file or the directory.
         #[serde(with = "lossy")]
         path: PathBuf,
     },
-    /// A peer on the network, as the tool asked for it.
+    /// A peer on the network, as requested by the tool.
     Peer {
         /// A name, or an address.
         host: String,
         /// The port.
         port: u16,
     },
-    /// A name on the network that is looked up before the port is known. To allow it is to allow each of
+    /// A name on the network that is looked up before the port is known. Allowing it allows all of
     /// its ports.
     Host {
         /// The name.
         host: String,
     },
-    /// The call itself, which the policy denies as long as nobody granted the tool's contents.
+    /// The call itself, which the policy denies as long as the tool's contents are not granted.
     Run,
 }
 
@@ -65,8 +65,8 @@ impl Reached {
         all.iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
     }
 
-    /// Returns the list of a policy that has this peer; nothing for another access, or where no policy can
-    /// name it.
+    /// Returns a policy's `net` list with this peer. Returns `None` for another access, or if a
+    /// policy cannot name the peer.
     pub(crate) fn peers(&self) -> Option<Net> {
         let entry = match self {
             Self::Peer { host, port } if host.contains(':') => format!("[{host}]:{port}"),
@@ -78,26 +78,26 @@ impl Reached {
     }
 }
 
-/// An access that a tool's grant has, and that a call made use of.
+/// A granted access that a call used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Used {
-    /// A granted directory, through which the tool reached a file.
+    /// A granted directory, through which the tool opened a file.
     Dir {
-        /// The directory, as the grant has it.
+        /// The directory, as in the grant.
         #[serde(with = "lossy")]
         path: PathBuf,
     },
-    /// A file, in a recording.
+    /// A file that a recorded call used.
     File {
-        /// The access that the tool took.
+        /// The access that the tool used.
         #[serde(with = "access")]
         access: Access,
         /// The file.
         #[serde(with = "lossy")]
         path: PathBuf,
     },
-    /// A peer on the network, as the tool asked for it.
+    /// A peer on the network, as requested by the tool.
     Peer {
         /// A name, or an address.
         host: String,
@@ -107,21 +107,22 @@ pub enum Used {
 }
 
 impl Grant {
-    /// Returns whether a path is hidden in a granted directory that holds it. It is absolute, with links
-    /// resolved.
+    /// Returns whether a path is hidden in a granted directory that contains it. The path is
+    /// absolute, with links resolved.
     #[must_use]
     pub fn hides(&self, path: &Path) -> bool {
         let mut around = self.dirs.iter().filter(|dir| path.starts_with(&dir.path));
         around.any(|dir| self.hide.hides(&dir.path, path)) || self.reserved.is_secret(path)
     }
 
-    /// Returns whether the grant would have this access, and does not hide it.
+    /// Returns whether the grant covers this access, and does not hide it.
     pub(crate) fn shows(&self, reached: &Reached) -> bool {
         let is_hidden = matches!(reached, Reached::Path { path, .. } if self.hides(path));
         !is_hidden && self.covers(reached)
     }
 
-    /// Returns the directories and files that the grant lets the tool write to, those that lie in others too.
+    /// Returns the directories and files that the grant lets the tool write to, including those
+    /// that lie in others.
     pub(crate) fn writable_dirs(&self) -> impl Iterator<Item = &Path> {
         let mut dirs: Vec<&Path> = self
             .dirs
@@ -135,8 +136,9 @@ impl Grant {
         dirs.into_iter()
     }
 
-    /// Returns the access that a person is asked for in place of this one: to the whole of a place that other
-    /// programs execute, of which one file is as good as another.
+    /// Returns the access to ask the user about instead of this one. For a file in a place that
+    /// other programs execute, it is the access to the whole place, because all of its files matter
+    /// equally.
     pub(crate) fn question_for(&self, reached: Reached) -> Reached {
         match &reached {
             Reached::Path { access: Access::ReadWrite, path } => {
@@ -149,7 +151,7 @@ impl Grant {
         }
     }
 
-    /// Returns whether the grant has this access already.
+    /// Returns whether the grant already has this access.
     #[must_use]
     pub fn covers(&self, reached: &Reached) -> bool {
         match reached {
@@ -162,14 +164,15 @@ impl Grant {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),
                 Err(_) => self.net.allows_name(host, Some(*port)),
             },
-            // With one of its ports it may be looked up; the others are judged when it is connected to.
+            // The name may be looked up if one of its ports is allowed. The port is checked when
+            // the tool connects.
             Reached::Host { host } => self.net.allows_name(host, None),
             Reached::Run => true,
         }
     }
 }
 
-/// A path as text, in which bytes that are not UTF-8 are U+FFFD: a record is always written.
+/// A path as text. Bytes that are not UTF-8 become U+FFFD, so that a record can always be written.
 mod lossy {
     use std::path::{Path, PathBuf};
 
@@ -184,7 +187,7 @@ mod lossy {
     }
 }
 
-/// The access as a policy file writes it: `ro` or `rw`.
+/// The access in the form of a policy file: `ro` or `rw`.
 mod access {
     use std::borrow::Cow;
 

@@ -1,8 +1,8 @@
-//! The steps that a person can take against a denial, against a limit that ended a call, and against a fault of
-//! the machine that keeps a call from running or from being recorded, as data.
+//! The steps that a user can take after a denial, after a limit ended a call, or after a fault of
+//! the machine that stops a call or its record. The steps are data.
 //!
-//! Owns no sentence: the program that embeds the host has the words for its own commands and
-//! flags, and gives them to [`HostBuilder::hints`](crate::HostBuilder::hints).
+//! Has no sentences: the embedding program words its own commands and flags, and passes the
+//! sentences to [`HostBuilder::hints`](crate::HostBuilder::hints).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,24 +13,24 @@ use ikigai_protocol::Access;
 
 use super::{AssetAccess, Net};
 
-/// A step that a person can take so that more is allowed, runs or is recorded.
+/// A step that a user can take so that more is allowed, runs or is recorded.
 ///
-/// It has no words: [`HostBuilder::hints`](crate::HostBuilder::hints) takes the function that
-/// makes a sentence of it, with an example.
+/// It has no text. [`HostBuilder::hints`](crate::HostBuilder::hints) takes the function that turns
+/// it into a sentence, and shows an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remedy {
-    /// Grant the tool again what its entry grants, for its file as it is now.
+    /// Grant the tool its entry's permissions again, for its present file.
     GrantAgain {
         /// The name of the tool.
         tool: String,
     },
-    /// Bind the entry of the tool to the contents of its file, without which it is no grant for
-    /// a tool of a user.
+    /// Bind the tool's entry to the contents of its file. Without that, the entry does not grant
+    /// anything to a user tool.
     BindEntry {
         /// The name of the tool.
         tool: String,
     },
-    /// Make an entry for the tool, which binds it to the contents of its file and sandboxes it.
+    /// Create an entry that binds the tool to the contents of its file and sandboxes it.
     BindAndConfine {
         /// The name of the tool.
         tool: String,
@@ -40,7 +40,7 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
-    /// Make an entry for the tool, which lets it run in the sandbox and touch what is granted.
+    /// Create an entry that lets the tool run in the sandbox with the granted permissions.
     GrantToRun {
         /// The name of the tool.
         tool: String,
@@ -50,25 +50,26 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
-    /// Put the program among the user's tools: one that is named by its path has no entry.
+    /// Install the program as a user tool, because a program that is named by its path has no
+    /// entry.
     InstallAsTool,
     /// Allow the native build of the tool, sandboxed.
     AllowNative {
         /// The name of the tool.
         tool: String,
     },
-    /// Grant the tool to read the directory instead of writing there.
+    /// Let the tool read the directory instead of writing there.
     GrantReading {
         /// The name of the tool.
         tool: String,
         /// The directory.
         dir: PathBuf,
     },
-    /// Grant the tool these directories besides those that it has.
+    /// Grant the tool these additional directories.
     GrantDirs {
         /// The name of the tool.
         tool: String,
-        /// The directories, each as it is written in the file.
+        /// The directories, each as written in the file.
         dirs: Vec<(Access, String)>,
     },
     /// Grant the tool these toolchains of this machine.
@@ -83,40 +84,40 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
-    /// Grant the server what it needs to be started, for its definition and its program as they
-    /// are now.
+    /// Grant the server what it needs to start, for its present definition and program.
     GrantServer {
         /// The name of the server.
         server: String,
     },
-    /// Look at a tool of a server, and approve it.
+    /// Examine a server's tool, and approve it.
     ApproveTool {
         /// The name of the server.
         server: String,
-        /// The name of the tool, as the server has it.
+        /// The server's own name for the tool.
         tool: String,
     },
-    /// Log in to a server, for tokens that it takes.
+    /// Log in to a server, to get tokens that it accepts.
     LogIn {
         /// The name of the server.
         server: String,
-        /// The scopes that the server misses, if it said so.
+        /// The scopes that the token lacks, if the server named them.
         scope: Option<String>,
     },
-    /// Grant the tool more than it has.
+    /// Grant the tool more permissions.
     GrantMore {
         /// The name of the tool.
         tool: String,
     },
-    /// Grant the tool these permissions besides those that it has.
-    /// The sentence is the command alone, since it is shown as such and a script may run it.
+    /// Grant the tool these additional permissions. The sentence must be only the command, because
+    /// it is shown as a command and a script may run it.
     Widen {
         /// The name of the tool.
         tool: String,
-        /// The permissions that it reached for and does not have.
+        /// The permissions that it requested and does not have.
         permissions: Permissions,
     },
-    /// Grant the tool the toolchains that it lacked. The sentence is the command alone, as of `Widen`.
+    /// Grant the tool the toolchains that it lacked. As for `Widen`, the sentence must be only the
+    /// command.
     WidenByToolchains {
         /// The name of the tool.
         tool: String,
@@ -137,11 +138,11 @@ pub enum Remedy {
         /// The limit to set, in bytes.
         bytes: u64,
     },
-    /// Call the tool from where somebody can be asked, or have nobody asked.
+    /// Call the tool from a front end that can ask the user, or remove the need to ask.
     AskPerson,
-    /// Work in another directory, one that holds none of the host's own files.
+    /// Work in another directory that does not contain the host's own files.
     ChooseWorkspace,
-    /// Name a file for the policy of the user, who has no home.
+    /// Name a policy file for a user without a home.
     NamePolicyFile,
     /// Find out which layers of the sandbox this machine lacks.
     InspectSandbox,
@@ -152,7 +153,7 @@ pub enum Remedy {
 /// The permissions that an entry of a policy file grants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Permissions {
-    /// The directories, each as it is written in the file.
+    /// The directories, each as written in the file.
     pub dirs: Vec<(Access, String)>,
     /// The peers.
     pub net: Net,
@@ -163,7 +164,7 @@ pub struct Permissions {
 }
 
 impl Permissions {
-    /// Returns those that are not among `others`.
+    /// Returns the permissions that are not among `others`.
     pub(super) fn beyond(mut self, others: &Self) -> Self {
         self.dirs.retain(|dir| !others.dirs.contains(dir));
         self.net.any &= !others.net.any;
@@ -176,7 +177,7 @@ impl Permissions {
     }
 }
 
-/// The sentences of the embedding program for remedies.
+/// The embedding program's sentences for remedies.
 #[derive(Clone, Default)]
 pub(crate) struct Hints(Option<Arc<Sentence>>);
 
@@ -188,12 +189,12 @@ impl Hints {
         Self(Some(Arc::new(sentence)))
     }
 
-    /// Returns the sentence for a remedy; nothing where the program has none.
+    /// Returns the sentence for a remedy, or `None` if the program has none.
     pub(crate) fn for_remedy(&self, remedy: &Remedy) -> Option<String> {
         self.0.as_ref().map(|sentence| sentence(remedy))
     }
 
-    /// Returns the text, followed by the sentence for the remedy where there is one.
+    /// Returns the text, followed by the sentence for the remedy, if there is one.
     pub(crate) fn append(&self, text: String, remedy: &Remedy) -> String {
         match self.for_remedy(remedy) {
             Some(hint) => format!("{text}; {hint}"),

@@ -1,9 +1,9 @@
-//! The places in granted directories that a grant of the directory does not open: places of secrets, which
-//! the tool does not see, and places that other programs execute, to which it may not write. A list `fs` has to
-//! name them, or a directory or file in them.
+//! The places in granted directories that a grant of the directory does not open. The tool does not
+//! see places of secrets, and may not write to places that other programs execute. A list `fs` must
+//! name such a place, or a directory or file in it.
 //!
-//! Owns which path is reserved in a grant. Compares paths that are absolute and have no links. Follows the links
-//! of the places when the grant is decided.
+//! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
+//! links of the places at the decision on the grant.
 
 use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
@@ -17,14 +17,15 @@ use super::secret_places::{is_secret_name, secret_paths};
 /// The places of secrets of this user and this host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Secrets {
-    /// The places that have a path.
+    /// The places with a known path.
     places: Vec<PathBuf>,
     /// The home, in which files with certain names are secrets.
     home: Option<PathBuf>,
 }
 
 impl Secrets {
-    /// Returns the known places of secrets of the user with this home, and `own`, which are the host's.
+    /// Returns the known places of secrets of the user with this home, and the host's own places,
+    /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
         let real = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
         let mut secrets = Self { places: secret_paths(home), home: real };
@@ -35,8 +36,8 @@ impl Secrets {
         secrets
     }
 
-    /// Adds places. If a place is a link, adds what it leads to as well, through all links: a tool that removes one of
-    /// them would see the rest in its next call.
+    /// Adds places. If a place is a link, also adds each link and the target that it leads to.
+    /// Otherwise a tool that removes one of the links would see the rest in its next call.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         for place in places {
             self.places.extend(chain(&place));
@@ -47,19 +48,20 @@ impl Secrets {
     }
 }
 
-/// The places in granted directories that only a grant by their name opens. The default reserves nothing.
+/// The places in granted directories that only an explicit grant opens. The default reserves
+/// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
     /// The places of secrets that lie in granted directories.
     secrets: Vec<PathBuf>,
-    /// The home, if a granted directory holds it.
+    /// The home, if a granted directory contains it.
     home: Option<PathBuf>,
     /// The directories and files that the grant names.
     named: Vec<GrantedDir>,
 }
 
 impl Reserved {
-    /// Returns what is reserved in these directories by a grant that names `named`.
+    /// Returns the reserved places in these directories, for a grant that names `named`.
     pub(super) fn new(secrets: &Secrets, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
         let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
         let home = secrets.home.clone().filter(is_in);
@@ -67,7 +69,8 @@ impl Reserved {
         Self { secrets: places.cloned().collect(), home, named }
     }
 
-    /// Returns what is reserved by a grant that names these directories and files, with no place of secrets.
+    /// Returns the reserved places for a grant that names these directories and files, without
+    /// places of secrets.
     #[doc(hidden)]
     #[must_use]
     pub fn guarding(named: Vec<GrantedDir>) -> Self {
@@ -88,8 +91,8 @@ impl Reserved {
             || self.named_in_home(path).is_some_and(|place| is_closed(&place))
     }
 
-    /// Returns whether a place of secrets may lie in a directory: a tool that renames the directory would see
-    /// it by another path.
+    /// Returns whether a place of secrets may lie in a directory: a tool that renames the directory
+    /// would see the secrets under another path.
     pub(crate) fn has_secrets_beneath(&self, dir: &Path) -> bool {
         self.secrets.iter().chain(&self.home).any(|place| place.starts_with(dir))
     }
@@ -100,8 +103,8 @@ impl Reserved {
         self.named.iter().any(|named| named.access == Access::ReadWrite)
     }
 
-    /// Returns the place that other programs execute and that a path is, or lies in, unless the grant names
-    /// the place, or something in it that holds the path.
+    /// Returns the place that other programs execute and that the path equals or lies in. Returns
+    /// `None` if the grant names the place, or a directory in it that contains the path.
     #[must_use]
     pub fn executed_place(&self, path: &Path) -> Option<PathBuf> {
         let writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
@@ -110,7 +113,8 @@ impl Reserved {
         let is_repository = innermost.file_name().is_some_and(|it| it.eq_ignore_ascii_case(GIT));
         let from = if is_repository { innermost.parent()? } else { innermost };
         let place = from.join(executed_place(path.strip_prefix(from).ok()?)?);
-        // Whoever may write to all of a repository may write to the files from which git takes commands.
+        // A tool that may write to a whole repository may also write to the files from which git
+        // takes commands.
         let is_direct = place.parent() == Some(innermost);
         let is_known = |name: &OsStr| IN_GIT.iter().any(|known| name.eq_ignore_ascii_case(known));
         let is_open = is_repository
@@ -118,22 +122,23 @@ impl Reserved {
         (!is_open).then_some(place)
     }
 
-    /// Returns whether the grant withholds an access to a path in its directories.
+    /// Returns whether the grant refuses an access to a path in its directories.
     pub(super) fn withholds(&self, access: Access, path: &Path) -> bool {
         self.is_secret(path) || access == Access::ReadWrite && self.executed_place(path).is_some()
     }
 
-    /// Returns the places of secrets in the granted directories that have a path, which need not exist.
+    /// Returns the places of secrets with a known path in the granted directories. They need not
+    /// exist.
     pub(crate) fn secrets(&self) -> &[PathBuf] {
         &self.secrets
     }
 
-    /// Returns the home, if a granted directory holds it.
+    /// Returns the home, if a granted directory contains it.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
 
-    /// Returns whether the grant names a directory or file in `place` that holds the path.
+    /// Returns whether the grant names a directory or file in `place` that contains the path.
     pub(crate) fn opens(&self, place: &Path, path: &Path) -> bool {
         self.named
             .iter()
@@ -150,26 +155,28 @@ impl Reserved {
         &self.named
     }
 
-    /// Returns whether the grant names something in a directory.
+    /// Returns whether the grant names a path inside a directory.
     pub(crate) fn leads_to_named(&self, dir: &Path) -> bool {
         self.named.iter().any(|named| named.path.starts_with(dir) && named.path != dir)
     }
 
-    /// Returns the file or directory of the home with the name of secrets that the path is, or lies in.
+    /// Returns the file or directory of the home that has a secret's name and that the path equals
+    /// or lies in.
     fn named_in_home(&self, path: &Path) -> Option<PathBuf> {
         let home = self.home.as_deref()?;
         let name = path.strip_prefix(home).ok()?.iter().next()?;
         is_secret_name(name).then(|| home.join(name))
     }
 
-    /// Returns whether the grant names something in a place that holds the path, or that lies in it.
+    /// Returns whether the grant names something in a place that contains the path or lies below
+    /// it.
     fn is_opened(&self, place: &Path, path: &Path) -> bool {
         let mut within = self.named.iter().filter(|named| named.path.starts_with(place));
         within.any(|named| path.starts_with(&named.path) || named.path.starts_with(path))
     }
 }
 
-/// Returns the paths to which links with names of secrets lead from the home.
+/// Returns the paths that links in the home with a secret's name lead to.
 fn linked_secrets(home: &Path) -> Vec<PathBuf> {
     let entries = read_dir(home).into_iter().flatten().flatten();
     let links = entries.filter(|entry| {
@@ -178,8 +185,8 @@ fn linked_secrets(home: &Path) -> Vec<PathBuf> {
     links.flat_map(|entry| chain(&entry.path())).collect()
 }
 
-/// Returns the path of a place and, if it is a link, of each link and of the file that it leads to. The
-/// directories of the paths have no links in them.
+/// Returns the path of a place and, if it is a link, of each link and of the file that it leads to.
+/// The directories of the returned paths have no links.
 fn chain(place: &Path) -> Vec<PathBuf> {
     /// The number of links that the kernel follows before it gives up.
     const MOST_LINKS: usize = 40;
@@ -194,7 +201,8 @@ fn chain(place: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Returns whether a path lies in a directory, or is the directory. Almost none does, and the bytes tell.
+/// Returns whether a path lies in a directory, or is the directory. Compares bytes first, because
+/// almost no path does.
 fn lies_in(path: &Path, dir: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().starts_with(dir.as_os_str().as_encoded_bytes())
         && path.starts_with(dir)
@@ -249,7 +257,7 @@ mod tests {
         for seen in ["", ".local/state", ".sshd", "work/.env", ".config/nvim", ".env.example"] {
             assert!(!around.is_secret(&home.join(seen)), "{seen}");
         }
-        // The names on the way to what is named are seen, and those beside it are not.
+        // The directories on the way to a named path are visible, but their other entries are not.
         let named = reserved(&["", ".ssh/config", ".netrc"]);
         for (path, is) in [
             (".ssh", false),
@@ -302,7 +310,7 @@ mod tests {
         ] {
             assert_eq!(place(&named, path).as_deref(), expected, "{path}");
         }
-        // What is above a granted directory is not in question.
+        // Names above a granted directory don't count.
         assert_eq!(place(&grant(&[(write, ".claude/work")]), ".claude/work/a"), None);
     }
 

@@ -1,4 +1,4 @@
-//! The contents of one policy file, read and checked, with the position of each value.
+//! The checked contents of one policy file, with the position of each value.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,11 +32,11 @@ use crate::toml_file::Position;
 )]
 #[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
-    /// The administrator, whose file nothing passes.
+    /// The administrator, whose file bounds all others.
     Ceiling,
-    /// The user, whose file alone grants.
+    /// The user. Only the user's file grants.
     User,
-    /// Anybody who may write to the workspace, so that its file can only narrow.
+    /// Any user who may write to the workspace. So the workspace's file can only narrow.
     Workspace,
 }
 
@@ -64,10 +64,10 @@ pub(super) struct Layer {
     pub(super) tools: BTreeMap<String, Entry>,
     /// The tables `[servers.NAME]`.
     pub(super) servers: BTreeMap<String, Entry>,
-    /// The table `[tools."*"]`: a bound for every tool, never a grant. [`Self::every_beside`] returns
-    /// the part of it that is about one tool.
+    /// The table `[tools."*"]`: a bound for every tool, never a grant. [`Self::every_beside`]
+    /// returns the part of it that applies to one tool.
     pub(super) every: Option<Entry>,
-    /// True if tools need a signature by a signer.
+    /// True if tools need a signature by a known signer.
     pub(super) require_signed: Option<Located<bool>>,
     /// The tables `[signers.NAME]`, in the order of the file.
     pub(super) signers: Vec<SignerRule>,
@@ -91,7 +91,7 @@ impl Layer {
         }
     }
 
-    /// Returns the entry of a tool; with [`Backend::Mcp`] that of the server with this name.
+    /// Returns the entry of a tool or, with [`Backend::Mcp`], of the server with this name.
     pub(super) fn entry(&self, backend: Backend, name: &str) -> Option<&Entry> {
         match backend {
             Backend::Mcp => self.servers.get(name),
@@ -99,12 +99,12 @@ impl Layer {
         }
     }
 
-    /// Returns the part of `[tools."*"]` that is about a tool whose entry in this file is `own`.
+    /// Returns the part of `[tools."*"]` that applies to a tool whose entry in this file is `own`.
     pub(super) fn every_beside<'a>(&'a self, own: Option<&'a Entry>) -> Option<&'a Entry> {
         own.map_or(self.every.as_ref(), |own| own.rest.as_deref())
     }
 
-    /// Notes in each entry the part of `[tools."*"]` that is about its tool.
+    /// Stores in each entry the part of `[tools."*"]` that applies to its tool.
     pub(super) fn settle(&mut self) {
         let Some(every) = &self.every else { return };
         for entry in self.tools.values_mut().chain(self.servers.values_mut()) {
@@ -117,7 +117,7 @@ impl Layer {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Entry {
     pub(super) position: Position,
-    /// True where the tool does not run.
+    /// True if the tool may not run.
     pub(super) deny: Option<Located<bool>>,
     pub(super) backend: Option<Located<BackendChoice>>,
     pub(super) sandbox: Option<Located<Sandbox>>,
@@ -125,25 +125,26 @@ pub(super) struct Entry {
     pub(super) fs: Option<Located<Vec<DirRule>>>,
     pub(super) net: Option<Located<Net>>,
     pub(super) env: Option<Located<Vec<String>>>,
-    /// The directories before those of `PATH`, absolute. Only the user's file has them.
+    /// The absolute directories to put before those of `PATH`. Only the user's file has them.
     pub(super) path: Option<Located<Vec<PathBuf>>>,
     pub(super) assets: Option<Located<AssetAccess>>,
     pub(super) approve: Option<Located<Approve>>,
-    /// False where nobody may be asked to widen the grant.
+    /// False if the user may not be asked to widen the grant.
     pub(super) ask: Option<Located<bool>>,
     pub(super) hide: Option<Located<Hide>>,
-    /// The rules for commands, of `bash` alone. They grant nothing.
+    /// The rules for commands, only for `bash`. They grant nothing.
     pub(super) commands: Option<Located<CommandRules>>,
     pub(super) limits: LimitRules,
-    /// The tools of a server that somebody approved, with the digests of their descriptions.
+    /// The approved tools of a server, with the digests of their descriptions.
     pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,
-    /// The part of `[tools."*"]` in the same file that is about this tool as well.
+    /// The part of `[tools."*"]` in the same file that also applies to this tool.
     pub(super) rest: Option<Box<Entry>>,
 }
 
 impl Entry {
-    /// Returns the keys of `[tools."*"]` that are about a tool with the entry `own` in the same file.
-    /// A key of `own` replaces that key, and any entry replaces `deny`. Names that are hidden add up.
+    /// Returns the keys of `[tools."*"]` that apply to a tool with the entry `own` in the same
+    /// file. A key of `own` replaces the same key, and any entry replaces `deny`. Hidden names are
+    /// combined.
     fn beside(&self, own: &Self) -> Self {
         fn unless<T: Clone>(every: &Option<T>, own: &Option<T>) -> Option<T> {
             every.clone().filter(|_| own.is_none())
@@ -165,8 +166,8 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry says nothing about what its tool may touch. Its other keys count
-    /// whatever contents it is bound to.
+    /// Returns whether the entry has no permissions for its tool. Its other keys count even if it
+    /// is bound to other contents.
     pub(super) fn grants_nothing(&self) -> bool {
         let Self { sandbox, sha256, fs, net, env, path, assets, approved, .. } = self;
         sandbox.is_none()
@@ -184,11 +185,11 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DirRule {
     pub(super) access: Access,
-    /// The absolute path, in which links are not resolved yet.
+    /// The absolute path, without resolved links.
     pub(super) path: PathBuf,
-    /// True if it was written relative to the workspace, in which it must then lie.
+    /// True if it was written relative to the workspace. Then it must lie in the workspace.
     pub(super) within: bool,
-    /// The path as it was written, without the access.
+    /// The path as written, without the access.
     pub(super) raw: String,
     pub(super) position: Position,
 }
@@ -213,7 +214,7 @@ pub(super) struct DirRule {
 pub enum LimitKey {
     /// The wall clock, in nanoseconds.
     WallClock,
-    /// The fuel, about one unit an instruction.
+    /// The fuel, about one unit per instruction.
     Fuel,
     /// The memory of both kinds of tools, in bytes.
     Memory,
@@ -226,7 +227,7 @@ pub enum LimitKey {
 }
 
 impl LimitKey {
-    /// Returns the key as policy files have it.
+    /// Returns the key as in policy files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         self.into()
@@ -244,7 +245,7 @@ impl LimitKey {
         }
     }
 
-    /// Lowers the limit to `value`, and returns whether it was higher.
+    /// Lowers the limit to `value`. Returns whether it was higher.
     pub(super) fn narrow(self, limits: &mut Limits, value: u64) -> bool {
         let before = *limits;
         self.set(limits, value);

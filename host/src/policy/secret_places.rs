@@ -1,7 +1,7 @@
-//! The places where secrets usually lie: a tool does not see them in the directories that it was granted, a
-//! recording proposes none of them for a grant, and a permissive one does not show them.
+//! The places where secrets usually lie. A tool does not see them in granted directories, a
+//! recording does not propose them for a grant, and a permissive recording does not show them.
 //!
-//! Owns the only list of them. A person can still grant one by name.
+//! Owns the only list of them. Users can still grant such a place by name.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretPlace {
     at: At,
-    /// The secrets that lie there, for a person.
+    /// A description of the secrets, for the user.
     pub holds: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
-    /// A path in the home, with all below it.
+    /// A path in the home, with everything below it.
     Home(&'static str),
-    /// An absolute path, with all below it.
+    /// An absolute path, with everything below it.
     Machine(&'static str),
-    /// A name in any directory, with all below it; one `*` stands for any characters.
+    /// A name in any directory, with everything below it; one `*` stands for any characters.
     Named(&'static str),
 }
 
@@ -40,7 +40,7 @@ const fn named(name: &'static str, holds: &'static str) -> SecretPlace {
 /// The profile of a browser has cookies, which are logins, and saved passwords.
 const BROWSER: &str = "the cookies and passwords of a browser";
 
-/// The text of what was typed often has passwords that were given as arguments.
+/// A history of typed commands often contains passwords that were given as arguments.
 const TYPED: &str = "what was typed, passwords among it";
 
 /// The places, each with the secrets that lie there.
@@ -131,7 +131,7 @@ pub const SECRET_PLACES: &[SecretPlace] = &[
     named("*.pfx", "a private key with its certificate"),
 ];
 
-/// Names that match one of the list and hold no secrets: they are there to be read and copied.
+/// Names that match the list but contain no secrets: they are meant to be read and copied.
 const HARMLESS: &[&str] = &[".env.example", ".env.sample", ".env.template", ".env.dist"];
 
 impl SecretPlace {
@@ -144,7 +144,7 @@ impl SecretPlace {
         }
     }
 
-    /// Returns the path of the place; nothing for a name that can be in any directory.
+    /// Returns the path of the place, or `None` for a name that can be in any directory.
     fn path(&self, of_user: Option<&Path>) -> Option<PathBuf> {
         match self.at {
             At::Home(place) => Some(of_user?.join(place)),
@@ -154,13 +154,14 @@ impl SecretPlace {
     }
 }
 
-/// Returns the place of secrets that the path is, or lies in. `of_user` is the home.
+/// Returns the place of secrets that the path equals or lies in. `of_user` is the home.
 #[must_use]
 pub fn secret_place(path: &Path, of_user: Option<&Path>) -> Option<&'static SecretPlace> {
     SECRET_PLACES.iter().find(|place| place.holds_path(path, of_user))
 }
 
-/// Returns whether a directory holds a place of secrets that has a path, there or not.
+/// Returns whether a place of secrets with a known path lies below a directory, even if it does not
+/// exist yet.
 #[must_use]
 pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
     SECRET_PLACES
@@ -169,8 +170,8 @@ pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
         .any(|place| place.starts_with(dir) && place != dir)
 }
 
-/// Returns the patterns of names that hold secrets in whatever directory they are, each exact or with
-/// one `*`, as the key `hide` has them.
+/// Returns the patterns of names that contain secrets in any directory. Each is exact or has one
+/// `*`, in the form of the key `hide`.
 pub fn secret_names() -> impl Iterator<Item = &'static str> {
     SECRET_PLACES.iter().filter_map(|place| match place.at {
         At::Named(pattern) => Some(pattern),
@@ -178,9 +179,9 @@ pub fn secret_names() -> impl Iterator<Item = &'static str> {
     })
 }
 
-/// Returns the places that are on this machine, with links in them resolved, for a view that shows
-/// the machine and must not show these. Of the names that can be in any directory those in the home,
-/// in the `workspace` itself and beside the keys of the machine's SSH.
+/// Returns the places that exist on this machine, with links resolved, for a view that shows the
+/// whole machine except them. Names that can be in any directory are searched only directly in the
+/// home, in the `workspace` and in `/etc/ssh`.
 #[must_use]
 pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf> {
     let paths = secret_paths(of_user).into_iter();
@@ -190,22 +191,22 @@ pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf>
     let mut present: Vec<PathBuf> =
         paths.chain(names).filter_map(|path| path.canonicalize().ok()).collect();
     present.sort();
-    // What lies in another is hidden with it.
+    // A place inside another is hidden with it.
     present.dedup_by(|inner, outer| inner.starts_with(outer));
     present
 }
 
-/// Returns the places that have a path, there or not.
+/// Returns the places with a known path, which need not exist.
 pub(super) fn secret_paths(of_user: Option<&Path>) -> Vec<PathBuf> {
     SECRET_PLACES.iter().filter_map(|place| place.path(of_user)).collect()
 }
 
-/// Returns whether a file or directory of this name holds secrets wherever it is.
+/// Returns whether a file or directory with this name contains secrets in any directory.
 pub(super) fn is_secret_name(name: &OsStr) -> bool {
     secret_names().any(|pattern| matches(pattern, name))
 }
 
-/// Returns whether a name is that of a pattern, which has at most one `*`.
+/// Returns whether a name matches a pattern, which has at most one `*`.
 fn matches(pattern: &str, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     if HARMLESS.contains(&name) {

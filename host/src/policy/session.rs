@@ -1,7 +1,8 @@
-//! The layer of a session: what a person allowed or refused a tool for as long as this host lives.
+//! The layer of a session: the accesses that the user allowed or refused a tool for as long as this
+//! host lives.
 //!
-//! It widens the user's file, and ceilings and the workspace bound it as they bound that. It is
-//! kept in memory, and an entry holds for the contents about which the person was asked.
+//! It widens the user's file. Ceilings and the workspace bound it in the same way as that file. It
+//! is kept in memory. An entry applies to the contents that the user was asked about.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use super::Backend;
 use super::decision::Request;
 use super::reached::Reached;
 
-/// The most entries. Beyond it the oldest are forgotten, so that a person is asked again.
+/// The most entries. Beyond that, the oldest are forgotten, and the user is asked again.
 const ENTRIES: usize = 4096;
 
 /// The answers of this session.
@@ -25,7 +26,7 @@ struct Entry {
     allowed: bool,
 }
 
-/// The tool to which an entry belongs: a build by its contents, under a name.
+/// The tool that an entry belongs to: a build with certain contents, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Subject {
     name: Option<String>,
@@ -33,14 +34,14 @@ struct Subject {
     contents: Vec<Digest>,
 }
 
-/// An answer of a person about a tool. It applies for as long as this host lives.
+/// The user's answer about a tool. It applies for as long as this host lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionAnswer {
-    /// The tool; nothing for one without a name.
+    /// The tool; `None` for a tool without a name.
     pub tool: Option<String>,
     /// The access that the tool was allowed or refused.
     pub reached: Reached,
-    /// True if it was allowed.
+    /// True if the access was allowed.
     pub allowed: bool,
 }
 
@@ -63,7 +64,7 @@ impl Entry {
 }
 
 impl Session {
-    /// Notes an answer, which takes the place of an earlier one.
+    /// Notes an answer, which replaces an earlier one.
     pub(super) fn note(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
         let subject = Subject::from_request(request);
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -74,7 +75,8 @@ impl Session {
         entries.push(Entry { subject, reached: reached.clone(), allowed });
     }
 
-    /// Returns all answers, the oldest first. Equal ones about several builds of a tool are one.
+    /// Returns all answers, with the oldest first. Equal answers about several builds of a tool are
+    /// merged.
     pub(super) fn answers(&self) -> Vec<SessionAnswer> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers: Vec<SessionAnswer> = Vec::with_capacity(entries.len());
@@ -92,7 +94,7 @@ impl Session {
         entries.retain(|entry| entry.answer() != *answer);
     }
 
-    /// Returns what was allowed to the subject of a request.
+    /// Returns the accesses that were allowed to the subject of a request.
     pub(super) fn allowed(&self, request: &Request<'_>) -> Vec<Reached> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.is_empty() {
@@ -103,7 +105,8 @@ impl Session {
         own.map(|entry| entry.reached.clone()).collect()
     }
 
-    /// Returns whether this, or a directory around it, was refused to the subject of a request.
+    /// Returns whether this access, or a directory around it, was refused to the subject of a
+    /// request.
     pub(super) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
         let subject = Subject::from_request(request);
         let is_in = |dir: &Reached| match (dir, reached) {
@@ -116,7 +119,7 @@ impl Session {
         entries.iter().any(|it| !it.allowed && it.subject == subject && is_in(&it.reached))
     }
 
-    /// Returns whether this was refused to the subject of a request.
+    /// Returns whether this access was refused to the subject of a request.
     pub(super) fn was_refused(&self, request: &Request<'_>, reached: &Reached) -> bool {
         let subject = Subject::from_request(request);
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -146,7 +149,7 @@ mod tests {
         prop_oneof![Just(Access::ReadOnly), Just(Access::ReadWrite)]
     }
 
-    /// The directories and the peers of a layer, by their numbers; either may be absent.
+    /// The directories and the peers of a layer, by their indexes; either may be absent.
     type Layer = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
 
     /// The entry of a layer.
@@ -155,7 +158,7 @@ mod tests {
         (proptest::option::of(dirs), proptest::option::of(vec(0..PEERS.len(), 0..3)))
     }
 
-    /// Writes a file for the tool `glob`. A layer that contradicts itself is written as an empty one.
+    /// Writes a file for the tool `glob`. A contradictory layer is written as an empty one.
     fn write(path: &Path, base: &Path, (dirs, peers): &Layer) {
         let mut text = String::from("[tools.glob]\n");
         if let Some(dirs) = dirs {
@@ -177,7 +180,7 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("permitted");
     }
 
-    /// Returns the grant of the tool, for what a person allowed in this session.
+    /// Returns the grant of the tool, including the accesses that the user allowed in this session.
     fn grant(authority: &Authority) -> Option<Grant> {
         Some(authority.decide(&request()).ok()?.grant)
     }
@@ -239,17 +242,18 @@ mod tests {
             !authority.may_ask(&request_of_file(&[old]), &[], &reached("a/d")),
             "it was refused"
         );
-        // A component that was compiled from one of them, while the other is there now, is neither.
+        // A component that was compiled from one of the contents, while its file now has the other,
+        // counts as neither.
         for other in [&[new][..], &[old, new], &[new, old], &[]] {
             let other = request_of_file(other);
             assert!(!has(&other, "a/b"), "{other:?}");
             assert!(!authority.was_allowed(&other, &reached("a/b")), "{other:?}");
-            // Nothing was answered about it, so that it can be asked about.
+            // It has no answers, so the user can be asked.
             for name in ["a/b", "a/d"] {
                 assert!(authority.may_ask(&other, &[], &reached(name)), "{name} of {other:?}");
             }
         }
-        // An answer that is forgotten applies no more, and the person may be asked again.
+        // A forgotten answer no longer applies, and the user may be asked again.
         for (reached, allowed) in [(reached("a/b"), true), (reached("a/d"), false)] {
             let tool = Some("glob".to_owned());
             let answer = SessionAnswer { tool, reached, allowed };
@@ -260,7 +264,7 @@ mod tests {
         }
         assert!(!has(&request_of_file(&[old]), "a/b"));
         authority.answered(&request_of_file(&[old]), &reached("a/b"), true);
-        // The same contents under another name or as another build are another tool.
+        // The same contents under another name, or as another build, count as another tool.
         for other in [
             Request { name: Some("grep"), ..request_of_file(&[old]) },
             Request { backend: Backend::Native, ..request_of_file(&[old]) },
@@ -297,7 +301,7 @@ mod tests {
                 asked.push(Reached::Peer { host: host.into(), port: port.parse().expect("a port") });
             }
             for reached in &asked {
-                // Whether it may be asked about is what is trusted, so it is noted in any case.
+                // Note the answer in any case, because `may_ask` is under test here.
                 let may_ask = authority.may_ask(&request(), &[], reached);
                 if let Reached::Path { path, .. } = reached {
                     prop_assert!(!may_ask || !path.starts_with(base.join("e/f")));
@@ -328,7 +332,7 @@ mod tests {
                     prop_assert!(named, "{peer} beyond {allowed:?}");
                 }
             }
-            // What the files give is not lost by an answer.
+            // An answer never removes an access that the files grant.
             if let Some(before) = before {
                 for dir in &before.dirs {
                     prop_assert!(after.dirs.iter().any(|wider| {

@@ -11,16 +11,16 @@ use super::{Backend, Net};
 /// A part of a proposed entry that a bound takes away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The key and the value, such as `net db.internal:5432`.
+    /// The key and value, such as `net db.internal:5432`.
     pub what: String,
-    /// The rules that take it away.
+    /// The rules that remove it.
     pub decided_by: Vec<Provenance>,
 }
 
 impl Proposal {
-    /// Returns the parts of this proposal that `decision` does not have. The decision is the one that
-    /// [`Authority::decide_with`](super::Authority::decide_with) returns for the proposal and a build of
-    /// this kind.
+    /// Returns the parts of this proposal that are missing in `decision`, which
+    /// [`Authority::decide_with`](super::Authority::decide_with) returned for the proposal and a
+    /// build of this kind.
     #[must_use]
     pub fn shortfalls(&self, backend: Backend, decision: &Decision) -> Vec<Shortfall> {
         let Some(entry) = self.entry() else { return Vec::new() };
@@ -86,7 +86,7 @@ impl Proposal {
     }
 }
 
-/// Returns the access that a rule grants, with links resolved as a decision resolves them.
+/// Returns the access that a rule grants, with links resolved in the same way as in a decision.
 fn reached_by(rule: &DirRule) -> Reached {
     let path = rule.path.canonicalize().unwrap_or_else(|_| rule.path.clone());
     Reached::Path { access: rule.access, path }

@@ -1,7 +1,7 @@
 //! The signers that policy files name, and the requirement of a signature.
 //!
-//! Decides which tables `[signers.NAME]` hold. Verifies nothing and keeps no record of who signed:
-//! the embedding program does both, behind [`Signatures`].
+//! Decides which tables `[signers.NAME]` are in force. Verifies nothing, and keeps no record of
+//! signatures: the embedding program does both, behind [`Signatures`].
 
 mod meet;
 
@@ -19,38 +19,38 @@ use super::live::Layers;
 pub struct SignerRule {
     /// The name of the table.
     pub name: String,
-    /// The proof by which the signer is known.
+    /// The key or identity that proves who the signer is.
     pub identity: SignerIdentity,
-    /// The names of the tools that it may sign, each exact or the beginning of a name and one `*`;
-    /// nothing where they are not limited.
+    /// The names of the tools that it may sign, each exact, or a prefix followed by `*`; `None`
+    /// means all tools.
     pub tools: Option<Vec<String>>,
-    /// The last day on which files of the signer are installed, as `YYYY-MM-DD`. Installed tools go
-    /// on.
+    /// The last day on which the signer's files can be installed, as `YYYY-MM-DD`. Tools that are
+    /// already installed stay usable.
     pub until: Option<String>,
     /// The line of the table.
     pub provenance: Provenance,
 }
 
-/// The proof by which a signer is known, as the file has it.
+/// The key or identity that proves who a signer is, as in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignerIdentity {
-    /// A public key of OpenSSH: the kind and the key, as in `authorized_keys`.
+    /// An OpenSSH public key: the kind and the key, as in `authorized_keys`.
     Ssh(String),
-    /// A public key of minisign.
+    /// A minisign public key.
     Minisign(String),
     /// A public key in PEM.
     Key(String),
-    /// An identity in a certificate of Sigstore.
+    /// An identity in a Sigstore certificate.
     Sigstore {
-        /// The URL of the issuer of OpenID Connect.
+        /// The URL of the OpenID Connect issuer.
         issuer: String,
-        /// The subject, exact or its beginning and one `*`.
+        /// The subject: an exact value, or a prefix followed by `*`.
         subject: String,
     },
 }
 
 impl SignerIdentity {
-    /// Returns the key of the table by which it is named: `ssh`, `minisign`, `key` or `sigstore`.
+    /// Returns its key in the table: `ssh`, `minisign`, `key` or `sigstore`.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -76,32 +76,32 @@ impl fmt::Display for SignerIdentity {
     }
 }
 
-/// The signers that count, and the rule that requires a signature by one of them.
+/// The signers in force, and the rule that requires a signature by one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignersInForce {
-    /// The rule that requires a signature; nothing where none is required.
+    /// The rule that requires a signature; `None` if no signature is required.
     pub required: Option<Provenance>,
-    /// The signers: those of the ceilings where a ceiling names any, else those of the user.
+    /// The signers: the ceilings' signers if a ceiling names any, otherwise the user's signers.
     pub signers: Vec<SignerRule>,
 }
 
-/// The check of signatures, which the embedding program brings:
+/// The check of signatures, which the embedding program provides:
 /// [`HostBuilder::signatures`](crate::HostBuilder::signatures).
 pub trait Signatures: Send + Sync {
     /// Checks the texts of a rule when its file is read.
     ///
     /// # Errors
     ///
-    /// A text of the rule cannot be used, and so the file cannot. The error follows
-    /// "`[signers.NAME]` ".
+    /// Fails if a text of the rule cannot be used. Then the file cannot be used either. The error
+    /// follows "`[signers.NAME]` ".
     fn check(&self, rule: &SignerRule) -> Result<(), String>;
 
-    /// Decides whether a tool with these contents may be called where a signature is required. All
-    /// of the contents must have one. Called before every such call.
+    /// Decides whether a tool with these contents may be called if a signature is required. All of
+    /// the contents must be signed. ikigai calls this before every such call.
     ///
     /// # Errors
     ///
-    /// The call is refused. The error is a sentence that says why, and what to do.
+    /// Fails if the call is refused. The error is a sentence that says why, and what to do.
     fn admit(
         &self,
         tool: &str,
@@ -110,7 +110,7 @@ pub trait Signatures: Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// The check of signatures, and the signers in force as they were last asked for.
+/// The check of signatures, and the last returned signers in force.
 pub(super) struct Signing {
     signatures: Option<Arc<dyn Signatures>>,
     last: Mutex<Option<(Layers, Arc<SignersInForce>)>>,
@@ -121,8 +121,8 @@ impl Signing {
         Self { signatures, last: Mutex::default() }
     }
 
-    /// Returns the same check for layers that are not in force, which must not take the place of
-    /// those that are.
+    /// Returns the same check for layers that are not in force, so that they don't replace the
+    /// remembered layers.
     pub(super) fn apart(&self) -> Self {
         Self::new(self.signatures.clone())
     }
@@ -131,7 +131,7 @@ impl Signing {
         self.signatures.as_ref()
     }
 
-    /// Returns the signers in force: the same while the layers are.
+    /// Returns the signers in force. The result stays the same while the layers do.
     pub(super) fn in_force(&self, layers: &Layers) -> Arc<SignersInForce> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, in_force)) = &*last
@@ -145,7 +145,7 @@ impl Signing {
     }
 }
 
-/// Returns whether a layer requires a signature. Most calls are asked no more than this.
+/// Returns whether a layer requires a signature. Most calls need no further check.
 pub(super) fn is_required(layers: &Layers) -> bool {
     layers.all().any(|layer| layer.require_signed.as_ref().is_some_and(|at| at.value))
 }
@@ -158,15 +158,15 @@ fn in_force(layers: &Layers) -> SignersInForce {
     SignersInForce { required, signers: of_ceilings(layers).unwrap_or(layers.user.signers.clone()) }
 }
 
-/// Returns the signers of the ceilings; nothing where none names any. Each ceiling bounds the
-/// others, since anybody may add one.
+/// Returns the signers of the ceilings, or `None` if no ceiling names signers. Each ceiling bounds
+/// the others, because every user may add a ceiling.
 fn of_ceilings(layers: &Layers) -> Option<Vec<SignerRule>> {
     let mut naming = layers.ceilings.iter().map(|layer| &layer.signers).filter(|it| !it.is_empty());
     let first = naming.next()?.clone();
     Some(naming.fold(first, |met, next| meet::signers(&met, next)))
 }
 
-/// Returns the signers of the user that do not count because a ceiling names its own.
+/// Returns the user's signers that do not count because a ceiling names its own.
 pub(super) fn void(layers: &Layers) -> Vec<SignerRule> {
     let is_bounded = layers.ceilings.iter().any(|layer| !layer.signers.is_empty());
     if is_bounded { layers.user.signers.clone() } else { Vec::new() }

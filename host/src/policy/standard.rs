@@ -13,13 +13,13 @@ use crate::limits::Limits;
 #[doc(hidden)]
 pub use ikigai_protocol::STORE_VARIABLE;
 
-/// The time that a server of MCP has for a call. Many do not answer by themselves, but ask a service.
+/// The time that an MCP server has for a call. Many servers first ask another service.
 const SERVER_CALL: Duration = Duration::from_secs(60);
 
 /// The variables that every confined native tool has.
 const MINIMAL_ENV: &[&str] = &["PATH", "HOME", "LANG"];
 
-/// Returns the access of a standard tool to the workspace.
+/// Returns a built-in tool's access to the workspace.
 pub(super) fn access(tool: &str) -> Option<Access> {
     match tool {
         "file_read" | "glob" | "grep" => Some(Access::ReadOnly),
@@ -29,8 +29,8 @@ pub(super) fn access(tool: &str) -> Option<Access> {
     }
 }
 
-/// Returns the access of a user's native tool without a grant to the workspace: that of the shell,
-/// whose sandbox it has. The profile `strict` gives it none.
+/// Returns the access to the workspace for a user native tool without a grant. It is the same as
+/// for the shell, whose sandbox the tool runs in. The profile `strict` gives no access.
 pub(super) fn native_access(profile: Profile) -> Option<Access> {
     match profile {
         Profile::Standard => access(SHELL),
@@ -38,8 +38,8 @@ pub(super) fn native_access(profile: Profile) -> Option<Access> {
     }
 }
 
-/// Returns the arguments of a standard tool that are paths of files, with the access that they take.
-/// Those of files have a second name, which is read where the first is missing.
+/// Returns the arguments of a built-in tool that are file paths, with the access that they need. An
+/// argument for a file has a second name, which is read if the first is missing.
 pub(crate) fn path_arguments(tool: &str) -> &'static [(&'static str, Access)] {
     match tool {
         "file_read" => &[("file_path", Access::ReadOnly), ("path", Access::ReadOnly)],
@@ -51,14 +51,14 @@ pub(crate) fn path_arguments(tool: &str) -> &'static [(&'static str, Access)] {
     }
 }
 
-/// Returns whether a tool of this name is a standard one, which no other may replace but a user's.
+/// Returns whether a tool with this name is a built-in tool. Only a user tool may replace it.
 #[doc(hidden)]
 #[must_use]
 pub fn is_standard(tool: &str) -> bool {
     access(tool).is_some()
 }
 
-/// Returns the access to assets of a standard tool, or of a tool that is part of the host.
+/// Returns the access to assets of a built-in tool, or of a tool that is part of the host.
 pub(super) fn assets(tool: &str) -> AssetAccess {
     match tool {
         "file_read" | CLIENTS => AssetAccess::Read,
@@ -67,33 +67,34 @@ pub(super) fn assets(tool: &str) -> AssetAccess {
     }
 }
 
-/// The tool that is part of the host, by which a model works with assets beside the file tools.
+/// The tool that is part of the host and lets a model work with assets, in addition to the file
+/// tools.
 #[doc(hidden)]
 pub const OWN_TOOL: &str = "slash_command";
 
-/// The name by which policy decides on the assets that clients of MCP read as resources.
+/// The policy's name for MCP clients that read assets as resources.
 #[doc(hidden)]
 pub const CLIENTS: &str = "mcp_assets";
 
-/// The standard tool that runs any command, so that its native build cannot keep to its directories
-/// by itself.
+/// The built-in tool that runs any command. So its native build cannot restrict itself to its
+/// directories.
 pub(super) const SHELL: &str = "bash";
 
 /// Returns the sandbox that the native build of a system tool needs.
 pub(super) fn sandbox(tool: &str) -> Sandbox {
-    // The file tools are known to keep to their directories by themselves.
+    // The file tools restrict themselves to their directories.
     if tool != SHELL && access(tool).is_some() { Sandbox::Prefer } else { Sandbox::Require }
 }
 
-/// Returns whether a tool may make sockets on a loopback of its own, as servers and their tests do. The file
-/// tools have no use for them.
+/// Returns whether a tool may create sockets on its own loopback interface, as servers and their
+/// tests do. The file tools don't need them.
 pub(super) fn has_own_sockets(profile: Profile, request: &Request<'_>) -> bool {
     let is_file_tool =
         request.origin == ToolOrigin::System && request.name.is_some_and(|name| name != SHELL);
     profile == Profile::Standard && request.backend != Backend::Wasm && !is_file_tool
 }
 
-/// Returns the first of the `protected` paths that `dir` holds or lies in. A tool that may write
+/// Returns the first of the `protected` paths that `dir` contains or lies in. A tool that may write
 /// there could install a tool, a grant or machine code.
 pub(super) fn protected_path_in<'a>(dir: &Path, protected: &'a [PathBuf]) -> Option<&'a Path> {
     let meets = |path: &&PathBuf| path.starts_with(dir) || dir.starts_with(path);
@@ -118,20 +119,20 @@ pub(super) fn limits(backend: Backend) -> Limits {
     }
 }
 
-/// Returns the environment of a native tool to which none of it was granted.
+/// Returns the environment of a native tool without granted variables.
 pub(super) fn minimal_env() -> Vec<(OsString, OsString)> {
     let pass = |name: &&str| Some((OsString::from(*name), std::env::var_os(name)?));
     MINIMAL_ENV.iter().filter_map(pass).collect()
 }
 
-/// Returns the environment of the user, less the variables that are for the host alone.
+/// Returns the user's environment, without the variables that are only for the host.
 pub(super) fn user_env(variables: &Variables) -> Vec<(OsString, OsString)> {
     let is_kept = |name: &OsStr| !is_provider_key(name) && name != STORE_VARIABLE;
     variables.all().into_iter().filter(|(name, _)| is_kept(name)).collect()
 }
 
-/// Returns whether the variable holds the key of a model provider. No tool gets such a variable
-/// unless a person grants it by name.
+/// Returns whether the variable contains a model provider's key. No tool gets such a variable
+/// unless the user grants it by name.
 pub(super) fn is_provider_key(name: &OsStr) -> bool {
     ProviderKey::ALL.iter().any(|key| name == key.as_str())
 }

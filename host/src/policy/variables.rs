@@ -1,14 +1,14 @@
-//! The variables that can be granted: those of the host's environment, and over them those that a
-//! person has set for the tools of this run.
+//! The variables that can be granted: the host's environment, overridden by the variables that the
+//! user has set for the tools of this run.
 //!
-//! The environment of the process is never changed: its threads read it, and programs that are no
-//! tools would inherit what is meant for tools.
+//! The environment of the process is never changed, because its threads read it, and because other
+//! programs would inherit variables that are meant for tools.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The variables that a person has set, by name.
+/// The variables that the user has set, by name.
 #[derive(Debug, Default)]
 pub(super) struct Variables(Mutex<BTreeMap<OsString, OsString>>);
 

@@ -1,4 +1,5 @@
-//! The permissions of a tool with what it reached for besides, as an entry of the user's file has them.
+//! The permissions of a tool together with further requested accesses, in the form of an entry of
+//! the user's file.
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +30,8 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Returns whether a directory has much else in it, or something of the host's own, so that it is not
-    /// granted for the sake of one file.
+    /// Returns whether a directory contains much else, or the host's own files, so that it must not
+    /// be granted for a single file.
     pub(super) fn is_for_itself(&self, dir: &Path) -> bool {
         is_broad_place(dir, self.home)
             || dir != self.workspace && self.workspace.starts_with(dir)
@@ -38,18 +39,18 @@ impl Around<'_> {
     }
 }
 
-/// The size of a permission for a file.
+/// The extent of a permission for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The file alone.
+    /// Only the file.
     Exact,
-    /// Its directory, as is usual for what holds for good.
+    /// Its directory, as is usual for permanent permissions.
     Directory,
 }
 
-/// Returns the permissions of an entry, or of the profile where there is none, and these besides.
-/// `every` is the part of `[tools."*"]` that is about the tool. Nothing if a policy file cannot name one
-/// of them.
+/// Returns the permissions of an entry, or of the profile if there is no entry, together with these
+/// accesses. `every` is the part of `[tools."*"]` that applies to the tool. Returns `None` if a
+/// policy file cannot name one of the accesses.
 pub(super) fn permissions(
     (entry, every): (Option<&Entry>, Option<&Entry>),
     request: &Request<'_>,
@@ -96,8 +97,9 @@ pub(super) fn permissions(
     })
 }
 
-/// Returns the list `fs` of an entry, or what the profile gives a tool whose entry has none. `every` is the
-/// part of `[tools."*"]` that is about the tool: it bounds what the profile gives.
+/// Returns the list `fs` of an entry, or the profile's directories if the entry has no list.
+/// `every` is the part of `[tools."*"]` that applies to the tool. It bounds the profile's
+/// directories.
 pub(super) fn directories(
     entry: Option<&Entry>,
     every: Option<&Entry>,
@@ -123,8 +125,9 @@ pub(super) fn directories(
     }
 }
 
-/// Returns whether a native tool of the user has what the profile gives: unless its entry is bound to
-/// contents, or frees it from the sandbox. An entry whose grant was revoked is bound to none.
+/// Returns whether a user native tool has the profile's permissions. It does not if its entry is
+/// bound to contents, or frees it from the sandbox. An entry whose grant was revoked is not bound
+/// to contents.
 fn leaves_profile(entry: Option<&Entry>) -> bool {
     entry.is_none_or(|entry| {
         let is_bound = entry.sha256.as_ref().is_some_and(|at| !at.value.is_empty());
@@ -147,7 +150,7 @@ fn narrowed(dir: &WrittenPath, bound: &DirRule) -> Option<WrittenPath> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Granted {
     pub(super) access: Access,
-    /// The path as it is written.
+    /// The path as written.
     pub(super) raw: String,
     /// The absolute path.
     pub(super) path: PathBuf,
@@ -174,8 +177,8 @@ pub(super) fn keys(request: &Request<'_>, permissions: &Permissions) -> Vec<NewK
     keys
 }
 
-/// Returns the keys by which a native tool of the user runs unconfined, besides the digests. Such an
-/// entry has no list of directories or hosts, which nothing would keep.
+/// Returns the keys, other than digests, that let a user native tool run unconfined. Such an entry
+/// has no list of directories or hosts, because nothing would enforce it.
 #[must_use]
 pub fn unconfining_keys() -> Vec<NewKey> {
     let off = NewValue::Word(Sandbox::Off.as_str().to_owned());
@@ -183,14 +186,14 @@ pub fn unconfining_keys() -> Vec<NewKey> {
     keys.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Returns the directory of a file; a directory stays, and so does a file in a directory that has much
-/// else, secrets or the host's own places in it.
+/// Returns the directory of a file. Returns the path itself if it is a directory, or if its
+/// directory contains much else, secrets or the host's own places.
 pub(super) fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
     let Around { workspace, home, .. } = around;
     match path.parent() {
-        // A file with secrets is in a place of such, or is one.
+        // A file with secrets is a place of secrets, or lies in one.
         _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
-        // So is one that other programs execute.
+        // Files that other programs execute also stay single.
         _ if executed_place(path.strip_prefix(workspace).unwrap_or(path)).is_some() => {
             path.to_owned()
         }
@@ -216,10 +219,10 @@ pub(super) fn add_new(dirs: &mut Vec<Granted>, new: Granted, home: Option<&Path>
     }
 }
 
-/// Adds a path to a list that may grant a directory around it, which does not open it.
+/// Adds a path that a grant of a directory around it does not open.
 fn add_by_name(dirs: &mut Vec<Granted>, mut new: Granted) {
     let is_around = |dir: &&mut Granted| new.path.starts_with(&dir.path);
-    // One access holds for a directory and all that is in it.
+    // A directory and everything in it must have one access.
     for dir in dirs.iter_mut().filter(is_around) {
         new.access = new.access.max(dir.access);
         dir.access = new.access;
@@ -229,8 +232,8 @@ fn add_by_name(dirs: &mut Vec<Granted>, mut new: Granted) {
     }
 }
 
-/// Adds a path to a list that grants no path twice, and has one access for a directory and all that is
-/// in it.
+/// Adds a path to a list. The list grants no path twice, and has one access for a directory and
+/// everything in it.
 fn add(dirs: &mut Vec<Granted>, mut new: Granted) {
     let within = dirs.iter().filter(|dir| dir.path.starts_with(&new.path));
     new.access = within.map(|dir| dir.access).fold(new.access, Access::max);
@@ -274,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Returns the list of `glob`, which reads the workspace `/w`, with these besides.
+    /// Returns the list of `glob`, which reads the workspace `/w`, together with these accesses.
     fn listed(reached: &[Reached]) -> Option<Vec<String>> {
         let permissions = permissions((None, None), &glob(), reached, Scope::Exact, around(&[]))?;
         let dirs = permissions.dirs.iter();

@@ -1,8 +1,9 @@
-//! The record of the directories in which tools were allowed to write, in any workspace. No file in
-//! them is trusted as part of a tool that runs unconfined.
+//! The record of the directories in which tools were allowed to write, in any workspace. Files in
+//! them are not trusted as part of an unconfined tool.
 //!
-//! The record is a file with one path a line, because another host may later find such a directory
-//! on a `PATH`. A host reads it when it first needs it, and again when another host has added to it.
+//! The record is a file with one path per line, because another host may later find such a
+//! directory on a `PATH`. A host reads the file on first use, and again after another host has
+//! added to it.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -20,28 +21,29 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::paths;
 
-/// The name of the file in the directory of the state.
+/// The name of the file in the state directory.
 const NAME: &str = "writable";
 
-/// The name under which a shorter file is written, while the one that it replaces is locked.
+/// The name of the shorter file while it is being written. The file that it will replace is locked.
 const SHORTENED: &str = "writable.new";
 
-/// The number of lines beyond which directories that no longer exist are left out when one is added.
+/// The number of lines beyond which adding a directory also removes the directories that no longer
+/// exist.
 const MANY: usize = 1000;
 
-/// The longest wait for the lock. It is held for microseconds, unless its holder is stuck.
+/// The longest wait for the lock. A process holds it for microseconds, unless the process is stuck.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// The number of times that the file is opened because another host has replaced it meanwhile.
+/// The number of attempts to open the file, which another host may replace in the meantime.
 const ATTEMPTS: usize = 16;
 
 /// A set of canonical directories.
 pub(super) type Dirs = HashSet<PathBuf>;
 
-/// The record, as far as one host knows it.
+/// The record, as known to one host.
 #[derive(Debug)]
 pub(super) struct WritableRecord {
-    /// The directory of the file; nothing if none is kept.
+    /// The directory of the file; `None` if no record is kept.
     dir: Option<PathBuf>,
     known: Mutex<Known>,
 }
@@ -49,11 +51,11 @@ pub(super) struct WritableRecord {
 #[derive(Debug, Default)]
 struct Known {
     dirs: Arc<Dirs>,
-    /// The identity of the file that was read last.
+    /// The identity of the file at the last read.
     read: Option<Identity>,
 }
 
-/// The metadata that change with the file, which is only ever appended to or replaced.
+/// The metadata that change with the file. The file is only appended to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     file: Option<(u64, u64)>,
@@ -61,7 +63,7 @@ struct Identity {
 }
 
 impl WritableRecord {
-    /// Returns the record in `dir`, a directory that is made with the first entry.
+    /// Returns the record in `dir`, which the first entry creates.
     pub(super) fn new(dir: Option<PathBuf>) -> Self {
         Self { dir, known: Mutex::default() }
     }
@@ -70,20 +72,20 @@ impl WritableRecord {
     ///
     /// # Errors
     ///
-    /// The record cannot be read. The text is the reason.
+    /// Fails if the record cannot be read. The text is the reason.
     pub(super) fn dirs(&self) -> Result<Arc<Dirs>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         self.refresh(&mut known).map_err(|error| self.format_error(&error))?;
         Ok(Arc::clone(&known.dirs))
     }
 
-    /// Records the directories among these in which a tool may write.
+    /// Records the writable directories among these.
     ///
     /// # Errors
     ///
-    /// The disk is full, so that no tool may be let write in a new directory: a tool could have
-    /// filled the disk for that. If the record cannot be kept for another reason, that is logged
-    /// once.
+    /// Fails if the disk is full: then a tool must not write in a new directory, because it could
+    /// have filled the disk to prevent the record. If the record cannot be written for another
+    /// reason, that is logged once.
     pub(super) fn record(&self, dirs: &[GrantedDir]) -> Result<(), String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let fresh = |known: &Known| -> Vec<PathBuf> {
@@ -125,7 +127,7 @@ impl WritableRecord {
             return Ok(());
         }
         if identity.file.is_some() {
-            // A user who may write to it could remove a directory.
+            // A user who may write to it could remove a directory from the record.
             paths::open_trusted_dir(dir, paths::is_own)?;
             let mut text = Vec::new();
             paths::open_trusted(&path, paths::is_own)?.read_to_end(&mut text)?;
@@ -155,7 +157,7 @@ impl WritableRecord {
             if lines(&text).count() >= MANY {
                 return shorten(&dir, &text, &added);
             }
-            // A host that ended in the middle of a line let no tool write there.
+            // A host that was killed in the middle of a line did not let a tool write there.
             let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
             return extend(&file, whole as u64, &added);
         }
@@ -198,7 +200,7 @@ fn extend(file: &File, size: u64, added: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file, whose lock is held, by one without the directories that no longer exist.
+/// Replaces the locked file with a file without the directories that no longer exist.
 fn shorten(dir: impl AsFd, text: &[u8], added: &[u8]) -> io::Result<()> {
     let there = |line: &&[u8]| decoded(line).symlink_metadata().is_ok();
     let mut kept: Vec<u8> =
@@ -216,7 +218,7 @@ fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n"))
 }
 
-/// Returns a path as a line, in which a line break is `\n` and a backslash `\\`.
+/// Encodes a path as a line, with `\n` for a line break and `\\` for a backslash.
 fn encoded(path: &Path) -> Vec<u8> {
     let mut line = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -316,7 +318,7 @@ mod tests {
         let host = WritableRecord::new(Some(state));
         let error = host.dirs().expect_err("refused");
         assert!(error.contains("somebody else"), "{error}");
-        // This host still knows the directories of its own calls.
+        // The host still remembers the directories of its own calls.
         host.record(&written("/b")).expect("logged once");
     }
 }

@@ -1,4 +1,4 @@
-//! The entry of a tool as it is written in the user's file, for a change that keeps it.
+//! A tool's entry as written in the user's file, for changes that keep the rest of the entry.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,12 @@ use ikigai_protocol::{Access, Digest};
 use super::rule::{DirRule, Entry};
 use super::{AssetAccess, LimitKey, Net, Sandbox};
 
-/// The part of an entry of the user's file that says what its tool may touch. A key that the entry does not have is
-/// `None`.
+/// The permissions in an entry of the user's file. A key that the entry does not have is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// True if the tool does not run.
+    /// True if the tool may not run.
     pub deny: bool,
-    /// The digests of the contents that it is bound to.
+    /// The digests of the contents that the entry is bound to.
     pub sha256: Option<Vec<Digest>>,
     /// The list `fs`.
     pub fs: Option<Vec<WrittenPath>>,
@@ -21,11 +20,11 @@ pub struct Written {
     pub net: Option<Net>,
     /// The list `env`.
     pub env: Option<Vec<String>>,
-    /// The list `path`: the directories before those of `PATH`.
+    /// The list `path`: the directories to put before those of `PATH`.
     pub path: Option<Vec<PathBuf>>,
     /// The access to assets.
     pub assets: Option<AssetAccess>,
-    /// The sandbox that it asks for.
+    /// The sandbox that the entry requires.
     pub sandbox: Option<Sandbox>,
     /// The limits, each in the unit of its key.
     pub limits: Vec<(LimitKey, u64)>,
@@ -36,9 +35,9 @@ pub struct Written {
 pub struct WrittenPath {
     /// The access.
     pub access: Access,
-    /// The path as it is written.
+    /// The path as written.
     pub written: String,
-    /// The absolute path, in which links are not resolved.
+    /// The absolute path, without resolving links.
     pub path: PathBuf,
 }
 
@@ -47,7 +46,7 @@ impl WrittenPath {
         Self { access: rule.access, written: rule.raw.clone(), path: rule.path.clone() }
     }
 
-    /// Returns the rule as a list `fs` has it: `ro:docs`.
+    /// Returns the rule in the form of a list `fs`: `ro:docs`.
     #[must_use]
     pub fn rule(&self) -> String {
         format!("{}:{}", self.access.as_str(), self.written)
@@ -71,8 +70,8 @@ impl Written {
     }
 }
 
-/// Returns a path as an entry of a list `fs` has it: relative to the workspace if it lies there, so that
-/// the entry holds in every workspace. Nothing if a policy file cannot name it.
+/// Returns a path in the form of a list `fs`. A path in the workspace becomes relative, so that the
+/// entry applies in every workspace. Returns `None` if a policy file cannot name the path.
 #[must_use]
 pub fn path_in_policy(path: &Path, workspace: &Path) -> Option<String> {
     let Ok(inner) = path.strip_prefix(workspace) else {
@@ -81,7 +80,7 @@ pub fn path_in_policy(path: &Path, workspace: &Path) -> Option<String> {
     let inner = inner.to_str()?;
     Some(match inner {
         "" => ".".to_owned(),
-        // Else it would be the home, or a flag.
+        // Without `./` the text would mean the home or a flag.
         inner if inner.starts_with(['~', '-']) => format!("./{inner}"),
         inner => inner.to_owned(),
     })

@@ -1,16 +1,17 @@
-//! The script of a call of `bash`, from the arguments as the tool reads them: the property `command`
-//! of a JSON object. The tool ignores all others, and of several with this name it takes the last.
+//! The script of a `bash` call, read from the arguments in the same way as the tool reads them: the
+//! property `command` of a JSON object. The tool ignores other properties, and uses the last one if
+//! several have this name.
 
 use std::fmt;
 
 use serde::de::{Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Deserializer, Error, Value};
 
-/// Returns the script of a call; nothing if the tool would not run one.
+/// Returns the script of a call, or `None` if the tool would not run a script.
 pub(super) fn script(arguments: &[u8]) -> Option<String> {
     let mut reader = Deserializer::from_slice(arguments);
     let script: Result<Option<String>, Error> = reader.deserialize_map(Object);
-    // Nothing may follow.
+    // Nothing may follow the object.
     script.and_then(|script| reader.end().map(|()| script)).ok().flatten()
 }
 

@@ -1,8 +1,8 @@
-//! The rules for commands that hold for one call, from all layers, and the order of the values of
+//! The rules for commands that apply to one call, from all layers, and the order of the values of
 //! `approve`.
 //!
-//! `ask` and `deny` of any layer hold. `allow` counts from the user's file and from ceilings: where
-//! several have such a list, a command has to be in each. A workspace's file has none.
+//! `ask` and `deny` of every layer apply. `allow` counts from the user's file and from ceilings. If
+//! several have such a list, a command must be in each. A workspace's file cannot have this list.
 
 use std::ffi::{OsStr, OsString};
 
@@ -14,8 +14,8 @@ use super::super::standard::SHELL;
 use super::super::{Approve, Backend, Grant, ToolOrigin};
 use super::{CommandRule, Commands, Pattern};
 
-/// The variables by which bash reads a file before a script, or reads the script otherwise.
-/// `SSH_CLIENT` and the other of its kind make many builds of bash read `~/.bashrc`.
+/// The variables that make bash read a file before the script, or read the script differently.
+/// `SSH_CLIENT` and `SSH2_CLIENT` make many builds of bash read `~/.bashrc`.
 const CHANGES_READING: &[&str] = &[
     "BASH_COMPAT",
     "BASH_ENV",
@@ -28,13 +28,13 @@ const CHANGES_READING: &[&str] = &[
     "SSH_CLIENT",
 ];
 
-/// The beginning of the names of variables that hold functions.
+/// The name prefix of variables that contain functions.
 const FUNCTION: &str = "BASH_FUNC_";
 
-/// The variables that name the encoding of text, of which the first that is set counts.
+/// The variables that name the encoding of text. The first one that is set counts.
 const ENCODING: &[&str] = &["LC_ALL", "LC_CTYPE", "LANG"];
 
-/// Returns whether a call of this tool is one of a shell.
+/// Returns whether a call to this tool runs a shell.
 fn is_shell(request: &Request<'_>) -> bool {
     request.backend != Backend::Mcp && request.name == Some(SHELL)
 }
@@ -59,7 +59,7 @@ pub(in crate::policy) fn meet(layers: &Layers, request: &Request<'_>, grant: &Gr
     }
     commands.obstacle = match request.origin {
         ToolOrigin::System => obstacle(&grant.env, request.backend),
-        // Nobody knows how it reads its arguments.
+        // ikigai does not know how a user's tool reads its arguments.
         ToolOrigin::User => Some("it is not the `bash` that is installed with ikigai".to_owned()),
     };
     commands.ascii_only = other_encoding(&grant.env);
@@ -74,7 +74,7 @@ fn placed(layer: &Layer, patterns: &[Located<Pattern>]) -> Vec<CommandRule> {
     patterns.iter().map(rule).collect()
 }
 
-/// Returns the reason why words may mean something else to a shell with this environment.
+/// Returns the reason why a shell with this environment may read words differently.
 fn obstacle(env: &[(OsString, OsString)], backend: Backend) -> Option<String> {
     let reads_otherwise = |(name, value): &&(OsString, OsString)| {
         let is_function = name.as_encoded_bytes().starts_with(FUNCTION.as_bytes())
@@ -85,15 +85,15 @@ fn obstacle(env: &[(OsString, OsString)], backend: Backend) -> Option<String> {
         let name = ikigai_protocol::written_out(&name.to_string_lossy());
         return Some(format!("the tool has the variable `{name}`, which changes what bash reads"));
     }
-    // The one that bash then has may end in the directory in which it runs.
+    // The default `PATH` of bash may end with the working directory.
     let has_path = env.iter().any(|(name, _)| name == "PATH");
     let needs_path = backend == Backend::Native && !has_path;
     needs_path.then(|| "the tool has no `PATH`".to_owned())
 }
 
-/// Returns the reason why characters beyond ASCII may be others to a shell with this environment. In
-/// some encodings a byte of a character of UTF-8 and the byte after it, such as `|`, are one
-/// character.
+/// Returns the reason why a shell with this environment may read characters beyond ASCII
+/// differently. In some encodings, a byte of a UTF-8 character and the byte after it, such as `|`,
+/// form one character.
 fn other_encoding(env: &[(OsString, OsString)]) -> Option<String> {
     let value = |wanted: &&str| {
         let found = env.iter().find(|(name, _)| name == wanted);
@@ -115,10 +115,11 @@ fn is_known(locale: &OsStr) -> bool {
         || [".utf-8", ".utf8"].iter().any(|known| encoding.ends_with(known))
 }
 
-/// The order of the values of `approve` for one tool with its grant, by the calls that each asks
-/// about. `changes` asks about all calls or none, by the grant; `unlisted` says the same of every
-/// tool but the shell, where it asks about some. So of a shell that may change something `changes`
-/// asks about more than `unlisted`, and otherwise about less.
+/// The order of the values of `approve` for one tool with its grant, by the calls that each value
+/// asks about. Depending on the grant, `changes` asks about all calls or none. `unlisted` does the
+/// same for every tool except the shell, where it asks about some calls. So for a shell that may
+/// change something, `changes` asks about more calls than `unlisted`. For any other shell, it asks
+/// about fewer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Strictness {
     changes_is_more: bool,

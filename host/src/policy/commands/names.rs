@@ -1,4 +1,4 @@
-//! The names of commands that are never listed, since they change the meaning of the words after
+//! The names of commands that are never listed, because they change the meaning of the words after
 //! them.
 
 /// The words that begin or continue a compound command where bash expects the name of a command.
@@ -7,9 +7,9 @@ const RESERVED: &[&str] = &[
     "select", "then", "time", "until", "while",
 ];
 
-/// The commands that are part of bash, or of the other shell that a machine may have, and that
-/// run or assign something, or change how the rest of a script is read. `printf` assigns with `-v`
-/// and `%n`, and `let`, `unset` and `read` run what a subscript has: `a[$(…)]`.
+/// The commands that are part of bash, or of another shell on the machine, and that run or assign
+/// something or change how the rest of a script is read. `printf` assigns with `-v` and `%n`.
+/// `let`, `unset` and `read` run the command in a subscript: `a[$(…)]`.
 const BUILTIN: &[&str] = &[
     "alias",
     "bg",
@@ -65,7 +65,7 @@ const BUILTIN: &[&str] = &[
     "wait",
 ];
 
-/// The words after which a command begins, for the rules that deny.
+/// The words that a command follows, for the rules that deny.
 const BEFORE_A_COMMAND: &[&str] =
     &["builtin", "command", "do", "elif", "else", "exec", "if", "then", "time", "until", "while"];
 
@@ -73,22 +73,22 @@ const BEFORE_A_COMMAND: &[&str] =
 ///
 /// # Errors
 ///
-/// It cannot be. The text is the reason.
+/// Fails if it cannot be listed. The text is the reason.
 pub(super) fn check(words: &[String]) -> Result<(), String> {
     let name = words.first().map_or("", String::as_str);
     check_name(name)?;
-    // Both take the subscript of a variable, in which bash runs substitutions.
+    // Both options take a variable's subscript, in which bash runs substitutions.
     if name == "test" && words.iter().any(|word| matches!(word.as_str(), "-v" | "-R")) {
         return Err("`test` looks at a variable, whose subscript may run commands".to_owned());
     }
     Ok(())
 }
 
-/// Checks that a command of this name can be listed.
+/// Checks that a command with this name can be listed.
 ///
 /// # Errors
 ///
-/// It cannot be. The text is the reason.
+/// Fails if it cannot be listed. The text is the reason.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let shown = || ikigai_protocol::written_out(name);
     if name.contains('/') {
@@ -110,8 +110,8 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     Err(format!("`{}` is not the plain name of a command", shown()))
 }
 
-/// Returns the words of a command without assignments and words of the shell before it, as far as
-/// they are known without running them.
+/// Returns the words of a command without the assignments and shell words before it, as far as they
+/// can be known without running them.
 pub(super) fn without_prefixes(words: &[String]) -> &[String] {
     let is_prefix =
         |word: &String| BEFORE_A_COMMAND.contains(&word.as_str()) || is_assignment(word);

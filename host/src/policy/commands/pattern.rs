@@ -1,11 +1,12 @@
-//! One rule for commands, as a policy file writes it: words, and `*` for more of them.
+//! One rule for commands, in the form of a policy file: words, and `*` for more words.
 
 use super::super::rule::Located;
 use super::names;
 use super::script::SimpleCommand;
 use crate::toml_file::printable;
 
-/// The lists of one entry. An absent `allow` is no list, and an empty one lists nothing.
+/// The lists of one entry. An absent `allow` means that there is no list. An empty `allow` lists
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub(in crate::policy) struct CommandRules {
     pub(in crate::policy) allow: Option<Vec<Located<Pattern>>>,
@@ -14,7 +15,7 @@ pub(in crate::policy) struct CommandRules {
 }
 
 impl CommandRules {
-    /// Returns the rules as they were written, by list.
+    /// Returns the rules as written, by list.
     pub(in crate::policy) fn texts(&self) -> [Option<Vec<&str>>; 3] {
         fn texts(rules: &[Located<Pattern>]) -> Vec<&str> {
             rules.iter().map(|rule| rule.value.text()).collect()
@@ -26,15 +27,15 @@ impl CommandRules {
 /// The list that a rule is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::policy) enum Purpose {
-    /// Commands that run unasked.
+    /// Commands that run without consent.
     Allow,
-    /// Commands to which somebody has to agree.
+    /// Commands that need consent.
     Ask,
     /// Commands that do not run.
     Deny,
 }
 
-/// The beginning of a command, by words.
+/// The first words of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::policy) struct Pattern {
     text: String,
@@ -43,8 +44,8 @@ pub(in crate::policy) struct Pattern {
     has_more: bool,
 }
 
-/// The characters that are none of a word in a rule: rules are compared with words after their
-/// quotes are taken away.
+/// The characters that a word in a rule must not have, because rules are compared with words after
+/// quotes are removed.
 const OF_SHELL: &[char] = &[
     '\'', '"', '\\', '$', '`', ';', '&', '|', '<', '>', '(', ')', '{', '}', '[', ']', '*', '?',
     '!', '#', '~',
@@ -55,7 +56,7 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// The text is no rule. The error is the reason.
+    /// Fails if the text is not a valid rule. The error is the reason.
     pub(in crate::policy) fn parse(text: &str, purpose: Purpose) -> Result<Self, String> {
         let mut words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let has_more = words.last() == Some(&"*");
@@ -89,19 +90,19 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), words, has_more })
     }
 
-    /// Returns the rule as it was written.
+    /// Returns the rule as written.
     pub(in crate::policy) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns whether the rule is about a command of these words.
+    /// Returns whether the rule matches a command with these words.
     pub(super) fn is_of(&self, words: &[String]) -> bool {
         words.starts_with(&self.words) && (self.has_more || words.len() == self.words.len())
     }
 
-    /// Returns whether a rule that denies or asks is about a command, of which assignments and words
-    /// of the shell may be the beginning. A command whose end could not be read may have any more
-    /// words.
+    /// Returns whether a rule that denies or asks matches a command, which may begin with
+    /// assignments and shell words. If the end of the command could not be read, it may have any
+    /// further words.
     pub(super) fn concerns(&self, command: &SimpleCommand) -> bool {
         let bare = names::without_prefixes(&command.words);
         let is_of = |words: &[String]| match command.is_open {

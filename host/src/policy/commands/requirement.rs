@@ -1,4 +1,4 @@
-//! The consent that one call needs, by its decision and its arguments.
+//! The consent that one call needs, according to its decision and arguments.
 
 use super::super::decision::{Decision, Effects};
 use super::super::{Approve, Backend};
@@ -7,17 +7,17 @@ use super::{Verdict, arguments};
 /// The consent that one call needs, for [`Decision::requirement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requirement {
-    /// None.
+    /// No consent.
     Nothing,
-    /// Somebody has to agree to it.
+    /// The call needs consent.
     Consent {
-        /// The rule that says so, as it is written, with its place.
+        /// The rule that requires it, as written, with its place.
         by: String,
         /// The place of the rule, such as `FILE:LINE`, with the reason if it depends on the
         /// arguments.
         because: String,
     },
-    /// It may not run, whoever agrees to it.
+    /// The call may not run, even with consent.
     Denied {
         /// The reason.
         reason: String,
@@ -26,7 +26,7 @@ pub enum Requirement {
 
 impl Decision {
     /// Returns the consent that a call by this build needs. `arguments` are the JSON that the tool
-    /// reads; nothing where they are not known.
+    /// reads, or `None` if they are unknown.
     #[must_use]
     pub fn requirement(&self, backend: Backend, arguments: Option<&[u8]>) -> Requirement {
         let by_key = || {
@@ -60,8 +60,8 @@ impl Decision {
         }
     }
 
-    /// Returns whether somebody has to agree to a call by this build; of the shell with
-    /// [`Approve::Unlisted`], to some of its calls.
+    /// Returns whether a call by this build needs consent. For the shell with
+    /// [`Approve::Unlisted`], it is true if some calls do.
     #[must_use]
     pub fn needs_consent(&self, backend: Backend) -> bool {
         let Effects { writes, connects } = self.effects(backend);

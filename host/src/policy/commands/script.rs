@@ -1,5 +1,5 @@
-//! The reader of scripts: the simple commands of a script of literal words, and the reason why a
-//! script is no such one.
+//! The reader of scripts: the simple commands of a script with literal words, or the reason why a
+//! script is not of that form.
 //!
 //! The part of the language that it reads:
 //!
@@ -11,14 +11,14 @@
 //! comment     = `#` at the beginning of a word, to the end of the line
 //! ```
 //!
-//! It refuses what it does not know. What it accepts means the same in every shell that may run it: a
-//! shell that is not bash reads `&>/dev/null` as `&` and a redirection, so that a word after it would
-//! begin another command.
+//! It refuses everything else. An accepted script means the same in every shell that may run it.
+//! For example, a shell that is not bash reads `&>/dev/null` as `&` and a redirection, so a word
+//! after it would begin another command.
 
 use ikigai_protocol::is_invisible;
 
-/// The longest script that is read, in bytes. The tool passes a longer one to the shell in pieces,
-/// from 100 KiB on.
+/// The longest script that is read, in bytes. From 100 KiB on, the tool passes a script to the
+/// shell in pieces.
 const LONGEST: usize = 64 << 10;
 
 /// A command that was read.
@@ -43,7 +43,7 @@ pub(super) struct Script {
 pub(super) fn read(script: &str) -> Script {
     let mut reader = Reader { rest: script, ..Reader::default() };
     let outcome = check_characters(script);
-    // It is read nevertheless, for the rules that deny.
+    // Read the script anyway, for the rules that deny.
     let read = reader.script();
     let unread = outcome.and(read).err();
     if unread.is_some() && !reader.words.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn read(script: &str) -> Script {
     Script { commands: reader.commands, unread }
 }
 
-/// Refuses characters that a shell or a person may take for others.
+/// Refuses characters that a shell or a reader may mistake for others.
 fn check_characters(script: &str) -> Read<()> {
     if script.len() > LONGEST {
         return Err("the script is too long");
@@ -65,7 +65,7 @@ fn check_characters(script: &str) -> Read<()> {
     if script.contains(is_strange) {
         return Err("the script has a control character, or one that cannot be seen");
     }
-    // The shell of a component looks for them also within quotes.
+    // The component's shell also looks for them within quotes.
     if script.contains("<(") || script.contains(">(") {
         return Err("the script has a process substitution");
     }
@@ -93,7 +93,7 @@ impl Reader<'_> {
             let Some(next) = self.rest.chars().next() else { break };
             match next {
                 '#' => {
-                    // The newline stays: it ends the command.
+                    // Keep the newline, because it ends the command.
                     let end = self.rest.find('\n').unwrap_or(self.rest.len());
                     self.rest = &self.rest[end..];
                 }
@@ -144,7 +144,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Takes a text from the beginning of the rest, if it is there.
+    /// Consumes a text if the rest begins with it.
     fn takes(&mut self, text: &str) -> bool {
         let rest = self.rest.strip_prefix(text);
         self.rest = rest.unwrap_or(self.rest);
@@ -213,7 +213,7 @@ impl Reader<'_> {
         Ok(word)
     }
 
-    /// Reads a text in double quotes, after the first of them.
+    /// Reads a text in double quotes, after the opening quote.
     fn double_quoted(&mut self, word: &mut String) -> Read<()> {
         while let Some(next) = self.rest.chars().next() {
             self.rest = &self.rest[next.len_utf8()..];
@@ -242,10 +242,10 @@ impl Reader<'_> {
     }
 }
 
-/// Returns whether a character stands for itself outside of quotes, in every place of a word but its
-/// beginning.
+/// Returns whether a character stands for itself outside of quotes, in every position of a word
+/// except the first.
 fn is_plain(c: char) -> bool {
-    // A `#` at the beginning of a word is a comment, which was read before.
+    // A `#` at the beginning of a word starts a comment, which was read earlier.
     const PLAIN: &[char] = &['_', '-', '.', ',', ':', '/', '@', '%', '+', '=', '^', '#'];
     c.is_ascii_alphanumeric() || PLAIN.contains(&c) || !c.is_ascii()
 }

@@ -1,4 +1,4 @@
-//! The verdicts of scripts by rules, without a policy file.
+//! Tests of the verdicts on scripts, without a policy file.
 
 use super::fuzzing;
 use super::{Pattern, Purpose, Verdict, arguments};
@@ -116,7 +116,7 @@ fn anything_else_is_unlisted() {
         "b >/dev/null>x",
         "b &",
         "a & b",
-        // In a shell that is not bash, `x` is a command of its own.
+        // In a shell that is not bash, `x` is a separate command.
         "b &>/dev/null x",
         "a &&",
         "a ||",
@@ -275,7 +275,7 @@ fn arguments_are_read_as_the_tool_reads_them() {
         (r#"{"command":"a"}"#, Some("a")),
         (r#" {"x":[{"command":"b"}],"command":"a","y":null} "#, Some("a")),
         (r#"{"comm\u0061nd":"\u0061\n"}"#, Some("a\n")),
-        // The last one counts, whatever it is.
+        // The last one counts, even if it is not a text.
         (r#"{"command":"b","command":"a"}"#, Some("a")),
         (r#"{"command":"b","command":null}"#, None),
         (r#"{"command":["a"]}"#, None),

@@ -1,5 +1,5 @@
-//! The grant of a tool while it is decided: what the profile and the user's file give, less what
-//! bounds take away.
+//! The grant of a tool during the decision: the grant of the profile and the user's file, narrowed
+//! by bounds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -21,39 +21,40 @@ use crate::policy::{
     dirs, standard,
 };
 
-/// The file system of processes, which cannot be granted.
+/// The file system that shows processes, which cannot be granted.
 const PROCESSES: &str = "/proc";
 
-/// The environment that is granted.
+/// The granted environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Env {
-    /// The environment of the user, less the keys of model providers.
+    /// The user's environment, without the keys for model providers.
     User,
-    /// The variables of these names.
+    /// The variables with these names.
     Names(BTreeSet<String>),
 }
 
-/// The effect of `sandbox = "off"` in the entry of a native tool of the user.
+/// The effect of `sandbox = "off"` in the entry of a user native tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Freedom {
     /// All rights of the user.
     Granted,
-    /// Nothing: a bound requires the sandbox, in which the tool has what its entry names.
+    /// No effect: a bound requires the sandbox, in which the tool has only the accesses in its
+    /// entry.
     Withheld,
 }
 
-/// The grant of a tool, as far as it is decided.
+/// The grant of a tool, as decided so far.
 pub(super) struct EffectiveGrant {
-    /// The directories; nothing for a tool that has all rights of its user.
+    /// The directories; `None` for a tool that has all rights of its user.
     dirs: Option<Vec<GrantedDir>>,
-    /// The directories that layers name, whatever is left of them.
+    /// The directories that layers name, even if the grant no longer includes them.
     named: Vec<PathBuf>,
-    /// The directories and files that the grant names, with those that lie in each other.
+    /// The directories and files that the grant names, including those that lie in others.
     by_name: Vec<GrantedDir>,
     hide: Hide,
     net: Net,
     env: Env,
-    /// The directories before those of `PATH`.
+    /// The directories to put before those of `PATH`.
     path: Vec<PathBuf>,
     assets: AssetAccess,
     sandbox: Sandbox,
@@ -63,7 +64,8 @@ pub(super) struct EffectiveGrant {
 }
 
 impl EffectiveGrant {
-    /// Returns the grant by the profile and the user's file. [`Self::confine`] requires the sandbox.
+    /// Returns the grant from the profile and the user's file. [`Self::confine`] requires the
+    /// sandbox.
     pub(super) fn new(
         profile: Profile,
         request: &Request<'_>,
@@ -97,7 +99,8 @@ impl EffectiveGrant {
                 effective.sandbox = standard::sandbox(name);
             }
             (ToolOrigin::User, _, Backend::Native) if entry.is_none() => {
-                // A tool that a person let run, or that is recorded, begins with nothing.
+                // A tool that the user let run, or that is being recorded, starts with an empty
+                // grant.
                 let is_for_call = context.allowed.contains(&Reached::Run);
                 let access = standard::native_access(profile).filter(|_| !is_for_call);
                 effective.by_name = access.map(workspace).into_iter().collect();
@@ -107,7 +110,7 @@ impl EffectiveGrant {
         }
         if let Some((layer, entry)) = entry {
             let is_off = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
-            // Without a sandbox nothing confines the tool to the keys of its entry.
+            // Without a sandbox, nothing limits the tool to the keys of its entry.
             if is_off && request.is_process() && request.origin == ToolOrigin::User {
                 effective.set_free(freedom);
             }
@@ -125,12 +128,13 @@ impl EffectiveGrant {
         }
     }
 
-    /// Returns whether the tool needs the sandbox although its entry gave it all rights of its user.
+    /// Returns whether the tool needs the sandbox although its entry gave it all rights of its
+    /// user.
     pub(super) fn is_confined_nevertheless(&self) -> bool {
         self.was_freed && self.sandbox != Sandbox::Off
     }
 
-    /// Requires the sandbox, where the profile does.
+    /// Requires the sandbox if the profile requires it.
     pub(super) fn confine(&mut self, profile: Profile) {
         if profile == Profile::Strict && self.sandbox < Sandbox::Require {
             self.sandbox = Sandbox::Require;
@@ -138,7 +142,7 @@ impl EffectiveGrant {
         }
     }
 
-    /// Replaces each key that the entry of the user's file has.
+    /// Replaces each key that the entry in the user's file has.
     fn overlay(
         &mut self,
         layer: &Layer,
@@ -146,7 +150,7 @@ impl EffectiveGrant {
         request: &Request<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
-        // A server that runs elsewhere has no sandbox here, and is kept to its hosts.
+        // A server on another machine has no sandbox here, but is confined to its hosts.
         if let Some(at) = entry.sandbox.as_ref().filter(|_| !request.is_elsewhere()) {
             self.sandbox = at.value;
             self.provenance.set("sandbox", provenance_of(layer, at));
@@ -178,8 +182,7 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Hides what any of these rules hides, and nothing else. A tool from which something is hidden
-    /// needs the sandbox.
+    /// Hides exactly the names that these rules hide. A tool with hidden names needs the sandbox.
     pub(super) fn hide(
         &mut self,
         rules: &[Rule<'_>],
@@ -194,13 +197,14 @@ impl EffectiveGrant {
             if self.sandbox < Sandbox::Require && !at.value.is_empty() {
                 self.sandbox = Sandbox::Require;
                 self.provenance.add("sandbox", provenance.clone());
-                // As with a bound on its directories, it has none once it is confined.
+                // As with a bound on its directories, the tool has no directories after it is
+                // confined.
                 self.dirs.get_or_insert_default();
             }
             self.provenance.add("hide", provenance);
         }
         let hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
-            // Each was compiled when its file was read; together they may be too many.
+            // Each pattern compiled when its file was read, but together they may be too many.
             let provenance = self.provenance.for_capability("hide").first().cloned();
             Denial::new(
                 format!("what is hidden from it cannot be kept: {why}"),
@@ -211,12 +215,12 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Adds what a person allowed beyond the files.
+    /// Adds the accesses beyond the files that the user allowed.
     pub(super) fn widen(&mut self, allowed: &[Reached]) {
         for reached in allowed {
             match reached {
                 Reached::Path { access, path } => {
-                    // A tool that has all rights of its user needs no more.
+                    // A tool with all rights of its user needs nothing more.
                     let Some(dirs) = &mut self.dirs else { continue };
                     let is_new = *access == Access::ReadWrite && is_new_place(path, &self.by_name);
                     if !can_be_granted(path) && !is_new {
@@ -243,7 +247,7 @@ impl EffectiveGrant {
         }
     }
 
-    /// Adds a peer that a person allowed.
+    /// Adds a peer that the user allowed.
     fn add_peer(&mut self, peer: Peer) {
         if !self.net.peers.contains(&peer) {
             self.net.peers.push(peer);
@@ -251,7 +255,7 @@ impl EffectiveGrant {
         self.provenance.add("net", Provenance::Session);
     }
 
-    /// Takes away directories and files that are hidden themselves. Each becomes a note.
+    /// Removes granted directories and files that are themselves hidden. Adds a note for each.
     pub(super) fn drop_hidden(&mut self, notes: &mut Vec<String>) {
         self.hide = std::mem::take(&mut self.hide).beginning_at(std::mem::take(&mut self.named));
         let rules = self.provenance.for_capability("hide").to_vec();
@@ -265,7 +269,7 @@ impl EffectiveGrant {
         }
     }
 
-    /// Takes away everything that `bound` does not allow.
+    /// Removes everything that `bound` does not allow.
     pub(super) fn meet(
         &mut self,
         bound: &Rule<'_>,
@@ -280,7 +284,8 @@ impl EffectiveGrant {
             self.sandbox = at.value;
             self.provenance.add("sandbox", provenance_of(layer, at));
         }
-        // A bound has no effect unless something enforces it. The file tools enforce their own.
+        // A bound has no effect unless something enforces it. The file tools enforce their own
+        // bounds.
         let keeps_itself = request.origin == ToolOrigin::System
             && request.name.is_some_and(|name| standard::sandbox(name) == Sandbox::Prefer)
             && self.sandbox >= Sandbox::Prefer;
@@ -292,8 +297,8 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Takes away directories. Returns, like the methods below, the rule that took away something
-    /// that only a sandbox can keep from a native tool.
+    /// Narrows the directories. Like the methods below, returns the rule if only a sandbox can
+    /// enforce its restriction on a native tool.
     fn meet_dirs(
         &mut self,
         (layer, entry): &Rule<'_>,
@@ -304,8 +309,8 @@ impl EffectiveGrant {
         self.named.extend(allowed.iter().map(|dir| dir.path.clone()));
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
-            // A tool with all rights of its user was granted no directory: once it is confined,
-            // it has none.
+            // A tool with all rights of its user was not granted any directory, so it has no
+            // directories after it is confined.
             None => Vec::new(),
         };
         if self.dirs.as_ref() != Some(&met) {
@@ -348,11 +353,11 @@ impl EffectiveGrant {
             self.assets = at.value;
             self.provenance.add("assets", provenance_of(layer, at));
         }
-        // Without a sandbox it could open the files of the store.
+        // Without a sandbox the tool could open the store's files.
         (at.value < AssetAccess::Write).then(|| provenance_of(layer, at))
     }
 
-    /// Denies writing where a tool, a grant or machine code could be put.
+    /// Denies writing to places where a tool, a grant or machine code could be installed.
     pub(super) fn deny_writing_protected_paths(
         &mut self,
         context: &PolicyContext<'_>,
@@ -389,8 +394,8 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Denies a list of hosts to a native tool that runs without a sandbox, since nothing would keep
-    /// it. A bound that has one asks for the sandbox by itself.
+    /// Denies a list of hosts to a native tool that runs without a sandbox, because nothing would
+    /// enforce it. A bound with such a list already requires the sandbox.
     pub(super) fn deny_list_without_sandbox(&self, request: &Request<'_>) -> Result<(), Denial> {
         let is_free = request.is_process() && self.sandbox == Sandbox::Off;
         if !is_free || self.net.any || self.net.peers.is_empty() {
@@ -403,7 +408,7 @@ impl EffectiveGrant {
             self.net
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
-        // No command of that kind is for a server.
+        // Servers have no such command.
         Err(match request.name.filter(|_| request.backend == Backend::Native) {
             Some(name) => denial.remedy(Remedy::RequireSandbox { tool: name.to_owned() }),
             None => denial,
@@ -424,7 +429,7 @@ impl EffectiveGrant {
         let mut env = match (request.backend, &self.env) {
             (Backend::Native | Backend::Mcp, Env::User) => standard::user_env(host),
             (Backend::Native | Backend::Mcp, Env::Names(_)) => standard::minimal_env(),
-            // No component has the environment of its user.
+            // A component never has the environment of its user.
             (Backend::Wasm, _) => Vec::new(),
         };
         if let Env::Names(names) = self.env {
@@ -441,7 +446,7 @@ impl EffectiveGrant {
             put_before_path(&mut env, &self.path);
         }
         let dirs = self.dirs.unwrap_or_default();
-        // The commands of the shell would inherit it.
+        // The shell's commands would inherit the variable.
         let is_shell =
             request.origin == ToolOrigin::System && request.name == Some(standard::SHELL);
         if request.backend == Backend::Native && self.sandbox != Sandbox::Off && !is_shell {
@@ -477,17 +482,18 @@ fn put_before_path(env: &mut Vec<(OsString, OsString)>, dirs: &[PathBuf]) {
     let at = env.iter().position(|(name, _)| name == PATH);
     let old = at.map(|at| env.swap_remove(at).1).unwrap_or_default();
     let rest = std::env::split_paths(&old).filter(|dir| !dir.as_os_str().is_empty());
-    // The parser refuses a directory with a colon, and those of `old` have none.
+    // The parser refuses a directory with a colon, and the directories of `old` don't have colons.
     let joined = std::env::join_paths(dirs.iter().cloned().chain(rest)).unwrap_or(old);
     env.push((PATH.into(), joined));
 }
 
-/// Returns a name that a program asked for, as a policy has it.
+/// Returns the policy form of a name that a program asked for.
 fn name_of(host: &str) -> PeerHost {
     PeerHost::Name(host.trim_end_matches('.').to_ascii_lowercase())
 }
 
-/// Returns whether a path that a person allowed is still what it was, and may be granted as in a file.
+/// Returns whether a path that the user allowed still leads to the same place, and may be granted
+/// as in a file.
 fn can_be_granted(path: &Path) -> bool {
     let is_real = path.canonicalize().is_ok_and(|real| real == path);
     is_real
@@ -495,33 +501,33 @@ fn can_be_granted(path: &Path) -> bool {
         && ![PROCESSES, "/sys", "/dev"].iter().any(|dir| path.starts_with(dir))
 }
 
-/// Returns whether a path is a place that other programs execute, in a directory that may be written to: it can
-/// be granted before it is there.
+/// Returns whether a path is a place that other programs execute, in a writable directory. Such a
+/// place can be granted before it exists.
 fn is_new_place(path: &Path, dirs: &[GrantedDir]) -> bool {
     let writable = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
     let mut within = writable.filter_map(|dir| path.strip_prefix(&dir.path).ok());
     within.any(|relative| executed_place(relative).is_some())
 }
 
-/// The meaning of a directory that does not exist.
+/// The meaning of a missing directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// An error, in a grant: somebody counts on the directory.
+    /// An error, in a grant: the grant relies on the directory.
     IsWrong,
-    /// Nothing, in a bound: it allows nothing there.
+    /// No effect, in a bound: the bound allows nothing there.
     IsNothing,
 }
 
-/// Returns the first link on the way of a path that lies where tools may write, or could before. A tool that makes one
-/// must not choose what the entry grants.
+/// Returns the first link on the way to a path that lies where tools may write, or once could. A
+/// tool that creates such a link must not choose what the entry grants.
 fn link_of_a_tool(path: &Path, context: &PolicyContext<'_>) -> Option<PathBuf> {
     let mut steps = resolution_steps(path);
-    // The end is no link.
+    // The last step is not a link.
     steps.pop();
     let recorded = if steps.is_empty() { return None } else { context.writable_record.dirs() };
     let is_writable = |dir: &Path| match &recorded {
         Ok(dirs) => dirs.contains(dir) || dir == context.workspace,
-        // Where that is not known, any directory may be one.
+        // If the record cannot be read, any directory may be writable.
         Err(_) => true,
     };
     steps.into_iter().find(|link| link.ancestors().skip(1).any(is_writable))

@@ -1,5 +1,5 @@
-//! The directories in which sandboxed tools may write, or once could. A file in them is no part of
-//! a tool that runs unconfined, and they are left out of the `PATH` of a native tool.
+//! The directories in which sandboxed tools may write, or once could. A file in them cannot be part
+//! of an unconfined tool, and they are removed from the `PATH` of a native tool.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::policy::writable_record::Dirs;
 
 /// The directories in which tools may write, or once could.
 pub(super) struct Reach<'a> {
-    /// The workspace, unless it can only be read.
+    /// The workspace, unless it is read-only.
     workspace: Option<&'a Path>,
     granted: Vec<(PathBuf, Provenance)>,
     recorded: Result<Arc<Dirs>, String>,
@@ -26,7 +26,7 @@ pub(super) struct Reach<'a> {
 pub(super) enum Within {
     /// It lies in the workspace.
     Workspace,
-    /// An entry of the user's file lets some tool write there.
+    /// An entry of the user's file lets a tool write there.
     Granted(Provenance),
     /// Tools could write in this directory, in this run or in another.
     Recorded(PathBuf),
@@ -38,7 +38,7 @@ impl<'a> Reach<'a> {
         let rules = entries.filter_map(|entry| entry.fs.as_ref());
         let granted = rules.flat_map(|at| {
             let written = at.value.iter().filter(|rule| rule.access == Access::ReadWrite);
-            // No tool has a directory that does not exist.
+            // A missing directory cannot be granted to a tool.
             written
                 .filter_map(|rule| Some((rule.path.canonicalize().ok()?, provenance_of(user, at))))
         });
@@ -51,7 +51,7 @@ impl<'a> Reach<'a> {
     }
 
     /// Returns the reason why a tool could change the file at `place`, whose directories are not
-    /// links; nothing if no tool can.
+    /// links, or `None` if tools cannot change it.
     pub(super) fn holds(&self, place: &Path) -> Option<Within> {
         if self.workspace.is_some_and(|dir| place.starts_with(dir)) {
             return Some(Within::Workspace);
@@ -64,7 +64,7 @@ impl<'a> Reach<'a> {
         Some(Within::Recorded(dir.to_owned()))
     }
 
-    /// Returns the reason why the directories of other runs are not known.
+    /// Returns the reason why the directories of other runs are unknown.
     pub(super) fn unknown(&self) -> Option<&str> {
         self.recorded.as_ref().err().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! The checks that refuse a call as a whole, each with the step that would allow it.
+//! The checks that refuse a whole call, each with the step that would allow it.
 
 use ikigai_protocol::Digest;
 
@@ -8,12 +8,12 @@ use crate::policy::remedy::{Hints, Permissions, Remedy};
 use crate::policy::rule::{Entry, Layer, LayerKind};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
-/// The digits of a digest that a refusal shows.
+/// The number of digits of a digest that a refusal shows.
 const DIGEST_SHOWN: usize = 12;
 
-/// Returns the entry of the user's file that grants this very tool. An entry that only bears its
-/// name grants it nothing, which becomes a note. With `may_run` a person allowed these contents what
-/// the entry grants to others.
+/// Returns the entry of the user's file that grants this tool with these contents. If an entry has
+/// only the same name, it grants nothing, and a note says so. With `may_run`, the user allowed
+/// these contents what the entry grants to other contents.
 pub(super) fn granting<'a>(
     user: &'a Layer,
     request: &Request<'_>,
@@ -22,7 +22,7 @@ pub(super) fn granting<'a>(
     notes: &mut Vec<String>,
 ) -> Result<Option<Rule<'a>>, Denial> {
     let Some(name) = request.name else {
-        // A program that is named by its path has no name but its content.
+        // A program that is named by its path is known only by its contents.
         let named = user.tools.values().find(|entry| names_content(entry, request));
         return Ok(named.map(|entry| (user, entry)));
     };
@@ -36,7 +36,7 @@ pub(super) fn granting<'a>(
         if request.origin == ToolOrigin::System {
             return Ok(Some((user, entry)));
         }
-        // To ask more often needs no grant.
+        // Asking more often does not need a grant.
         if entry.grants_nothing() {
             return Ok(None);
         }
@@ -83,8 +83,7 @@ pub(super) fn granting<'a>(
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
 }
 
-/// Returns the reason for which a tool does not run whose file, or whose program, changed since it was
-/// granted.
+/// Returns the reason to refuse a tool whose file or program changed since the grant.
 fn changed_tool(
     name: &str,
     request: &Request<'_>,
@@ -100,7 +99,7 @@ fn changed_tool(
         format!("{shown}…")
     };
     let begin = |digests: &[Digest]| digests.iter().map(begins).collect::<Vec<_>>().join(", ");
-    // The last one is that of the program, if the tool has one.
+    // The last digest belongs to the program, if the tool has one.
     let found = request.contents.last().map_or_else(|| "unknown".to_owned(), begins);
     format!(
         "{file} changed since you granted it at {provenance} (its sha256 was {}, and is {found})",
@@ -108,15 +107,15 @@ fn changed_tool(
     )
 }
 
-/// Returns the file of a server whose contents were not granted, in words, and its digest; no digest where
-/// none is known.
+/// Returns the file of a server whose contents were not granted, in words, and its digest, if one
+/// is known.
 fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [Digest]) {
     let contents = request.contents;
     let path = request.path.display();
     let last = contents.len().saturating_sub(1);
     let changed = contents.iter().rposition(|digest| !granted.contains(digest)).unwrap_or(last);
-    // The contents of a server end with those of its program, if it has one. Then its grant has two
-    // digests; a server over HTTP has contents twice where its definition changed meanwhile.
+    // The contents of a server end with its program, if it has one. Then its grant has two digests.
+    // An HTTP server has two contents if its definition changed in the meantime.
     let is_program = changed > 0 && changed == last && granted.len() > 1;
     let file = if is_program { format!("the program of `{path}`") } else { format!("`{path}`") };
     (file, contents.get(changed..=changed).unwrap_or_default())
@@ -132,7 +131,7 @@ fn not_granted(server: &str) -> Denial {
         .remedy(Remedy::GrantServer { server: server.to_owned() })
 }
 
-/// Refuses a tool of a server that nobody approved as the server describes it now.
+/// Refuses a server's tool whose present description was not approved.
 fn check_approved(layer: &Layer, entry: &Entry, request: &Request<'_>) -> Result<(), Denial> {
     let (Some(tool), Some(server)) = (request.tool, request.name) else { return Ok(()) };
     let known = entry.approved.as_ref().and_then(|at| at.value.get(tool.name));
@@ -151,7 +150,7 @@ fn check_approved(layer: &Layer, entry: &Entry, request: &Request<'_>) -> Result
     Err(Denial::new(reason, provenance).remedy(Remedy::ApproveTool { server, tool }))
 }
 
-/// Returns whether the entry lists every content that is known of the file.
+/// Returns whether the entry lists all known contents of the file.
 fn names_content(entry: &Entry, request: &Request<'_>) -> bool {
     let Some(granted) = &entry.sha256 else { return false };
     !request.contents.is_empty()
@@ -223,7 +222,7 @@ pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result
             );
             return Err(Denial::new(reason, provenance_of(layer, at)));
         }
-        // A bound that lists tools allows no others.
+        // A bound that lists tools allows only these.
         if entry.approved.is_some() {
             check_approved(layer, entry, request)?;
         }
@@ -237,7 +236,7 @@ pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result
     Ok(())
 }
 
-/// Refuses to run a tool for the `weakness` by which another tool could decide what it does.
+/// Refuses to run a tool because of a `weakness` that lets another tool decide what it does.
 pub(super) fn check_replaceable(
     (name, backend): (&str, Backend),
     weakness: Option<String>,
@@ -259,7 +258,7 @@ pub(super) fn check_replaceable(
     }))
 }
 
-/// Refuses the native builds that the profile `strict` does not run.
+/// Refuses the native builds that the profile `strict` does not allow.
 pub(super) fn check_strict(
     request: &Request<'_>,
     granted: bool,

@@ -1,7 +1,7 @@
-//! The search for files by which another tool could decide what an unconfined one does: its own
-//! file and its interpreters, if tools may write where they lie.
+//! The search for files through which another tool could control an unconfined tool: its own file
+//! and its interpreters, if tools may write there.
 //!
-//! Libraries and modules that a program loads when it runs are not searched.
+//! Libraries and modules that a program loads at run time are not checked.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
@@ -16,10 +16,10 @@ use crate::paths;
 /// The largest `#!` line that the kernel reads, in bytes.
 const LINE: u64 = 256;
 
-/// The number of scripts that may interpret each other before the kernel gives up.
+/// The number of nested script interpreters before the kernel gives up.
 const DEPTH: usize = 5;
 
-/// The directories that `env` searches without a `PATH`.
+/// The directories that `env` searches if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The start of a native tool.
@@ -30,11 +30,11 @@ pub(super) struct Start<'a> {
     /// The directory that it starts in.
     pub(super) workspace: &'a Path,
     pub(super) env: &'a [(OsString, OsString)],
-    /// The directories that were left out of its `PATH` because tools may write there.
+    /// The directories that were removed from its `PATH` because tools may write there.
     pub(super) lost: &'a [PathBuf],
 }
 
-/// Returns the reason why another tool could decide what this one does; nothing if none can.
+/// Returns the reason why another tool could control this one, or `None` if that is impossible.
 /// `protected` are the paths that no tool may write.
 pub(super) fn weakness(
     start: &Start<'_>,
@@ -65,7 +65,7 @@ pub(super) fn weakness(
         .or_else(|| interpreters(&paths::canonical(program)?, start, DEPTH, reach))
 }
 
-/// Returns the reason why another tool could decide on an interpreter of this program.
+/// Returns the reason why another tool could control an interpreter of this program.
 fn interpreters(
     program: &Path,
     start: &Start<'_>,
@@ -84,8 +84,8 @@ fn interpreters(
     })
 }
 
-/// Returns the reason why another tool could replace a program that interprets the tool, or that the
-/// tool wraps.
+/// Returns the reason why another tool could replace a program that interprets the tool, or that
+/// the tool wraps.
 fn program_weakness(program: &Path, role: &str, reach: &Reach<'_>) -> Option<String> {
     let steps = paths::resolution_steps(program);
     for place in &steps {
@@ -108,7 +108,7 @@ fn replaced(what: &str, place: &Path, within: &Within) -> String {
     format!("{what} `{}`{within}, so that one of them could replace it", place.display())
 }
 
-/// Returns the reason if a file that can be changed has names outside of its directory.
+/// Returns the reason if a changeable file has names outside of its directory.
 fn has_other_names(real: &Path, what: &str) -> Option<String> {
     let reason = |why: String| {
         Some(format!("{what} `{}` {why}, by which a tool could rewrite it", real.display()))
@@ -126,8 +126,8 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
     }
 }
 
-/// Returns the words of a script's `#!` line; nothing for another program, or for one that cannot
-/// be read, which no interpreter could read either.
+/// Returns the words of a script's `#!` line; or `None` for another program, or for an unreadable
+/// file, which an interpreter could not read either.
 fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
     let (file, _) = paths::open_regular(program).ok()?;
     let mut head = Vec::new();
@@ -137,11 +137,11 @@ fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
     Some(words.map(|word| OsString::from_vec(word.to_vec())).collect())
 }
 
-/// Returns the programs that a `#!` line starts: the interpreter, and if that is `env`, the programs
-/// that it looks for. Every word that could be the name of one is taken for it.
+/// Returns the programs that a `#!` line starts: the interpreter, and, for `env`, the programs that
+/// it looks for. Every word that could be a program's name counts as one.
 fn named_by(line: &[OsString], start: &Start<'_>) -> Result<Vec<PathBuf>, String> {
     let Some((interpreter, words)) = line.split_first() else { return Ok(Vec::new()) };
-    // A relative path is resolved where the tool starts.
+    // A relative path is relative to the directory in which the tool starts.
     let mut programs = vec![start.workspace.join(interpreter)];
     if programs[0].file_name() != Some(OsStr::new("env")) {
         return Ok(programs);

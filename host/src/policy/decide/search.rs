@@ -1,5 +1,5 @@
-//! The directories in which a native tool looks for programs and for the code that they load. No
-//! directory in which another tool may write is among them.
+//! The directories in which a native tool looks for programs and for the code that they load. They
+//! never include a directory in which another tool may write.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -10,8 +10,8 @@ use crate::paths;
 /// The variable with the directories of programs.
 pub(super) const PATH: &str = "PATH";
 
-/// The variables that name directories or files with code for the loader and for interpreters.
-/// In the sandbox they are as the entry of the tool has them, and affect that tool alone.
+/// The variables that name directories or files with code for the loader and for interpreters. In
+/// the sandbox they keep the values from the tool's entry, and affect only that tool.
 const CODE: [&str; 10] = [
     "BASH_ENV",
     "ENV",
@@ -26,8 +26,8 @@ const CODE: [&str; 10] = [
 ];
 
 /// Removes from the environment of a native tool the directories of `PATH` that are relative or in
-/// which a tool may write, and for a tool that runs unconfined also those of [`CODE`]. Returns the
-/// directories that `PATH` has lost.
+/// which a tool may write. For an unconfined tool, also removes such directories from the variables
+/// of [`CODE`]. Returns the directories removed from `PATH`.
 pub(super) fn keep_out_of_reach(
     env: &mut Vec<(OsString, OsString)>,
     is_unconfined: bool,
@@ -48,7 +48,7 @@ pub(super) fn keep_out_of_reach(
             lost = left_out;
         }
         *value = std::env::join_paths(kept).unwrap_or_default();
-        // An empty list would stand for the working directory.
+        // An empty list would mean the working directory.
         !value.is_empty()
     });
     lost

@@ -1,11 +1,11 @@
-//! The refusal of a tool that nobody in force has signed, where a signature is required.
+//! The refusal of a tool without a signature by a signer in force, if a signature is required.
 
 use super::PolicyContext;
 use crate::policy::decision::{Denial, Request};
 use crate::policy::live::Layers;
 use crate::policy::{Backend, ToolOrigin, signers};
 
-/// Refuses a tool of the user that needs a signature and has none that counts. The tools of the
+/// Refuses a user tool that needs a signature but does not have a valid one. Tools of the
 /// installation are as trusted as the host.
 pub(super) fn check(
     layers: &Layers,

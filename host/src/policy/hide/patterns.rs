@@ -1,8 +1,8 @@
 //! Patterns of paths, compiled so that a path is compared name by name.
 //!
-//! A pattern is a row of parts, one for each name. A [state](States) is the set of parts that may come
-//! next, so each name of a path is looked up once. Two states tell whether one directory hides all that
-//! another one hides, for any files.
+//! A pattern is a sequence of parts, one for each name. A [state](States) is the set of parts that
+//! may come next, so each name of a path is looked up once. From two states it follows whether one
+//! directory hides everything that another directory hides, for any files.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -12,31 +12,31 @@ use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 use regex::bytes::RegexSet;
 use unicode_normalization::{UnicodeNormalization as _, is_nfc};
 
-/// The most patterns that one with braces around slashes stands for.
+/// The most patterns that a pattern with braces around slashes may expand to.
 const MAX_ALTERNATIVES: usize = 1_000;
 
 /// A part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// A name, by its number among the [`Names`].
+    /// A name, as an index into the [`Names`].
     Name(usize),
     /// `**`: any number of directories.
     Directories,
-    /// The end. The path that came to it is hidden, with all that is beneath.
+    /// The end. A path that reaches it is hidden, with everything below it.
     End,
 }
 
 /// The parts that may come next, in ascending order.
 pub(super) type States = Vec<usize>;
 
-/// Patterns, compiled.
+/// Compiled patterns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     pub(super) texts: Vec<String>,
     names: Names,
-    /// The parts of all patterns, one after the other, each with its end.
+    /// The parts of all patterns, one after the other, each with an end.
     parts: Vec<Part>,
-    /// The state of a directory at which the patterns begin.
+    /// The initial state, for a directory at which the patterns begin.
     starts: States,
 }
 
@@ -45,7 +45,8 @@ impl Patterns {
     ///
     /// # Errors
     ///
-    /// A pattern is malformed, or together they are too many. The text says which, and why.
+    /// Fails if a pattern is malformed, or if together they are too many. The text says which
+    /// pattern, and why.
     pub(super) fn compile<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let (mut texts, mut parts, mut firsts) = (Vec::<String>::new(), Vec::new(), Vec::new());
         let mut names = Vec::<String>::new();
@@ -74,14 +75,14 @@ impl Patterns {
         Ok(compiled)
     }
 
-    /// Returns the numbers of the names that a name is one of.
+    /// Returns the indexes of the pattern names that match a name.
     pub(super) fn look_up(&self, name: &OsStr) -> Vec<usize> {
         #[cfg(test)]
         super::tests::LOOK_UPS.set(super::tests::LOOK_UPS.get() + 1);
         self.names.matching(name)
     }
 
-    /// Returns the state after a name, which was looked up.
+    /// Returns the state after a name, from the result of its look-up.
     pub(super) fn after(&self, states: &States, found: &[usize]) -> States {
         let next = states.iter().filter_map(|&state| match self.parts[state] {
             Part::Name(name) => found.contains(&name).then_some(state + 1),
@@ -90,7 +91,7 @@ impl Patterns {
         self.closed(next)
     }
 
-    /// Returns a state with the parts that come first.
+    /// Adds the first parts of the patterns to a state.
     pub(super) fn with_starts(&self, states: &States) -> States {
         self.closed(states.iter().chain(&self.starts).copied())
     }
@@ -99,7 +100,8 @@ impl Patterns {
         states.iter().any(|&state| self.parts[state] == Part::End)
     }
 
-    /// Returns whether each pattern is one at any depth: then it is the same wherever it begins.
+    /// Returns whether all patterns apply at any depth. Then the place where they begin does not
+    /// matter.
     pub(super) fn begin_anywhere(&self) -> bool {
         let firsts = std::iter::once(None).chain(self.parts.iter().copied().map(Some));
         let mut pairs = firsts.zip(&self.parts);
@@ -108,7 +110,7 @@ impl Patterns {
         })
     }
 
-    /// Returns a state with the parts that come next if `**` stands for no directory.
+    /// Adds to a state the parts that come next if `**` matches no directories.
     fn closed(&self, states: impl IntoIterator<Item = usize>) -> States {
         let mut closed = States::new();
         for mut state in states {
@@ -132,12 +134,12 @@ impl PartialEq for Patterns {
 
 impl Eq for Patterns {}
 
-/// The names of patterns.
+/// The names in patterns.
 #[derive(Clone, Debug, Default)]
 struct Names {
-    /// The names over bytes: in them `?` is one byte, and case is that of ASCII.
+    /// The names as patterns of bytes. Here `?` is one byte, and only ASCII letters ignore case.
     bytes: GlobSet,
-    /// The same over the characters of UTF-8.
+    /// The same names as patterns of UTF-8 characters.
     characters: Option<RegexSet>,
 }
 
@@ -171,8 +173,8 @@ impl Names {
     }
 }
 
-/// Returns a name in Unicode's composed form (NFC), as the patterns are compiled: a file system may have
-/// decomposed it, and looks the same.
+/// Returns a name in Unicode's composed form (NFC), like the compiled patterns. A file system may
+/// have decomposed the name, which looks the same.
 fn composed(name: &OsStr) -> Cow<'_, [u8]> {
     let bytes = name.as_bytes();
     if bytes.utf8_chunks().all(|chunk| is_nfc(chunk.valid())) {
@@ -186,7 +188,7 @@ fn composed(name: &OsStr) -> Cow<'_, [u8]> {
     Cow::Owned(composed)
 }
 
-/// Returns the rows of names that a pattern stands for: one, or several if it has braces around slashes.
+/// Expands a pattern into sequences of names: one, or several if it has braces around slashes.
 fn rows(pattern: &str) -> Result<Vec<Vec<String>>, String> {
     let wrong = |why: &str| Err(format!("`{}` {why}", pattern.escape_debug()));
     let text: String = pattern.nfc().collect();
@@ -215,7 +217,7 @@ fn rows(pattern: &str) -> Result<Vec<Vec<String>>, String> {
             return wrong("has `.` or `..`, which no path has that is compared");
         }
         match row.last_mut() {
-            // It stands for all that is in a directory, and not for the directory.
+            // A final `**` matches everything in a directory, but not the directory itself.
             Some(last) if last == "**" => *last = "*".to_owned(),
             Some(_) => {}
             None => return wrong("names nothing"),
@@ -229,8 +231,8 @@ fn glob(text: &str) -> Result<Glob, globset::Error> {
     GlobBuilder::new(text).literal_separator(true).case_insensitive(true).build()
 }
 
-/// Takes the braces around slashes apart. Returns false if there are too many alternatives. The pattern is
-/// well-formed.
+/// Expands the braces around slashes of a well-formed pattern. Returns false if there are too many
+/// alternatives.
 fn spread(text: &str, alternatives: &mut Vec<String>) -> bool {
     let Some((open, close)) = braces_around_slash(text) else {
         alternatives.push(text.to_owned());
@@ -252,7 +254,7 @@ fn spread(text: &str, alternatives: &mut Vec<String>) -> bool {
     for comma in commas {
         let branch = &inner[from..comma];
         from = comma + 1;
-        // Those of globset do not stand for nothing either.
+        // In globset, an empty alternative does not match an empty text either.
         if !branch.is_empty() && !spread(&format!("{before}{branch}{after}"), alternatives) {
             return false;
         }
@@ -260,7 +262,7 @@ fn spread(text: &str, alternatives: &mut Vec<String>) -> bool {
     true
 }
 
-/// Returns the first pair of braces around a slash, the outer one of several.
+/// Returns the first pair of braces around a slash. Of nested pairs, returns the outer one.
 fn braces_around_slash(text: &str) -> Option<(usize, usize)> {
     let (mut open, mut has_slash) = (Vec::new(), false);
     for (at, character) in signs(text) {
@@ -279,8 +281,8 @@ fn braces_around_slash(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// Returns the characters that may have a meaning in a pattern, with their places: those that are neither
-/// escaped nor in a class. An escaped slash is one as well.
+/// Returns the characters that may have a meaning in a pattern, with their positions: those that
+/// are neither escaped nor in a class. An escaped slash also counts.
 fn signs(text: &str) -> Vec<(usize, char)> {
     let mut signs = Vec::new();
     let mut characters = text.char_indices().peekable();
@@ -306,7 +308,7 @@ fn split(text: &str) -> Vec<String> {
     let slashes = signs(text).into_iter().filter(|(_, character)| *character == '/');
     for to in slashes.map(|(at, _)| at).chain([text.len()]) {
         let name = &text[from..to];
-        // A slash may be escaped.
+        // Drop the backslash of an escaped slash.
         let is_escaped = name.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
         let name = if is_escaped { &name[..name.len() - 1] } else { name };
         if !name.is_empty() {
@@ -317,8 +319,8 @@ fn split(text: &str) -> Vec<String> {
     names
 }
 
-/// Returns an expression over bytes, as globset makes it of a pattern, as one over the characters of UTF-8: a
-/// character that is not ASCII is written as its bytes there.
+/// Converts an expression over bytes, which globset makes from a pattern, to an expression over
+/// UTF-8 characters. The byte expression has each non-ASCII character written as its bytes.
 fn over_characters(expression: &str) -> String {
     let mut rest = expression.strip_prefix("(?-u)").unwrap_or(expression);
     let (mut text, mut bytes) = (String::new(), Vec::new());
@@ -330,7 +332,7 @@ fn over_characters(expression: &str) -> String {
             continue;
         }
         text.push_str(&String::from_utf8_lossy(&std::mem::take(&mut bytes)));
-        // What follows a backslash is part of the escape.
+        // The character after a backslash is part of the escape.
         let length = match (next, rest[next.len_utf8()..].chars().next()) {
             ('\\', Some(second)) => 1 + second.len_utf8(),
             _ => next.len_utf8(),

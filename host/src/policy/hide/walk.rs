@@ -1,5 +1,5 @@
-//! A walk along a path from the root, which tells at each name whether the path is hidden. It takes one
-//! lookup for each name, even if the path goes up again.
+//! A walk along a path from the root, which shows at each name whether the path is hidden. It looks
+//! up each name once, even if the path goes up again.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path};
@@ -14,7 +14,8 @@ pub(crate) struct Walk<'a> {
     depth: usize,
 }
 
-/// The walk, as one granted directory has patterns begin.
+/// The part of a walk that belongs to one granted directory. The directory decides where patterns
+/// begin.
 struct Way<'a> {
     granted: Anchor<'a>,
     others: Vec<Anchor<'a>>,
@@ -22,22 +23,23 @@ struct Way<'a> {
     states: Vec<States>,
 }
 
-/// The directories at which patterns begin: those on the path to one, from a depth on.
+/// The directories at which patterns begin: the directories on the path to `names`, from the depth
+/// `from` on.
 struct Anchor<'a> {
     names: Vec<&'a OsStr>,
     from: usize,
-    /// The number of names that the path has in common.
+    /// The number of leading names that the path of the walk has in common with it.
     matched: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at the root.
+    /// Starts at the root.
     pub(super) fn new(hide: &'a Hide, granted: impl Iterator<Item = &'a Path>) -> Self {
         let ways = granted.map(|granted| Way::new(hide, granted)).collect();
         Self { patterns: &hide.patterns, ways, depth: 0 }
     }
 
-    /// Goes on to a name.
+    /// Moves on to a name.
     pub(crate) fn push(&mut self, name: &OsStr) {
         let is_needed = self.ways.iter().any(|way| !way.state().is_empty());
         let found = if is_needed { self.patterns.look_up(name) } else { Vec::new() };
@@ -47,12 +49,12 @@ impl<'a> Walk<'a> {
         self.depth += 1;
     }
 
-    /// Goes on along a path: to all of its names.
+    /// Moves on through all names of a path.
     pub(crate) fn follow(&mut self, path: &Path) {
         names(path).for_each(|name| self.push(name));
     }
 
-    /// Goes back from the last name.
+    /// Moves back from the last name.
     pub(crate) fn pop(&mut self) {
         let Some(depth) = self.depth.checked_sub(1) else { return };
         self.depth = depth;
@@ -62,25 +64,26 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns whether the path is hidden in one of the granted directories that hold it, or lies outside of
-    /// the first one.
+    /// Returns whether the path is hidden in a granted directory that contains it, or lies outside
+    /// of the first granted directory.
     pub(crate) fn is_hidden_or_outside(&self) -> bool {
         let is_outside = |way: &Way<'_>| !way.granted.is_complete();
         self.ways.first().is_none_or(is_outside) || self.is_hidden()
     }
 
-    /// Returns whether the path is hidden in one of the granted directories that hold it.
+    /// Returns whether the path is hidden in a granted directory that contains it.
     pub(crate) fn is_hidden(&self) -> bool {
         let hides = |way: &Way<'_>| self.patterns.is_hidden(way.state());
         self.ways.iter().any(|way| way.granted.is_complete() && hides(way))
     }
 
-    /// Returns whether the patterns hide the path, wherever it lies.
+    /// Returns whether the patterns hide the path, inside or outside of the granted directories.
     pub(super) fn is_hidden_anywhere(&self) -> bool {
         self.ways.iter().any(|way| self.patterns.is_hidden(way.state()))
     }
 
-    /// Returns whether all that would be hidden beneath this path would be hidden beneath another.
+    /// Returns whether everything that would be hidden below this path would also be hidden below
+    /// another.
     pub(super) fn hides_no_more_than(&self, other: &Walk<'_>) -> bool {
         let begins_beneath = |it: &Anchor<'_>| it.matched == self.depth && !it.is_complete();
         let mut anchors = self.ways.iter().flat_map(Way::anchors);
@@ -95,10 +98,10 @@ impl<'a> Walk<'a> {
 impl<'a> Way<'a> {
     fn new(hide: &'a Hide, granted: &'a Path) -> Self {
         let workspace = hide.workspace.as_deref();
-        // In a workspace the names above it do not count.
+        // In a workspace, the names above the workspace don't count.
         let highest =
             workspace.filter(|it| granted.starts_with(it)).map_or(0, |it| names(it).count());
-        // A grant of a directory above the workspace shows no more of it either.
+        // A grant of a directory above the workspace must not show more of the workspace.
         let others = workspace.into_iter().chain(hide.named.iter().map(|it| &**it));
         let mut way = Self {
             granted: Anchor { from: highest, ..Anchor::at(granted) },
@@ -118,7 +121,7 @@ impl<'a> Way<'a> {
     }
 
     fn state(&self) -> &States {
-        // There is one for the root.
+        // The list is never empty, because it has a state for the root.
         self.states.last().unwrap_or(const { &States::new() })
     }
 
@@ -128,7 +131,7 @@ impl<'a> Way<'a> {
         self.begin(patterns, depth + 1);
     }
 
-    /// Has the patterns begin at the last directory, if it is one at which they do.
+    /// Lets the patterns begin at the last directory, if they begin there.
     fn begin(&mut self, patterns: &Patterns, depth: usize) {
         if self.anchors().any(|it| it.matched == depth && depth >= it.from)
             && let Some(last) = self.states.last_mut()
@@ -139,7 +142,7 @@ impl<'a> Way<'a> {
 }
 
 impl<'a> Anchor<'a> {
-    /// Has patterns begin at a directory, and at none above it.
+    /// Lets patterns begin at a directory, but not above it.
     fn at(path: &'a Path) -> Self {
         let names: Vec<_> = names(path).collect();
         Self { from: names.len(), names, matched: 0 }
@@ -151,7 +154,7 @@ impl<'a> Anchor<'a> {
         }
     }
 
-    /// Returns whether the path lies in the directory, or is it.
+    /// Returns whether the path lies in the directory, or is the directory.
     fn is_complete(&self) -> bool {
         self.matched == self.names.len()
     }

@@ -1,4 +1,4 @@
-//! Edits of policy files. Each must hold for the next look, whatever way it is made.
+//! Edits of policy files. Each edit must apply at the next look, in whichever way it was made.
 
 #![allow(clippy::disallowed_methods, reason = "no tools: the commands that mount for the tests")]
 #![allow(clippy::print_stderr, reason = "a test that could not run says so")]
@@ -20,10 +20,10 @@ use super::*;
 /// The text of the user's file at the beginning.
 const FIRST: &str = "profile = \"strict\"\n";
 
-/// Another text, which is as long.
+/// Another text of the same length.
 const SECOND: &str = "profile = \"strict\"#";
 
-/// A host's view of a user's file, to which a link leads: `home/.config` is `dots/config`.
+/// A host's view of a user's file behind a link: `home/.config` is `dots/config`.
 struct Rig {
     root: PathBuf,
     live: Live,
@@ -62,7 +62,7 @@ impl Rig {
         self.root.join(name)
     }
 
-    /// Looks until no file has to be read again: its times have to be some time ago.
+    /// Looks until no file must be read again. For that, the times of each file must be old enough.
     fn settle(&self) {
         eventually("the metadata tell of every change", || {
             self.live.refresh();
@@ -70,7 +70,7 @@ impl Rig {
         });
     }
 
-    /// Returns the text in force of the user's file.
+    /// Returns the digest of the user file's text in force.
     fn user(&self) -> Option<Digest> {
         let digests = self.live.digests();
         digests.into_iter().find(|(kind, _)| *kind == LayerKind::User).and_then(|(_, text)| text)
@@ -161,7 +161,7 @@ fn put(rig: &Rig, name: &str) {
     fs::write(rig.path(name), SECOND).expect("written");
 }
 
-/// Waits until something is so, which may take long on a loaded machine.
+/// Waits until a condition is true, which may take long on a loaded machine.
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -236,7 +236,7 @@ fn files_that_appear_are_seen() {
     assert!(rig.live.current().is_err(), "a ceiling that cannot be used");
 }
 
-/// An administrator's directory may be closed to users, for whom its policy is in force nevertheless.
+/// An administrator's directory may be closed to users, but its policy still applies to them.
 #[test]
 fn a_ceiling_in_a_closed_directory_lets_nothing_run_and_a_foreign_home_is_passed_over() {
     let nobody = Uid::from_raw(65_534);
@@ -262,7 +262,7 @@ fn a_ceiling_in_a_closed_directory_lets_nothing_run_and_a_foreign_home_is_passed
     let closed = || Some(path("closed/policy.toml"));
     let (ceiling, home) = (files(closed(), None), files(None, closed()));
     let runs = |files: &PolicyFiles| Live::open(files, None).is_ok_and(|it| it.current().is_ok());
-    // Changes the user of this thread and of no other.
+    // This changes the user of this thread only.
     let [by_ceiling, by_home] = thread::scope(|scope| {
         let other = scope.spawn(|| {
             set_thread_res_uid(nobody, nobody, nobody).expect("another user");
@@ -278,7 +278,7 @@ fn an_edit_holds_while_others_look() {
     let rig = Rig::new();
     let done = CancellationToken::new();
     thread::scope(|scope| {
-        // Also when an assertion fails: the scope waits for the others.
+        // Needed even if an assertion fails, because the scope waits for the other threads.
         let _done = done.clone().drop_guard();
         for _ in 0..3 {
             scope.spawn(|| {
@@ -297,7 +297,7 @@ fn an_edit_holds_while_others_look() {
     });
 }
 
-/// A mount changes what a path leads to, and no file.
+/// A mount changes the target of a path without changing a file.
 #[test]
 fn a_file_under_a_new_mount_is_seen() {
     let mut unshare = Command::new("unshare");
@@ -315,7 +315,7 @@ fn a_file_under_a_new_mount_is_seen() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
-/// Not a test: the host of another test, in a mount namespace of its own.
+/// Not a test, but the host for another test, in its own mount namespace.
 #[test]
 #[ignore = "runs inside another test"]
 fn a_host_that_mounts_for_another_test() {

@@ -1,7 +1,7 @@
-//! The public addresses: those that a name may resolve to, and for which `*` stands.
+//! The public addresses: the addresses that a name may resolve to, and that `*` stands for.
 //!
-//! All others are reached only if they are named as addresses: a machine trusts its own network,
-//! and a name can be made to resolve to any address in it.
+//! Other addresses are allowed only if they are named as addresses. A machine trusts its own
+//! network, and an attacker can make a name resolve to any address in it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ const SPECIAL_V4: &[Ipv4Net] = &[
     // Shared by the customers of a carrier (RFC 6598).
     v4(100, 64, 0, 0, 10),
     v4(127, 0, 0, 0, 8),
-    // Link-local; the metadata services of clouds are here.
+    // Link-local, which includes the metadata services of clouds.
     v4(169, 254, 0, 0, 16),
     v4(172, 16, 0, 0, 12),
     v4(192, 0, 0, 0, 24),
@@ -52,7 +52,7 @@ const SPECIAL_V6: &[Ipv6Net] = &[
     v6(0x3fff, 0, 0, 20),
 ];
 
-/// Returns the IPv4 address that is reached through this one: NAT64 (RFC 6052), 6to4 (RFC 3056).
+/// Returns the IPv4 address that this address leads to: NAT64 (RFC 6052), 6to4 (RFC 3056).
 fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let two = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {
@@ -61,7 +61,7 @@ fn embedded(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Returns whether anybody on the Internet may have this address.
+/// Returns whether any host on the Internet may have this address.
 #[must_use]
 pub fn is_public(ip: IpAddr) -> bool {
     match ip.to_canonical() {

@@ -10,7 +10,7 @@ use crate::toml_file::{FileError, Item, Pair, pairs};
 const LISTS: &[&str] = &["allow", "ask", "deny"];
 
 impl Reader<'_> {
-    /// Returns the mistake of a key `commands` in another table.
+    /// Returns the error for a key `commands` in another table.
     pub(super) fn misplaced_commands(&self, span: &Range<usize>) -> FileError {
         let error = self.file.fail(span, "`commands` is a key of `[tools.bash]` alone");
         error.hint("write it in that table: no other tool runs scripts")

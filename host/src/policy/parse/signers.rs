@@ -128,9 +128,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the name of a tool, or the beginning of one and `*`.
+    /// Reads a tool's name, or a prefix of a name followed by `*`.
     fn pattern(&self, text: &str, span: &Range<usize>) -> Read<String> {
-        // The beginning of a name is itself one, but for an empty one.
+        // Every prefix of a valid name is valid, except the empty prefix.
         if is_tool_name(text.strip_suffix('*').unwrap_or(text)) {
             return Ok(text.to_owned());
         }

@@ -1,8 +1,9 @@
-//! The signers that two ceilings have in common.
+//! The common signers of two ceilings.
 
 use super::{SignerIdentity, SignerRule};
 
-/// Returns the signers that both lists admit, each for the tools and until the day that both have.
+/// Returns the signers that both lists admit, each for their common tools and until the earlier
+/// day.
 pub(super) fn signers(ours: &[SignerRule], theirs: &[SignerRule]) -> Vec<SignerRule> {
     let mut met = Vec::new();
     for our in ours {
@@ -14,7 +15,7 @@ pub(super) fn signers(ours: &[SignerRule], theirs: &[SignerRule]) -> Vec<SignerR
             };
             let until = match (&our.until, &their.until) {
                 (None, other) | (other, None) => other.clone(),
-                // Dates of four digits for the year sort as texts.
+                // Dates with four-digit years sort as texts.
                 (Some(our), Some(their)) => Some(our.min(their).clone()),
             };
             met.push(SignerRule { identity, tools, until, ..our.clone() });
@@ -23,8 +24,8 @@ pub(super) fn signers(ours: &[SignerRule], theirs: &[SignerRule]) -> Vec<SignerR
     met
 }
 
-/// Returns the identity that both are. Two spellings of one key that differ by more than a comment
-/// are taken for two keys, which admits less.
+/// Returns the common identity, if both are the same. Two spellings of one key that differ by more
+/// than a comment count as two keys, which admits less.
 fn identity(one: &SignerIdentity, other: &SignerIdentity) -> Option<SignerIdentity> {
     use SignerIdentity::{Key, Minisign, Sigstore, Ssh};
     let is_same = match (one, other) {
@@ -57,8 +58,8 @@ fn tools(ours: &[String], theirs: &[String]) -> Vec<String> {
     met
 }
 
-/// Returns the pattern for the texts that both patterns match, which is one of the two; nothing
-/// where they have no text in common.
+/// Returns the narrower of two patterns if it matches only texts that both match. Returns `None` if
+/// they have no text in common.
 fn pattern<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
     let matched_by = |pattern: &str, text: &str| match pattern.strip_suffix('*') {
         Some(begin) => text.strip_suffix('*').unwrap_or(text).starts_with(begin),
