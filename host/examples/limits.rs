@@ -1,5 +1,5 @@
-//! Ends two calls of the shell, each of which would sleep for a minute: the first by a limit, the
-//! second by its token.
+//! Ends two shell calls that would each sleep for a minute: the first by a limit, the second by its
+//! token.
 //!
 //! ```text
 //! cargo run --example limits -- /usr
@@ -32,8 +32,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(failure.limit, Some(Limit::WallClock), "{}", failure.error);
     println!("{}", failure.error);
 
-    // A server cancels the token when its caller has gone. Dropping the future of the call, as
-    // `tokio::time::timeout` does, ends it likewise, without an envelope.
+    // A server cancels the token when its caller disconnects. Dropping the future of the call, as
+    // `tokio::time::timeout` does, also ends it, but without an envelope.
     let cancel = CancellationToken::new();
     let call = host.call(&tools, "bash", sleep(), cancel.clone());
     let (envelope, ()) = tokio::join!(call, async { cancel.cancel() });

@@ -23,8 +23,8 @@
 //! # }
 //! ```
 //!
-//! The log decides nothing about a call, and stops none. If it cannot be written, the host sends
-//! one warning to [`tracing`](https://docs.rs/tracing).
+//! The log never influences a call. If it cannot be written, the host sends one warning to
+//! [`tracing`](https://docs.rs/tracing).
 
 mod answer_error;
 mod installation;
@@ -178,8 +178,8 @@ impl Entry {
         self.text = self.audit.arguments.then_some(bytes);
     }
 
-    /// Sets the grant, and the rules that it comes from. From now on no text of this record
-    /// contains one of the `secrets`.
+    /// Sets the grant, and the rules that it comes from. From now on this record never contains a
+    /// value of `secrets`.
     pub(crate) fn granted(
         &mut self,
         grant: &Grant,
@@ -196,7 +196,7 @@ impl Entry {
         self.record.grant = Some(Granted::from_grant(grant, backend, sources));
     }
 
-    /// Returns the values that no text about this call may contain.
+    /// Returns the values that texts about this call must not contain.
     pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }

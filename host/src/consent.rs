@@ -156,14 +156,14 @@ pub struct Widen {
     pub arguments: String,
     /// The rules that refused it, such as `FILE:LINE` of a policy or `profile standard`.
     pub denied_by: String,
-    /// True if the tool has already run and failed, and would run again. What it changed in the
-    /// first run stays changed.
+    /// True if the tool has already run and failed, and would run again. Changes from the first run
+    /// stay.
     pub again: bool,
     /// The change of the user's policy file that would grant it permanently; `None` if ikigai
     /// cannot write such a change.
     pub proposal: Option<Proposal>,
     /// The change of the user's policy file that would let the tool run unconfined, with all rights
-    /// of its user; `None` if that is impossible.
+    /// of its user; `None` if it could not run so.
     pub unconfined: Option<Proposal>,
     /// The toolchains that a failed run lacked; `None` if no toolchain can be granted.
     pub toolchains: Option<ToolchainOffer>,

@@ -1,4 +1,4 @@
-//! The front end of a call: the caller's side, as far as the call needs it while it runs.
+//! The front end of a call, which the call can address while it runs.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The front end of a call.
 ///
-/// A front end that can ask its user implements this trait, and passes it to
+/// A front end that can ask its user implements this trait, and is given to
 /// [`Host::call_for`](crate::Host::call_for). Dropping a future withdraws its question.
 pub trait FrontEnd: Send + Sync {
     /// Returns who answers.
@@ -92,7 +92,7 @@ pub struct Recording {
     pub net: bool,
 }
 
-/// A form that a tool asks the user to fill in. Only tools of MCP servers have forms.
+/// A form that a tool asks the user to fill in. Only an MCP server can have forms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
     /// The name of the server that asks.

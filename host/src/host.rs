@@ -192,10 +192,10 @@ impl Host {
     /// Calls a tool. `arguments` are the text of one JSON object, in UTF-8.
     ///
     /// Never fails: an [`Envelope`] reports the result of the call. `control` is the token that
-    /// ends the call with an envelope when it is cancelled, or a [`Control`], by which the call can
-    /// also be given more time. Dropping the future ends the call without an envelope. When the
-    /// future resolves, nothing that the call started is running, with one exception, described on
-    /// the [page of the crate](crate#cancellation).
+    /// ends the call with an envelope when it is cancelled, or a [`Control`], which can also give
+    /// the call more time. Dropping the future ends the call without an envelope. When the future
+    /// resolves, nothing that the call started is running, with one exception, described on the
+    /// [page of the crate](crate#cancellation).
     ///
     /// ```no_run
     /// # use std::sync::Arc;
@@ -457,7 +457,7 @@ impl Host {
                 Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
             }
         }
-        // A component may have to be compiled first, for many seconds.
+        // A component may need to be compiled first, which can take many seconds.
         let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
         let program = before_deadline(latest, subject.build.program());
         let program = match call.cancel.run_until_cancelled(program).await {
@@ -544,7 +544,8 @@ impl Host {
     }
 
     /// Decides as [`decide`](Self::decide) does, but by the policy files and the file's contents as
-    /// they are now, and with what the user allowed this call. Fails if the file cannot be read.
+    /// they are now, and with the accesses that the user allowed for this call. Fails if the file
+    /// cannot be read.
     async fn decide_now(
         &self,
         subject: Subject<'_>,

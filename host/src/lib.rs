@@ -142,7 +142,7 @@
 //!
 //! # When something is refused
 //!
-//! | symptom | where the reason is |
+//! | symptom | source of the reason |
 //! |---|---|
 //! | `build` fails | the [`BuildError`] and its [`source`](std::error::Error::source) |
 //! | a tool is missing from a snapshot | [`Snapshot::skipped`], and [`Snapshot::warnings`] for whole directories |

@@ -218,8 +218,8 @@ impl Reactor {
         }
     }
 
-    /// Stops polling tasks, and leaves everything as it is. Suits a program that is about to exit,
-    /// because dropping everything that tasks own may take a while.
+    /// Stops polling tasks, without dropping them. Suits a program that is about to exit, because
+    /// dropping everything that tasks own may take a while.
     pub fn forget(self) {
         self.shared.close();
         mem::forget(self);

@@ -68,14 +68,14 @@ impl fmt::Debug for Machine<'_> {
     }
 }
 
-/// A toolchain as it is installed on this machine.
+/// A toolchain that is installed on this machine.
 #[derive(Clone, Debug)]
 pub struct Installation {
     /// The toolchain.
     pub toolchain: &'static Toolchain,
     /// Its programs that were found, each with its full path, without resolving links.
     pub programs: Vec<(&'static str, PathBuf)>,
-    /// The directories and files to grant. None of them lies in another.
+    /// The directories and files to grant. They do not contain each other.
     pub places: Vec<InstalledPlace>,
     /// The names of the variables to grant. All of them are set.
     pub env: Vec<&'static str>,

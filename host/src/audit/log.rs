@@ -154,7 +154,7 @@ impl Open {
     /// Returns the size of the log, or `None` if the log's name now belongs to another file.
     fn current_size(&self) -> Option<u64> {
         let found = rustix::fs::statat(&self.dir, NAME, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        // Unsigned everywhere but on some 32-bit platforms.
+        // The type is unsigned, except on some 32-bit platforms.
         let size = u64::try_from(found.st_size).ok()?;
         ((found.st_dev, found.st_ino) == self.id).then_some(size)
     }

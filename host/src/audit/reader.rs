@@ -21,7 +21,7 @@ const UNFINISHED_TRIES: usize = 5;
 /// The pause between two such reads.
 const UNFINISHED_PAUSE: Duration = Duration::from_millis(10);
 
-/// A record, and the line that it stands on, without its newline.
+/// A record, and its line without the newline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
     /// The record.
@@ -83,7 +83,7 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), current, current_is_unread: true, older: files })
     }
 
-    /// Reads the next file back, beginning with the newest. Returns `None` after all files were
+    /// Reads the next file, going backwards from the newest. Returns `None` after all files were
     /// read.
     ///
     /// # Errors
@@ -164,7 +164,7 @@ struct Tail {
 }
 
 impl Tail {
-    /// Opens a file. Returns nothing if it does not exist.
+    /// Opens a file. Returns `None` if it does not exist.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match paths::open_trusted(path, paths::is_own) {
             Ok(file) => file,

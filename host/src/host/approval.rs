@@ -109,7 +109,7 @@ impl Host {
         }
     }
 
-    /// Returns the reason, with a hint, for a call that needs consent when the host cannot ask.
+    /// Returns the error text, with a hint, for a call that needs consent if the host cannot ask.
     pub(super) fn unasked(&self, by: &str, why: &str) -> String {
         let reason = unapproved(by, why);
         match self.authority().hint(&Remedy::AskPerson) {
@@ -127,12 +127,12 @@ pub(super) fn known(stdin: &Stdin) -> Option<&[u8]> {
     }
 }
 
-/// Returns the reason for a call that the user denied.
+/// Returns the error text for a call that the user denied.
 fn denied(by: &str) -> String {
     format!("the user denied it; ikigai asked because of {by}")
 }
 
-/// Returns the reason for a call without consent.
+/// Returns the error text for a call without consent.
 pub(super) fn unapproved(by: &str, why: &str) -> String {
     format!("somebody has to agree to it, by {by}, and {why}")
 }

@@ -59,11 +59,11 @@ pub enum BuildError {
 /// | setting | default |
 /// |---|---|
 /// | [`paths`](Self::paths) | [`Paths::of_user`], for programs in the `bin` of an installation |
-/// | [`profile`](Self::profile) | the policy's, or else [`Profile::Standard`] |
-/// | [`backend`](Self::backend) | the policy's, or else [`BackendChoice::Auto`] |
-/// | [`timeout`](Self::timeout), [`fuel`](Self::fuel), [`memory`](Self::memory), [`output`](Self::output), [`limit`](Self::limit) | the policy's, or else those of [`Limits`] |
-/// | [`overrides`](Self::overrides) | nothing is asked of the policy |
-/// | [`ceiling`](Self::ceiling) | the administrator's file alone |
+/// | [`profile`](Self::profile) | the policy's, otherwise [`Profile::Standard`] |
+/// | [`backend`](Self::backend) | the policy's, otherwise [`BackendChoice::Auto`] |
+/// | [`timeout`](Self::timeout), [`fuel`](Self::fuel), [`memory`](Self::memory), [`output`](Self::output), [`limit`](Self::limit) | the policy's, otherwise the defaults of [`Limits`] |
+/// | [`overrides`](Self::overrides) | no overrides |
+/// | [`ceiling`](Self::ceiling) | only the administrator's file |
 /// | [`hints`](Self::hints) | denials carry no hint |
 /// | [`assets`](Self::assets) | no asset store |
 /// | [`secrets`](Self::secrets) | the usual places, the state, the data and the files of the asset store |
@@ -71,8 +71,8 @@ pub enum BuildError {
 /// | [`components_memory`](Self::components_memory) | half of the machine's memory |
 /// | [`compile_timeout`](Self::compile_timeout) | as long as a compilation may take |
 /// | [`supervisors_in_reserve`](Self::supervisors_in_reserve) | none |
-/// | [`servers`](Self::servers) | definitions of servers are not used |
-/// | [`signatures`](Self::signatures) | no tool of the user runs where a policy requires signatures |
+/// | [`servers`](Self::servers) | server definitions are not used |
+/// | [`signatures`](Self::signatures) | user tools don't run if a policy requires signatures |
 /// | [`workspace_tools`](Self::workspace_tools) | the workspace brings no tools |
 /// | [`record_arguments`](Self::record_arguments) | only their digest |
 /// | [`progress`](Self::progress) | not reported |
@@ -153,8 +153,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the profile, in place of the one in the user's policy file. If the administrator or the
-    /// workspace sets a stricter profile, the stricter one applies.
+    /// Sets the profile, instead of the profile in the user's policy file. If the administrator or
+    /// the workspace sets a stricter profile, the stricter one applies.
     pub fn profile(mut self, profile: Profile) -> Self {
         self.overrides.profile = Some(Override::of_program(profile));
         self
@@ -195,9 +195,9 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the sentences that tell the user what to do about a denial, a limit that ended a call,
-    /// or a fault of the machine that stops a call or its record. The embedding program words them.
-    /// They follow the reason in envelopes, in notes and in the log.
+    /// Sets the sentences that tell the user what to do after a problem: a denial, a limit that
+    /// ended a call, or a fault of the machine that stops a call or its record. The embedding
+    /// program words them. They follow the reason in envelopes, in notes and in the log.
     ///
     /// ```no_run
     /// use ikigai_host::policy::Remedy;
@@ -283,10 +283,10 @@ impl HostBuilder {
     }
 
     /// Offers the tools that `tools` returns in addition to those in the tool directories. Each
-    /// scan calls `tools`. It names files that the user approved for this workspace. A file is used
-    /// only while its name and its contents are the approved ones. Such a tool is preferred to a
-    /// user tool with the same name, and never before a tool of the installation. The policy treats
-    /// it as a user tool.
+    /// scan calls `tools`. The result names files that the user approved for this workspace. A file
+    /// is used only while its name and its contents are the approved ones. A workspace tool
+    /// replaces a user tool with the same name, but never a tool of the installation. The policy
+    /// treats it as a user tool.
     pub fn workspace_tools(
         mut self,
         tools: impl Fn() -> Vec<WorkspaceTool> + Send + Sync + 'static,

@@ -24,7 +24,7 @@ use crate::limits::Deadline;
 use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
 use crate::registry::{Tool, reaching};
 
-/// The reason for a call that does not run although the user was asked.
+/// The error text if the tool's file changed since it was found, or during a question.
 const CHANGED: &str =
     "its file changed since it was found, or while a question was open; call it again";
 
@@ -32,8 +32,8 @@ const CHANGED: &str =
 pub(super) struct Cancelled;
 
 impl Host {
-    /// Returns the questions and notes of a call. Returns nothing for a tool of a server, because
-    /// calls share its process.
+    /// Returns the questions and notes of a call. Returns `None` for a server's tool, because calls
+    /// share the server's process.
     pub(super) fn widening(
         &self,
         subject: Subject<'_>,
@@ -64,8 +64,8 @@ impl Host {
         Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))
     }
 
-    /// Returns the decision by which a call runs. Asks the user if needed: whether a tool without a
-    /// grant may run, whether they agree to the call, and whether it may have the files that it
+    /// Returns the decision that a call runs under. Asks the user if needed: whether a tool without
+    /// a grant may run, whether they agree to the call, and whether it may have the files that it
     /// names. `decided` is the decision before any question.
     ///
     /// # Errors
@@ -135,9 +135,9 @@ impl Host {
         Ok(wider)
     }
 
-    /// Returns the decision by which a native call runs again, if its run failed and the user then
-    /// allowed accesses that it was refused. `decided` is the decision for the first run; the call
-    /// has its grant.
+    /// Returns the decision that a native call runs under again, if its run failed and the user
+    /// then allowed accesses that it was refused. `decided` is the decision for the first run; the
+    /// call has its grant.
     ///
     /// # Errors
     ///

@@ -122,9 +122,9 @@ impl Deadline {
         }));
     }
 
-    /// Begins the time of a second run, after a new decision of the policy. Time spent on questions
-    /// in the first run is no longer excluded. Time that the caller added stays, as far as the
-    /// policy now allows it.
+    /// Begins the time of a second run, after a new decision of the policy. Excluded time for
+    /// questions starts again at zero. Time that the caller added stays, as far as the policy now
+    /// allows it.
     pub(crate) fn begin_again(&self, limits: &Limits) {
         let decided = limits.wall_clock;
         let ceiling = limits.wall_clock_ceiling.max(decided);
@@ -176,7 +176,7 @@ pub(crate) struct Stopped(watch::Sender<Option<Time>>);
 impl Drop for Stopped {
     fn drop(&mut self) {
         self.0.send_if_modified(|time| {
-            // The time may have begun during the stop. Then there is nothing to exclude.
+            // The time may have begun during the stop. Then this stop excludes nothing.
             let Some(time) = time.as_mut().filter(|time| time.open > 0) else { return false };
             time.open -= 1;
             if time.open > 0 {

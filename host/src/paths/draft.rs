@@ -17,7 +17,7 @@ const PREFIX: &str = ".ikigai-draft-";
 /// The age at which a draft counts as abandoned: no command takes that long to write a draft.
 pub(super) const LEFT_BEHIND: Duration = Duration::from_secs(60 * 60);
 
-/// Returns a new file with this mode in the directory of the file that it is to replace. It is
+/// Returns a new file with this mode in the directory of the file that it will replace. It is
 /// removed when dropped, unless it is persisted. Also removes drafts older than an hour.
 ///
 /// # Errors

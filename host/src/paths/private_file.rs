@@ -1,5 +1,4 @@
-//! Files that only the user can access: files that several hosts append to under a lock, and
-//! secrets.
+//! Private files of the user: files that several hosts append to under a lock, and secrets.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -26,9 +25,8 @@ const SILENT: Duration = Duration::from_secs(1);
 /// The most bytes of a secret.
 const MAX_SECRET: u64 = 64 << 10;
 
-/// Opens a file for appending and reading, in a directory. Only the user may access either. Creates
-/// both if they do not exist. Returns the directory and the file. Never blocks, unlike opening a
-/// FIFO.
+/// Opens a private file of the user for appending and reading, in a private directory. Creates both
+/// if they do not exist. Returns the directory and the file. Never blocks, unlike opening a FIFO.
 ///
 /// # Errors
 ///
@@ -122,8 +120,8 @@ pub fn read_secret(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads the secret `name` in a directory that only the user can access. Creates both unless they
-/// exist, the secret with the text `fresh`. If several processes do so at once, all return the same
+/// Reads the secret `name` in a private directory of the user. Creates both unless they exist, the
+/// secret with the text `fresh`. If several processes create it at once, all return the same
 /// secret.
 ///
 /// # Errors
@@ -148,8 +146,8 @@ pub fn secret_of_user(dir: &Path, name: &str, fresh: &str) -> io::Result<String>
     read_secret(&path)
 }
 
-/// Writes the secret `name` in a directory that only the user can access. Creates the directory
-/// unless it exists. The old secret stays until the new one is complete, even if the machine fails.
+/// Writes the secret `name` in a private directory of the user. Creates the directory unless it
+/// exists. The old secret stays until the new one is complete, even if the machine fails.
 ///
 /// # Errors
 ///
@@ -166,9 +164,9 @@ pub fn replace_secret(dir: &Path, name: &str, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the lock `name` in a directory that only the user can access. Creates both unless they
-/// exist. Dropping the returned file releases the lock. After a second of waiting, logs a warning
-/// that names the process that holds the lock.
+/// Takes the lock `name` in a private directory of the user. Creates both unless they exist.
+/// Dropping the returned file releases the lock. After a second of waiting, logs a warning that
+/// names the process that holds the lock.
 ///
 /// # Errors
 ///

@@ -33,8 +33,8 @@ pub enum OtherWriter {
     Mode(u32),
 }
 
-/// Returns the untrusted user who may write to a file or a directory, if any. `owner` tells which
-/// owners are trusted.
+/// Returns the untrusted user who may write to a file or a directory, if any. `owner` returns
+/// whether an owner is trusted.
 #[must_use]
 pub fn other_writer(found: &fs::Metadata, owner: impl Fn(u32) -> bool) -> Option<OtherWriter> {
     if !owner(found.uid()) {

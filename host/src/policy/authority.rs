@@ -34,11 +34,10 @@ use crate::limits::{LONGEST_TIMEOUT, Limit, Limits};
 use crate::paths;
 use crate::toml_file::FileError;
 
-/// The factor by which [`Authority::raise`] raises a wall clock. The shell's two minutes become
-/// ten.
+/// The factor in [`Authority::raise`] for a wall clock. The shell's two minutes become ten.
 const MORE_TIME: u32 = 5;
 
-/// The factor by which [`Authority::raise`] raises a memory limit.
+/// The factor in [`Authority::raise`] for a memory limit.
 const MORE_MEMORY: u64 = 2;
 
 /// The settings of one host, which apply on top of the policy files. They cannot exceed a ceiling.
@@ -215,9 +214,9 @@ impl Authority {
     }
 
     /// Returns whether the user may be asked to allow the tool this access, in addition to the
-    /// accesses in `once`. They may not be asked if a ceiling, the workspace or the key `ask`
-    /// forbids it, if the path concerns the host's own files, or if they refused it in this
-    /// session.
+    /// accesses in `once`. A ceiling, the workspace or the key `ask` can forbid the question. The
+    /// user is never asked about the host's own files, or again about an access that they refused
+    /// in this session.
     pub(crate) fn may_ask(
         &self,
         request: &Request<'_>,
@@ -322,7 +321,7 @@ impl Authority {
     }
 
     /// Proposes the user's file with these accesses added to the tool's grant. For a file, grants
-    /// its whole directory, unless the directory contains much else. Writes nothing.
+    /// its whole directory, unless the directory is too broad. Writes nothing.
     ///
     /// # Errors
     ///

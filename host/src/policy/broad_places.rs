@@ -1,5 +1,5 @@
-//! The directories that contain much more than one tool can mean. No question and no recording
-//! proposes a grant of one of them, though it may propose a directory or a file inside.
+//! The broad directories, which contain much more than one tool needs. A question or a recording
+//! never proposes to grant such a directory, but may propose a directory or a file inside it.
 //!
 //! Owns the only list of these directories, and compares only names: the caller has resolved links.
 //! Users can still grant such a directory by name.
@@ -78,8 +78,8 @@ const BROAD_IN_HOME: &[&str] = &[
 /// Directories in which the kernel shows processes, devices and its own state.
 const KERNEL: &[&str] = &["/proc", "/sys", "/dev"];
 
-/// Returns whether a grant of the directory would open more than a tool can have meant: it has the
-/// files of many programs or users, comes from the kernel, or contains a place of secrets.
+/// Returns whether a grant of the directory would open far more than a tool needs. Such a directory
+/// has the files of many programs or users, comes from the kernel, or contains a place of secrets.
 /// `of_user` is the home.
 #[must_use]
 pub fn is_broad_place(dir: &Path, of_user: Option<&Path>) -> bool {

@@ -147,8 +147,8 @@ fn decide_without_hint(
         hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     let meet = |freedom| -> Result<EffectiveGrant, Denial> {
         let mut effective = EffectiveGrant::new(profile, request, entry, context, freedom)?;
-        // If a grant alone must be refused, a stricter bound, a bound's profile or its hidden names
-        // cannot make it valid.
+        // Check the grant without the bounds first. A grant that must be refused cannot become
+        // valid through a bound, or through a bound's profile or hidden names.
         effective.confine(own_profile(layers, overrides).0);
         effective.hide(&own, context)?;
         effective.deny_list_without_sandbox(request)?;
@@ -170,7 +170,7 @@ fn decide_without_hint(
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
-    // The limits of an entry apply even if it is bound to other contents, or to none.
+    // The limits of an entry apply even if it is bound to other contents, or to no contents.
     let unbound = named_by_user(layers, request).filter(|_| entry.is_none());
     let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);

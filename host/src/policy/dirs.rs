@@ -1,5 +1,5 @@
 //! Lists of granted directories: the check that a list does not contradict itself, and the
-//! intersection of two lists. Directories are compared only by path; nothing is opened.
+//! intersection of two lists. Directories are compared only by path, without opening them.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ pub(super) fn without_repeats(mut dirs: Vec<GrantedDir>) -> Vec<GrantedDir> {
     // Entries inside a directory follow it.
     let mut kept: Vec<GrantedDir> = Vec::with_capacity(dirs.len());
     for dir in dirs {
-        // Of two entries with the same path, keep the one with more access.
+        // If a path appears twice, keep the entry with more access.
         kept.retain(|other| other.path != dir.path || other.access > dir.access);
         let holds =
             |outer: &GrantedDir| dir.path.starts_with(&outer.path) && outer.access >= dir.access;

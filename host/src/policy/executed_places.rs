@@ -30,7 +30,7 @@ const BARE: &str =
 const HOOKS: &str = "git, for a commit and other commands";
 const STARTED: &str = "an interpreter or a debugger, when it starts in the directory";
 
-/// The file by which git recognises a repository; only in capital letters.
+/// The file that makes git recognise a repository. Its name is compared with case.
 const HEAD: &str = "HEAD";
 
 /// The directory of a repository, in which tools may write everything except [`IN_GIT`].

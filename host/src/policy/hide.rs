@@ -269,7 +269,7 @@ mod tests {
                 let look_ups = look_ups(work);
                 assert!((names..=names + 1).contains(&look_ups), "{look_ups} of {names}");
             }
-            // A name is also not looked up again when a path goes up.
+            // Going up in a path does not look up a name again either.
             let climbing = || {
                 let mut walk = hide.walk(std::iter::once(Path::new("/w")));
                 walk.follow(&path);

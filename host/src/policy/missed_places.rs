@@ -2,8 +2,8 @@
 //! then asked about them.
 //!
 //! A file becomes its directory, and a program becomes the installation that it belongs to, because
-//! the next run would stop at a neighbouring file. A directory that contains much else is never
-//! used. Compares names, and looks for the directories of an installation.
+//! the next run would stop at a neighbouring file. A broad directory is never used. Compares names,
+//! and looks for the directories of an installation.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ const MOST: usize = 16;
 /// The names of the directories with programs in an installation.
 const OF_PROGRAMS: [&str; 2] = ["bin", "sbin"];
 
-/// The names of neighbouring directories, by which an installation is recognised.
+/// The names of neighbouring directories. One of them marks the parent as an installation.
 const OF_LIBRARIES: [&str; 3] = ["lib", "lib64", "libexec"];
 
 /// The directory of a home in which installers put links to programs. A tool that names such a link
@@ -75,7 +75,7 @@ pub(super) fn missed_places(
     paths.chain(others).take(MOST).collect()
 }
 
-/// Returns the place to which a file belongs.
+/// Returns the place that a file belongs to.
 fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
     let dir = directory_of(path, around);
     match access {

@@ -88,7 +88,7 @@ impl Net {
             .iter()
             .flat_map(|one| other.peers.iter().filter_map(move |other| one.meet(other)));
         let mut peers: Vec<Peer> = Vec::new();
-        // A name stands for its public addresses, and so does `*`.
+        // A name covers its public addresses, and so does `*`.
         let named = |net: &Self, any: bool| {
             let is_name = |peer: &&Peer| !matches!(peer.host, PeerHost::Range(_));
             net.peers.iter().filter(is_name).filter(|_| any).cloned().collect::<Vec<_>>()

@@ -37,7 +37,7 @@ impl Secrets {
     }
 
     /// Adds places. If a place is a link, also adds each link and the target that it leads to.
-    /// Otherwise a tool that removes one of the links would see the rest in its next call.
+    /// Otherwise, after a tool removed a link, its next call would see the rest.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         for place in places {
             self.places.extend(chain(&place));

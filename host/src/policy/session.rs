@@ -242,8 +242,8 @@ mod tests {
             !authority.may_ask(&request_of_file(&[old]), &[], &reached("a/d")),
             "it was refused"
         );
-        // A component that was compiled from one of the contents, while its file now has the other,
-        // counts as neither.
+        // A component compiled from one version of its file, while the file now has another
+        // version, counts as neither.
         for other in [&[new][..], &[old, new], &[new, old], &[]] {
             let other = request_of_file(other);
             assert!(!has(&other, "a/b"), "{other:?}");
@@ -301,7 +301,8 @@ mod tests {
                 asked.push(Reached::Peer { host: host.into(), port: port.parse().expect("a port") });
             }
             for reached in &asked {
-                // Note the answer in any case, because `may_ask` is under test here.
+                // Note the answer even if the user may not be asked, because the bounds must apply
+                // without that check.
                 let may_ask = authority.may_ask(&request(), &[], reached);
                 if let Reached::Path { path, .. } = reached {
                     prop_assert!(!may_ask || !path.starts_with(base.join("e/f")));

@@ -131,8 +131,8 @@ pub(super) fn user_env(variables: &Variables) -> Vec<(OsString, OsString)> {
     variables.all().into_iter().filter(|(name, _)| is_kept(name)).collect()
 }
 
-/// Returns whether the variable contains a model provider's key. No tool gets such a variable
-/// unless the user grants it by name.
+/// Returns whether a variable with this name contains a model provider's key. No tool gets such a
+/// variable unless the user grants it by name.
 pub(super) fn is_provider_key(name: &OsStr) -> bool {
     ProviderKey::ALL.iter().any(|key| name == key.as_str())
 }

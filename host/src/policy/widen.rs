@@ -30,7 +30,7 @@ pub(super) struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Returns whether a directory contains much else, or the host's own files, so that it must not
+    /// Returns whether a directory is broad, or contains the host's own files, so that it must not
     /// be granted for a single file.
     pub(super) fn is_for_itself(&self, dir: &Path) -> bool {
         is_broad_place(dir, self.home)
@@ -48,9 +48,9 @@ pub(crate) enum Scope {
     Directory,
 }
 
-/// Returns the permissions of an entry, or of the profile if there is no entry, together with these
-/// accesses. `every` is the part of `[tools."*"]` that applies to the tool. Returns `None` if a
-/// policy file cannot name one of the accesses.
+/// Returns the permissions of an entry, or of the profile if the entry is missing, together with
+/// these accesses. `every` is the part of `[tools."*"]` that applies to the tool. Returns `None` if
+/// a policy file cannot name every access.
 pub(super) fn permissions(
     (entry, every): (Option<&Entry>, Option<&Entry>),
     request: &Request<'_>,
@@ -187,7 +187,7 @@ pub fn unconfining_keys() -> Vec<NewKey> {
 }
 
 /// Returns the directory of a file. Returns the path itself if it is a directory, or if its
-/// directory contains much else, secrets or the host's own places.
+/// directory is broad, or contains secrets or the host's own places.
 pub(super) fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
     let Around { workspace, home, .. } = around;
     match path.parent() {

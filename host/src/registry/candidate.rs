@@ -340,7 +340,7 @@ mod tests {
         store(b'f');
         assert_ne!(digest(&path, &memo), good);
         assert_eq!(fs::read(&path).expect("read"), b"#!/bin/sh\nfood");
-        // SAFETY: the mapping is no longer used.
+        // SAFETY: nothing uses the mapping after this.
         assert_eq!(unsafe { libc::munmap(page.cast(), length) }, 0);
     }
 

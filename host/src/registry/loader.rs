@@ -212,9 +212,9 @@ fn first_tier(size: u64) -> Tier {
     if size > SLOW { Tier::Baseline } else { Tier::Optimised }
 }
 
-/// Waits until optimised code exists, or is no longer being made, and makes the program use it. The
-/// host and the program may end in the meantime. The thread ends with the process that it waits
-/// for.
+/// Waits until optimised code exists, and makes the program use it. Gives up when the code is not
+/// being made any more. The host and the program may end in the meantime. The thread ends with the
+/// process that it waits for.
 fn wait_for_behind(
     loader: &Weak<Loader>,
     mut behind: Behind,

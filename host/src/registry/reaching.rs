@@ -45,9 +45,9 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     found
 }
 
-/// Returns the accesses to ask the user about before a call with these arguments: existing files
-/// that the grant does not cover, and the directories of files that the call may write. `arguments`
-/// are one JSON object.
+/// Returns the accesses to ask the user about before a call with these arguments. They are existing
+/// files that the grant does not cover, and the directories of files that the call may write.
+/// `arguments` are one JSON object.
 pub(crate) fn questions(
     paths: &[PathArgument],
     arguments: &[u8],

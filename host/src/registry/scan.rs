@@ -440,9 +440,9 @@ async fn add(
     found.insert(tool.name().to_owned(), tool);
 }
 
-/// Returns the tool with the build that runs, if any. If a component was refused for any reason
-/// except that it is unusable here, its native build is not used either: ikigai never falls back
-/// after a denial, a trap or a limit.
+/// Returns the tool with the build that runs, if any. As a fallback, the native build replaces a
+/// component only if the component is unusable on this host. ikigai never falls back after a
+/// denial, a trap or a limit.
 async fn choose(
     scan: &Scan,
     snapshot: &mut Snapshot,

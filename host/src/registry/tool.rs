@@ -81,8 +81,8 @@ impl Tool {
         Self { is_of_workspace: true, ..self }
     }
 
-    /// Returns its source: `system`, `user` or `workspace`. The origin of a workspace tool is the
-    /// same as of a user tool.
+    /// Returns its source: `system`, `user` or `workspace`. A workspace tool has the same origin as
+    /// a user tool.
     #[must_use]
     pub fn source(&self) -> &'static str {
         if self.is_of_workspace { "workspace" } else { self.origin.as_str() }

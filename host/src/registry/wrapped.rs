@@ -157,7 +157,7 @@ impl<'a, 't> Keys<'a, 't> {
         Ok((text, item.span()))
     }
 
-    /// Returns the parameters as JSON, with the position to which mistakes refer. They are a table,
+    /// Returns the parameters as JSON, with the position for reports of mistakes. They are a table,
     /// or a file next to the definition, whose digest is added to `contents`.
     fn parameters(
         &self,

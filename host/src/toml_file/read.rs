@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::paths::{self, OtherWriter, UntrustedAncestor};
 
-/// The rules by which a settings file is read.
+/// The rules for reading a settings file.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadRules {
     /// The largest file that is read, in bytes.

@@ -71,8 +71,8 @@ impl ToolchainOffer {
 }
 
 impl Installation {
-    /// Returns whether one of the directories contains a path. The path's links may be resolved or
-    /// not.
+    /// Returns whether a directory of the toolchains contains the path. The path's links may be
+    /// resolved or not.
     fn has(&self, path: &Path) -> bool {
         let is_in = |place: &InstalledPlace| {
             let real = || place.path.canonicalize();

@@ -174,8 +174,8 @@ impl Search<'_> {
     }
 
     /// Returns the directory around the `bin` of a program, because a manager may be in another
-    /// user's home. Returns the program itself if that directory contains much else, or a file that
-    /// may contain a token.
+    /// user's home. Returns the program itself if that directory is broad, or has a file that may
+    /// contain a token.
     fn installation_of(&self, program: &Path) -> PathBuf {
         let dir = program.parent().filter(|dir| dir.file_name().is_some_and(|name| name == "bin"));
         let around = dir.and_then(Path::parent);

@@ -32,8 +32,8 @@ pub struct UntrustedAncestor {
 ///
 /// Fails if a directory belongs to another user, or if others may write to it.
 pub fn check_ancestors(path: &Path, owner: impl Fn(u32) -> bool) -> Result<(), UntrustedAncestor> {
-    // The owner of `/` owns everything below it: root, or in a user namespace the id that stands
-    // for all users whom it does not map.
+    // The owner of `/` controls everything below it. It is root or, in a user namespace, the ID
+    // that represents all unmapped users.
     let top = fs::metadata("/").map_or(0, |top| top.uid());
     let is_trusted = |uid| uid == 0 || uid == top || owner(uid);
     let steps = resolution_steps(path);

@@ -117,9 +117,9 @@ fn is_known(locale: &OsStr) -> bool {
 
 /// The order of the values of `approve` for one tool with its grant, by the calls that each value
 /// asks about. Depending on the grant, `changes` asks about all calls or none. `unlisted` does the
-/// same for every tool except the shell, where it asks about some calls. So for a shell that may
-/// change something, `changes` asks about more calls than `unlisted`. For any other shell, it asks
-/// about fewer.
+/// same for every tool except the shell. For the shell it asks about some calls. So for a shell
+/// that may change something, `changes` asks about more calls than `unlisted`. For any other shell,
+/// it asks about fewer.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::policy) struct Strictness {
     changes_is_more: bool,

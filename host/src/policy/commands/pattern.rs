@@ -5,7 +5,7 @@ use super::names;
 use super::script::SimpleCommand;
 use crate::toml_file::printable;
 
-/// The lists of one entry. An absent `allow` means that there is no list. An empty `allow` lists
+/// The lists of one entry. An absent `allow` has no effect. An empty `allow` is a list that lists
 /// nothing.
 #[derive(Clone, Debug, Default)]
 pub(in crate::policy) struct CommandRules {

@@ -357,7 +357,7 @@ impl EffectiveGrant {
         (at.value < AssetAccess::Write).then(|| provenance_of(layer, at))
     }
 
-    /// Denies writing to places where a tool, a grant or machine code could be installed.
+    /// Denies writing to protected paths, which could install a tool, a grant or machine code.
     pub(super) fn deny_writing_protected_paths(
         &mut self,
         context: &PolicyContext<'_>,
@@ -518,8 +518,8 @@ enum Missing {
     IsNothing,
 }
 
-/// Returns the first link on the way to a path that lies where tools may write, or once could. A
-/// tool that creates such a link must not choose what the entry grants.
+/// Returns the first link on the way to `path` that a tool may have created, because tools may
+/// write there, or once could. Such a link must not choose what the entry grants.
 fn link_of_a_tool(path: &Path, context: &PolicyContext<'_>) -> Option<PathBuf> {
     let mut steps = resolution_steps(path);
     // The last step is not a link.

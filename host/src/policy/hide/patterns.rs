@@ -100,8 +100,8 @@ impl Patterns {
         states.iter().any(|&state| self.parts[state] == Part::End)
     }
 
-    /// Returns whether all patterns apply at any depth. Then the place where they begin does not
-    /// matter.
+    /// Returns whether all patterns apply at any depth. Then it does not matter at which directory
+    /// they begin.
     pub(super) fn begin_anywhere(&self) -> bool {
         let firsts = std::iter::once(None).chain(self.parts.iter().copied().map(Some));
         let mut pairs = firsts.zip(&self.parts);
@@ -262,7 +262,7 @@ fn spread(text: &str, alternatives: &mut Vec<String>) -> bool {
     true
 }
 
-/// Returns the first pair of braces around a slash. Of nested pairs, returns the outer one.
+/// Returns the first pair of braces around a slash. If pairs are nested, returns the outer pair.
 fn braces_around_slash(text: &str) -> Option<(usize, usize)> {
     let (mut open, mut has_slash) = (Vec::new(), false);
     for (at, character) in signs(text) {

@@ -58,8 +58,8 @@ fn tools(ours: &[String], theirs: &[String]) -> Vec<String> {
     met
 }
 
-/// Returns the narrower of two patterns if it matches only texts that both match. Returns `None` if
-/// they have no text in common.
+/// Returns the pattern for exactly the texts that both patterns match, which is always one of the
+/// two. Returns `None` if they have no text in common.
 fn pattern<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
     let matched_by = |pattern: &str, text: &str| match pattern.strip_suffix('*') {
         Some(begin) => text.strip_suffix('*').unwrap_or(text).starts_with(begin),
