@@ -5,7 +5,8 @@
 //! cargo run --example embed -- /usr glob '{"pattern": "*.md"}'
 //! ```
 //!
-//! `/usr` is the prefix of an installation of ikigai: `cargo xtask install --prefix DIR` makes one.
+//! `/usr` is the prefix of an ikigai installation, which `cargo xtask install --prefix DIR`
+//! creates.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program of its own")]
 

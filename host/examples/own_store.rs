@@ -44,7 +44,7 @@ fn replace(note: &mut String, old: &str, new: &str, all: bool) -> Result<u64, As
     let refusal = match (count, all) {
         (0, _) => Some((ToolCode::NotFound, "the text is not in the note")),
         (2.., false) => Some((ToolCode::NotUnique, "the text is there more than once")),
-        // A text of one letter that becomes a page may make a note of any size.
+        // Replacing many short matches with a long text could make the note grow to any size.
         _ if note.len() - count * old.len() + count * new.len() > MAX_CONTENT => {
             Some((ToolCode::InvalidArg, "the note would be too large"))
         }
@@ -61,8 +61,8 @@ fn missing(uri: &str) -> AssetError {
     AssetError::new(ToolCode::FileNotFound, format!("no note `{uri}`"))
 }
 
-// The host has checked the grant of the tool before it calls a method, and the size of the texts.
-// Errors are read by the model that called the tool.
+// Before it calls a method, the host has checked the tool's grant and the size of the texts. The
+// model that called the tool reads the errors.
 impl AssetStore for Notes {
     fn files(&self) -> Vec<PathBuf> {
         // The store is in memory. A store in a file returns the file's path, which no tool may then

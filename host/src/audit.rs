@@ -77,7 +77,7 @@ const REACHED_KEPT: usize = 64;
 /// exist.
 const NAME_KEPT: usize = 128;
 
-/// The audit log, as one host writes it.
+/// The audit log that one host writes.
 pub(crate) struct Audit {
     log: Option<Log>,
     workspace: String,
@@ -171,7 +171,6 @@ impl Entry {
         self.record.program = Some(program);
     }
 
-    /// Sets the arguments.
     pub(crate) fn arguments(&mut self, bytes: Bytes) {
         let sha256 = Digest::from_bytes(&bytes);
         self.record.arguments = Some(Arguments { bytes: bytes.len() as u64, sha256, text: None });

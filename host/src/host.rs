@@ -134,7 +134,7 @@ impl From<CancellationToken> for Control {
     }
 }
 
-/// The end of an attempt to call a tool.
+/// The result of an attempt to call a tool.
 struct Attempt {
     outcome: Outcome,
     /// The limits in force at its end.
@@ -145,7 +145,7 @@ struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the end of an attempt that ran nothing.
+    /// Returns the result of an attempt that ran nothing.
     fn ended(outcome: Outcome) -> Self {
         Self { outcome, limits: Limits::default(), aside: Aside::default(), raise: None }
     }

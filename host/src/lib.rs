@@ -106,7 +106,7 @@
 //!
 //! Cancel the token of a call, and it ends with an envelope; drop the future of the call, and it
 //! ends without one. Both end every process that the call started. One kind of tool can escape
-//! that: a native tool without a sandbox, when the host does not run as root, can kill its own
+//! that: if the host does not run as root, a native tool without a sandbox can kill its own
 //! supervisor.
 //!
 //! # Permissions

@@ -85,7 +85,7 @@ pub struct Paths {
     pub config: Option<PathBuf>,
     /// The data: `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`. The host only protects it.
     pub data: Option<PathBuf>,
-    /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`. It holds the [audit
+    /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`. Contains the [audit
     /// log](crate::audit).
     pub state: Option<PathBuf>,
     /// The user's policy: `policy.toml` of `config`. It need not exist, unless it is `required`.
@@ -208,7 +208,7 @@ impl Paths {
 /// The reason why a path cannot be the workspace.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkspaceError {
-    /// It does not exist or cannot be reached.
+    /// It does not exist or cannot be accessed.
     #[error("the workspace `{}` cannot be used", path.display())]
     Unusable {
         /// The path as it was given.

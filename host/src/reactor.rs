@@ -29,7 +29,7 @@ use tokio::runtime::{Builder, Runtime};
 const FRESH: u64 = 150;
 
 /// The time for which a program waits for the epoll watches that a runtime needs. If a sandboxed
-/// tool takes its user's last watches, it is ended within a fraction of this time.
+/// tool takes its user's last watches, ikigai ends the tool within a fraction of this time.
 const WATCHES: Duration = Duration::from_secs(2);
 
 /// The pause between two attempts to get watches.

@@ -1,8 +1,8 @@
 //! Settings files in TOML. They are parsed strictly, and every mistake is reported with its
 //! position.
 //!
-//! Owns how a file is opened, the report of a mistake, and the kinds of values. The meaning of a
-//! key belongs to its reader.
+//! Owns the opening of a file, the reports of mistakes, and the kinds of values. Each reader owns
+//! the meaning of its keys.
 
 mod error;
 mod read;

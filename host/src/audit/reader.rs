@@ -12,7 +12,7 @@ use super::log::{NAME, ROTATED_KEPT, rotated};
 use super::record::Record;
 use crate::paths;
 
-/// The longest line that is read, in bytes. No host writes longer ones.
+/// The longest line that is read, in bytes. Hosts never write longer lines.
 const LONGEST: usize = 1 << 20;
 
 /// The number of times that an unfinished last line is read, because a host may be writing it.
@@ -179,7 +179,7 @@ impl Tail {
         Ok(Some(Self { reader: BufReader::new(file), id, unfinished: Vec::new() }))
     }
 
-    /// Reads every line that is finished by now.
+    /// Reads all finished lines.
     fn read_into(&mut self, batch: &mut Batch) -> io::Result<()> {
         loop {
             let room = (LONGEST + 1 - self.unfinished.len().min(LONGEST)) as u64;
@@ -205,7 +205,7 @@ impl Tail {
             let end = newline(piece);
             let length = piece.len();
             if length == 0 || end.is_some() {
-                // The newline itself is read as the end of the line later.
+                // Leave the newline unread. It is read later as the end of the line.
                 self.reader.consume(end.unwrap_or_default());
                 return Ok(());
             }

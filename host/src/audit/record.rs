@@ -30,7 +30,7 @@ pub struct Record {
     /// The principal of a client that connected over a network, verified by the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// The tool, by the name it was called by.
+    /// The name that the caller used for the tool.
     pub tool: String,
     /// The program that ran or would have run; absent if the tool does not exist.
     #[serde(flatten)]
@@ -138,7 +138,7 @@ pub enum Via {
     Check,
     /// `mcp serve`.
     Mcp,
-    /// A command that installs, replaces or removes tools, and calls none.
+    /// A command that installs, replaces or removes tools, without calling them.
     Install,
 }
 
@@ -227,7 +227,7 @@ pub struct Granted {
     /// `off`, `prefer` or `require`; a component can never exceed its grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// The places of the policy that grant it, such as `FILE:LINE`.
+    /// The places in the policy that grant it, such as `FILE:LINE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
 }
@@ -300,7 +300,7 @@ pub struct AskedFor {
 pub struct Arguments {
     /// Their length, in bytes.
     pub bytes: u64,
-    /// The SHA-256 digest of the bytes as they came.
+    /// The SHA-256 digest of the received bytes.
     pub sha256: Digest,
     /// Their text, or its beginning; only if the text of arguments is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -182,7 +182,7 @@ impl HostBuilder {
         self.limit(LimitKey::Memory, bytes)
     }
 
-    /// Limits the stdout of each call in bytes. More of it ends the call.
+    /// Limits the stdout of each call in bytes. More output ends the call.
     pub fn output(self, bytes: u64) -> Self {
         self.limit(LimitKey::Output, bytes)
     }
@@ -245,7 +245,7 @@ impl HostBuilder {
         self
     }
 
-    /// Limits the memory of all components together that run at once, in bytes.
+    /// Limits the total memory of all components that run at once, in bytes.
     pub fn components_memory(mut self, bytes: u64) -> Self {
         self.budget.memory = bytes;
         self
@@ -302,8 +302,8 @@ impl HostBuilder {
         self
     }
 
-    /// Sets the function that is called when a compilation begins and ends. It runs on a thread
-    /// that compiles, and delays the compilation while it runs.
+    /// Sets the function that is called when a compilation begins and ends. The function runs on a
+    /// compiling thread, and delays the compilation.
     ///
     /// ```no_run
     /// use ikigai_host::{Host, Paths, Progress};
@@ -404,6 +404,6 @@ fn absolute(path: PathBuf) -> Result<PathBuf, BuildError> {
 
 fn half_of_memory() -> u64 {
     let info = rustix::system::sysinfo();
-    // Both fields are of the C library's word size.
+    // Both fields have the C library's word size.
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit)) / 2
 }

@@ -58,8 +58,8 @@ impl Host {
         envelope
     }
 
-    /// Returns the access to assets that a tool which is part of the host has for a front end,
-    /// without recording the question.
+    /// Returns a front end's access to assets through a tool that is part of the host. Does not
+    /// record the request.
     #[doc(hidden)]
     #[must_use]
     pub fn own_access(&self, requester: &Requester, name: &str) -> AssetAccess {
@@ -77,7 +77,7 @@ pub(super) fn own_request(name: &str) -> Request<'_> {
     Request {
         name: Some(name),
         origin: ToolOrigin::System,
-        // The host confines it as it does a component.
+        // The host confines it like a component.
         backend: Backend::Wasm,
         fell_back: false,
         path: Path::new(name),

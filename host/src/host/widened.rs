@@ -176,7 +176,8 @@ impl Host {
         Ok(Some(wider))
     }
 
-    /// Decides for the contents that the file has now, with what the user allowed this call.
+    /// Decides for the present contents of the file, with the accesses that the user allowed this
+    /// call.
     async fn decide_again(
         &self,
         subject: Subject<'_>,

@@ -1,4 +1,4 @@
-//! The deadline of one call, which its caller may move while the call runs.
+//! The deadline of one call, which its caller may extend while the call runs.
 //!
 //! Owns the rule that a call never gets more time than the ceiling of [`Limits`]. The executors
 //! enforce the deadline.

@@ -40,8 +40,8 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Returns whether a process of this machine runs: a native tool, or a server that is a
-    /// program.
+    /// Returns whether the call runs a process on this machine: a native tool, or a server that is
+    /// a program.
     pub(super) fn is_process(&self) -> bool {
         match self.backend {
             Backend::Native => true,
@@ -161,7 +161,7 @@ impl ProvenanceMap {
 pub struct Variable {
     /// The name of the variable.
     pub name: String,
-    /// True if the environment of the host has it.
+    /// True if the host's environment has it.
     pub is_set: bool,
 }
 

@@ -29,7 +29,7 @@ pub type NewKey = (String, NewValue);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unchangeable;
 
-/// The place of an entry in a file.
+/// The table of an entry in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// The table `[tools.NAME]`.
@@ -39,7 +39,6 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns the name of the entry.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Tool(name) | Self::Server(name) => name,

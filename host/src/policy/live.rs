@@ -336,7 +336,7 @@ impl OneFile {
         });
     }
 
-    /// Returns the error of a file that was not read, in the words of a policy.
+    /// Returns the error for a policy file that was not read.
     fn refusal(&self, error: ReadError) -> FileError {
         let whole = |what: String| FileError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \

@@ -108,7 +108,6 @@ impl Proposal {
         }
     }
 
-    /// Returns whether the proposal sets this key of the entry.
     pub(super) fn sets(&self, key: &str) -> bool {
         self.change.keys.iter().flatten().any(|(own, _)| own == key)
     }

@@ -133,7 +133,6 @@ impl Reserved {
         &self.secrets
     }
 
-    /// Returns the home, if a granted directory contains it.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.home.as_deref()
     }
@@ -150,7 +149,6 @@ impl Reserved {
         self.named.iter().any(|named| named.path == path)
     }
 
-    /// Returns the directories and files that the grant names.
     pub(super) fn named(&self) -> &[GrantedDir] {
         &self.named
     }

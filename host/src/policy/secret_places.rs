@@ -37,7 +37,7 @@ const fn named(name: &'static str, holds: &'static str) -> SecretPlace {
     SecretPlace { at: At::Named(name), holds }
 }
 
-/// The profile of a browser has cookies, which are logins, and saved passwords.
+/// A browser's profile contains saved passwords, and cookies, which act as logins.
 const BROWSER: &str = "the cookies and passwords of a browser";
 
 /// A history of typed commands often contains passwords that were given as arguments.

@@ -88,7 +88,6 @@ impl Session {
         answers
     }
 
-    /// Forgets an answer.
     pub(super) fn forget(&self, answer: &SessionAnswer) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.answer() != *answer);

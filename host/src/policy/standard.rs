@@ -80,7 +80,7 @@ pub const CLIENTS: &str = "mcp_assets";
 /// directories.
 pub(super) const SHELL: &str = "bash";
 
-/// Returns the sandbox that the native build of a system tool needs.
+/// Returns the sandbox that the native build of a built-in tool needs.
 pub(super) fn sandbox(tool: &str) -> Sandbox {
     // The file tools restrict themselves to their directories.
     if tool != SHELL && access(tool).is_some() { Sandbox::Prefer } else { Sandbox::Require }

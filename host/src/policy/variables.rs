@@ -18,13 +18,11 @@ impl Variables {
         self.of_this_run().insert(name.into(), value.into());
     }
 
-    /// Returns the value of a variable.
     pub(super) fn get(&self, name: &str) -> Option<OsString> {
         let set = self.of_this_run().get(OsStr::new(name)).cloned();
         set.or_else(|| std::env::var_os(name))
     }
 
-    /// Returns all variables.
     pub(super) fn all(&self) -> Vec<(OsString, OsString)> {
         let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         all.extend(self.of_this_run().iter().map(|(name, value)| (name.clone(), value.clone())));

@@ -22,7 +22,7 @@ pub(super) fn open(path: &Path) -> io::Result<fs::File> {
     Ok(file)
 }
 
-/// Opens a component.
+/// Opens a component, unless it is too large.
 pub(super) fn open_component(path: &Path) -> io::Result<fs::File> {
     let file = open(path)?;
     check_size(file.metadata()?.len())?;

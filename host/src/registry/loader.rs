@@ -96,12 +96,10 @@ impl Loader {
         }
     }
 
-    /// Returns the program that native builds run under.
     pub(super) fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
 
-    /// Returns the servers in use.
     pub(super) fn servers(&self) -> &Arc<Pool> {
         &self.servers
     }

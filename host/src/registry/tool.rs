@@ -21,7 +21,7 @@ use super::loader::Loader;
 use super::memo::Memo;
 use super::reaching::{self, PathArgument};
 
-/// A tool that can be called, by its name. Cheap to clone.
+/// A tool that can be called by its name. Cheap to clone.
 #[derive(Clone)]
 pub struct Tool {
     /// Its schema: name, description and the JSON Schema of its arguments, for a model.
@@ -71,7 +71,6 @@ impl Tool {
         self.check.mismatches(&self.schema.parameters, arguments)
     }
 
-    /// Returns the arguments that name files.
     pub(crate) fn path_arguments(&self) -> &[PathArgument] {
         &self.paths
     }

@@ -55,7 +55,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Adds the directories of managers that exist.
+    /// Adds the existing directories of managers.
     fn look_for_places(&mut self) {
         for place in self.toolchain.places {
             let access = match place.need {

@@ -45,7 +45,6 @@ impl Rig {
         self.scratch.path().canonicalize().expect("there").join(name)
     }
 
-    /// Sets `PATH` to these directories.
     fn with_path(self, dirs: &[&str]) -> Self {
         let dirs = dirs.iter().map(|dir| self.path(dir));
         let joined = std::env::join_paths(dirs).expect("no colons");
@@ -68,7 +67,7 @@ impl Rig {
         Toolchain::named(name).expect("a toolchain").find(&machine)
     }
 
-    /// Returns the places of a toolchain as an entry has them, without the scratch directory.
+    /// Returns the places of a toolchain in the form of an entry, without the scratch directory.
     fn places(&self, found: &Installation) -> Vec<String> {
         let place = |place: &InstalledPlace| {
             let path = place.path.strip_prefix(self.path("")).expect("in the scratch directory");

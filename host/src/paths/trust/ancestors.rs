@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{OtherWriter, other_writer};
 use crate::paths::resolution_steps;
 
-/// The bit of a directory in which only the owner of a file may remove or rename it.
+/// The mode bit of a directory in which only the owner of a file may remove or rename it.
 const STICKY: u32 = 0o1000;
 
 /// A directory on the way to a file that lets another user replace the file.
@@ -112,7 +112,7 @@ mod tests {
                 permit(0o755);
             }
         }
-        // A link that is replaced leads elsewhere.
+        // A replaced link could lead elsewhere.
         fs::set_permissions(&other, fs::Permissions::from_mode(0o777)).expect("permitted");
         assert_eq!(checked(&other.join("link/c/file")).expect_err("open").dir, other);
         assert_eq!(checked(&file), Ok(()));
@@ -122,7 +122,7 @@ mod tests {
     fn a_directory_of_another_user_is_open_whatever_its_mode() {
         let scratch = tempfile::tempdir().expect("a directory");
         fs::create_dir(scratch.path().join("dir")).expect("a directory");
-        // With no trusted owner, only what belongs to root is safe.
+        // Without a trusted owner, only root's files are safe.
         let is_root = rustix::process::geteuid().is_root();
         let open = check_ancestors(&scratch.path().join("dir/file"), |_| false);
         assert_eq!(open.is_err(), !is_root);

@@ -90,7 +90,6 @@ impl Pattern {
         Ok(Self { text: text.to_owned(), words, has_more })
     }
 
-    /// Returns the rule as written.
     pub(in crate::policy) fn text(&self) -> &str {
         &self.text
     }

@@ -30,7 +30,7 @@ pub(super) struct SimpleCommand {
     pub(super) is_open: bool,
 }
 
-/// A script as far as it was read.
+/// The part of a script that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     /// The commands, in their order.

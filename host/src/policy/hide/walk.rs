@@ -160,7 +160,6 @@ impl<'a> Anchor<'a> {
     }
 }
 
-/// Returns the names of an absolute path.
 fn names(path: &Path) -> impl Iterator<Item = &OsStr> {
     path.components().filter(|it| *it != Component::RootDir).map(Component::as_os_str)
 }
