@@ -1,8 +1,9 @@
-//! The cost of assets: read through a tool beside a file of the same text, listed by the thousand,
-//! and written under a budget; and of a list of as many sessions.
+//! The cost of assets. Measures reading one through a tool, compared with a file of the same text,
+//! listing them by the thousand, and writing them under a budget. Also measures a list of as many
+//! sessions.
 //!
-//! The store is a file of SQLite in memory, where syncing costs nothing: the time that a disk takes
-//! for it is not the host's.
+//! The store is an SQLite file in memory, where syncing costs nothing. The time that a disk takes
+//! to sync is not part of the host's cost.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -23,7 +24,7 @@ use tempfile::TempDir;
 use crate::rig::{self, Rig, Served};
 use crate::samples::{Samples, in_turn, of_each};
 
-/// The size of the asset that is read and of the file beside it, in bytes.
+/// The size in bytes of the asset that is read, and of the file that it is compared with.
 const BYTES: usize = 10 << 10;
 
 /// The number of assets that are listed by one prefix, and of sessions that are listed.
@@ -32,7 +33,7 @@ const MANY: u32 = 10_000;
 /// The calls of each kind in one sample.
 const CALLS: u32 = 40;
 
-/// The time for which a session is leased that nobody goes on with.
+/// The lease of a session that nothing continues.
 const LEASE: Duration = Duration::from_secs(60);
 
 /// Measures the figures `asset`, `assets_list`, `assets_write` and `sessions_list`.

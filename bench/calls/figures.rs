@@ -1,7 +1,7 @@
 //! The figures that `cargo xtask bench` cannot take from outside a process.
 //!
-//! The program prints one JSON object: the samples of each figure by the measured thing, in
-//! microseconds unless the figure's name or that of the thing says otherwise.
+//! The program prints one JSON object: the samples of each figure by the measured thing. They are
+//! in microseconds, unless the name of the figure or of the thing says otherwise.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ type Figures = BTreeMap<String, Samples>;
 
 pub(crate) fn print(rig: &Rig) -> anyhow::Result<()> {
     let mut figures = Figures::new();
-    // First of all: resident memory is seen best in a process that has done little.
+    // This figure comes first, because resident memory is seen best in a process that has done
+    // little.
     announce("calls in flight");
     figures.insert("in_flight_bytes".into(), in_flight(rig)?);
     announce("calls");
@@ -140,7 +141,7 @@ fn calls(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures a call through the host and the same in wasmtime alone.
+/// Measures a call through the host, and the same call in wasmtime without the host.
 fn call_of_one(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -169,9 +170,12 @@ fn on_one_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
     done
 }
 
-/// Measures what no host can be faster than: a process that does nothing, an instance that does nothing
-/// under all limits, a byte that goes to a thread and comes back, and one that nobody waits for. What is the
-/// limit of one figure alone is measured with it, under the name `limit`, or that of the measured thing before it.
+/// Measures lower bounds that apply to every host: a process that does nothing, an instance that
+/// does nothing under all limits, a byte that goes to a thread and comes back, and a byte for which
+/// no thread waits.
+///
+/// A bound that applies to a single figure is measured with that figure. Its name is `limit`, or
+/// the name of the thing followed by ` limit`.
 fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
     /// A command that ends at once.
     const NOTHING: &str = r#"(component
@@ -199,7 +203,7 @@ fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
                 Ok(back.read_exact(&mut [0])?)
             }),
             ("no wait", CALLS, &mut || {
-                // There, and back.
+                // One round for the way there, one for the way back.
                 (0..2).try_for_each(|_| {
                     own.write_all(b"1")?;
                     Ok(own_end.read_exact(&mut [0])?)
@@ -228,10 +232,12 @@ fn limits_in_a_search(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// Measures calls and spawns by two callers at once, and calls by one, in microseconds a call; and the component
-/// by itself in one thread and in two, each of which has an engine of its own.
+/// Measures calls and spawns by two concurrent callers, and calls by one, in microseconds per call.
+/// Also measures the component without the host, in one thread and in two, where each thread has
+/// its own engine.
 fn throughput(rig: &Rig) -> anyhow::Result<Samples> {
-    // Some 30 ms a sample, so that what takes the processors away for ten of them is in few.
+    // Some 30 ms per sample. An interruption that takes the processors away for the length of ten
+    // samples then affects few of them.
     const EACH: u32 = 5 * CALLS;
     const EACH_SPAWNS: u32 = 2 * SPAWNS;
     let tree = rig.small_tree();
@@ -282,7 +288,7 @@ fn at_once<const N: usize>(
     })
 }
 
-/// Measures a call of many that are in flight, in microseconds a call.
+/// Measures one of many calls in flight, in microseconds per call.
 fn under_load(rig: &Rig) -> anyhow::Result<Samples> {
     const IN_FLIGHT: u32 = 16;
     let tree = rig.small_tree();
@@ -327,8 +333,9 @@ fn in_flight(rig: &Rig) -> anyhow::Result<Samples> {
     })
 }
 
-/// Measures a native call through the host and its supervisor, without a sandbox and in one, each with
-/// supervisors in reserve as well, and a plain spawn; then the same from a host that is large.
+/// Measures a native call through the host and its supervisor, without a sandbox and in one. Each
+/// is measured with supervisors in reserve and compared with a plain spawn. Then measures the same
+/// from a host with a large memory.
 fn native(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LARGE: usize = 512 << 20;
     let tree = rig.small_tree();
@@ -461,7 +468,7 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
         call.limits = limits;
         runtime.block_on(rig::run(&program, call)).map(drop)
     };
-    // The answer, which the caller keeps.
+    // The limit is the size of the answer, which the caller keeps in memory.
     let mut growth = Samples::from([("limit".to_owned(), vec![LENGTH as f64])]);
     for (name, subject) in [
         ("host", &mut whole as &mut dyn FnMut() -> anyhow::Result<()>),
@@ -476,7 +483,7 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     figures.insert("large_bytes".into(), growth);
     let mut piece = vec![0; 64 << 10];
     let mut copied = || {
-        // In, and out.
+        // One pass reads the text in, the other writes it out.
         for part in text.chunks(piece.len()).chain(text.chunks(piece.len())) {
             piece[..part.len()].copy_from_slice(part);
             std::hint::black_box(&mut piece);
@@ -489,8 +496,9 @@ fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the fuel that a second of one core burns in a loop of arithmetic, in ordinary code and
-/// in a search; and what it would burn at the speed of the native builds.
+/// Measures the fuel that a core burns per second in a loop of arithmetic, in ordinary code and in
+/// a search. Also measures the fuel that it would burn per second at the speed of the native
+/// builds.
 fn fuel(rig: &Rig) -> anyhow::Result<Samples> {
     let runtime = rig::runtime()?;
     let guest = rig.compile(&rig.guest("guest.wasm"), 4)?;

@@ -1,8 +1,8 @@
 //! The cost of calls inside one process.
 //!
-//! `cargo bench` runs Criterion's groups, for a person who changes something; `--figures` prints
-//! the samples from which `cargo xtask bench` makes its table. Both need the layout of that command
-//! in `target/bench`.
+//! `cargo bench` runs Criterion's groups, for developers who change the code. `--figures` prints
+//! the samples from which `cargo xtask bench` makes its table. Both need the layout that this
+//! command creates in `target/bench`.
 
 #![allow(
     clippy::print_stdout,

@@ -67,7 +67,8 @@ impl Rig {
         self.root.join("prefix/bin/ikigai")
     }
 
-    /// Returns the release build of the supervisor, of which up to `in_reserve` wait for a call.
+    /// Returns the release build of the supervisor, with up to `in_reserve` processes that wait for
+    /// a call.
     pub(crate) fn supervisor(&self, in_reserve: usize) -> Supervisor {
         Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")), in_reserve)
     }
@@ -220,7 +221,7 @@ impl Served {
         Ok(Self { reactor, host, snapshot })
     }
 
-    /// Has so many tasks call a tool, each so many times, one call after the other.
+    /// Starts `callers` tasks that each call a tool a number of times, one call after the other.
     pub(crate) fn call(
         &mut self,
         callers: u32,

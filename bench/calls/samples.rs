@@ -1,5 +1,5 @@
-//! Timing things in turn, counting how often their threads went to sleep, and the resulting samples.
-//! Medians and ratios are made where the table is.
+//! Times things in turn, and counts how often their threads went to sleep. The program that prints
+//! the table computes medians and ratios from these samples.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,9 +12,9 @@ pub(crate) type Subject<'a> = (&'a str, u32, &'a mut dyn FnMut() -> anyhow::Resu
 /// The samples of one figure, by the name of the measured thing.
 pub(crate) type Samples = BTreeMap<String, Vec<f64>>;
 
-/// Runs each subject in turn, `rounds` times, and keeps the microseconds of one run, and under the
-/// name that [`wakeups`] returns the voluntary switches of one run. In turn, so that other load on the
-/// machine affects all of them alike. The first round is not kept.
+/// Runs each subject in turn, `rounds` times. Keeps the microseconds of one run and, under the name
+/// that [`wakeups`] returns, the voluntary switches of one run. The subjects take turns so that
+/// other load on the machine affects all of them alike. The first round is discarded.
 pub(crate) fn in_turn(rounds: usize, subjects: &mut [Subject<'_>]) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     for round in 0..=rounds {
@@ -35,13 +35,14 @@ pub(crate) fn in_turn(rounds: usize, subjects: &mut [Subject<'_>]) -> anyhow::Re
     Ok(samples)
 }
 
-/// Returns the name of the samples that count the wake-ups of a subject: the times that a thread of
-/// this process went to sleep, each of which somebody had to wake it from.
+/// Returns the name of the samples that count the wake-ups of a subject: how often a thread of this
+/// process went to sleep and had to be woken.
 pub(crate) fn wakeups(subject: &str) -> String {
     format!("{subject} wake-ups")
 }
 
-/// Divides the samples of a subject, and those of its wake-ups, by the number of things that one run did.
+/// Divides the samples of a subject, and the samples of its wake-ups, by the number of things that
+/// one run did.
 pub(crate) fn of_each(samples: &mut Samples, subject: &str, things: u32) {
     for name in [subject.to_owned(), wakeups(subject)] {
         let taken = samples.get_mut(&name).into_iter().flatten();
@@ -49,8 +50,8 @@ pub(crate) fn of_each(samples: &mut Samples, subject: &str, things: u32) {
     }
 }
 
-/// Returns the voluntary context switches of all threads of this process so far, of those that have
-/// ended as well (getrusage(2)).
+/// Returns the voluntary context switches of all threads of this process so far, including threads
+/// that have ended (getrusage(2)).
 fn voluntary_switches() -> io::Result<libc::c_long> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: the pointer is to a structure of this kind, which the call fills.

@@ -39,7 +39,8 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
     let _one_processor = Pinned::new()?;
     let wasm = || runtime.block_on(rig::run(&component, rig::call(tree, &[], &input)));
     let spawn = || rig::spawn(&native, tree, &input);
-    // The native build is first: it also brings the files into memory, however long that takes.
+    // The native build goes first, because it also brings the files into memory, however long that
+    // takes.
     let (theirs, ours) = (spawn()?, wasm()?.stdout.bytes);
     ensure!(ours == theirs, "`{tool}` {arguments} answers otherwise as a component");
     in_turn(

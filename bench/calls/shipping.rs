@@ -1,5 +1,5 @@
-//! The figures of tools that come from elsewhere: a signature that is verified when one is installed,
-//! and the check before each call where a signature is required.
+//! The figures of installed tools: verifying a signature at installation, and checking it before
+//! each call if the policy requires signatures.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -29,7 +29,7 @@ const BUNDLE: &[u8] =
     include_bytes!("../../supply/tests/sigstore-conformance/happy-path-v0.3/bundle.sigstore.json");
 const SIGNED: &[u8] = include_bytes!("../../supply/tests/sigstore-conformance/a.txt");
 
-/// A key whose private half nobody keeps.
+/// A public key whose private half was thrown away.
 const KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
 
@@ -80,9 +80,9 @@ impl OneSignature {
     }
 }
 
-/// Measures what a requirement of signatures adds to a call, by calls that both policies deny for
-/// another reason and after that check, so that no guest takes part in them. To be measured on one
-/// processor: across two a hand-over to the thread of the call varies by more than the check takes.
+/// Measures what required signatures add to a call. Both policies deny the calls for another
+/// reason, after that check, so that no guest takes part. Measure on one processor: with two,
+/// handing a call over to its thread varies by more than the check takes.
 pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     let tree = rig.small_tree();
     let runtime = rig::runtime()?;
@@ -96,7 +96,7 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     let locks = [scratch.path().join("tools.lock"), scratch.path().join("approved.lock")];
     let contents = rig::read(&tool)?;
     fs::write(&locks[0], lock(&contents, key.signer())?)?;
-    // The directory is not there, which ends the call once the signature counts.
+    // The directory does not exist. That ends the call after the signature check.
     let denying = format!(
         "[tools.{TOOL}]\nsha256 = [\"{}\"]\nfs = [\"ro:nowhere\"]\n[signers.bench]\nssh = \"{KEY}\"\n",
         Digest::from_bytes(&contents)
@@ -155,8 +155,8 @@ fn lock(file: &[u8], signer: Signer) -> anyhow::Result<String> {
     Ok(lock.to_string())
 }
 
-/// The signers by locks, as the program has them (`cli/src/shipping/signatures.rs`): each lock is
-/// looked at before each call, and read again when its file has changed.
+/// The signers according to locks, as in the program (`cli/src/shipping/signatures.rs`): each lock
+/// is examined before each call, and read again if its file has changed.
 struct Locked {
     locks: Vec<(PathBuf, Mutex<Option<Seen>>)>,
     trust: Arc<Trust>,

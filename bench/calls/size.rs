@@ -52,8 +52,8 @@ pub(crate) fn print_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the peaks of a process that [has a host](print_idle) and of one that
-/// [has none](print_nothing), in bytes.
+/// Returns the peaks of a process [with a host](print_idle) and of a process [without
+/// one](print_nothing), in bytes.
 pub(crate) fn idle_peak() -> anyhow::Result<Samples> {
     let peak = |mode: &str| {
         let output = Command::new(std::env::current_exe()?).arg(mode).output()?;
@@ -69,13 +69,13 @@ pub(crate) fn of_threads(count: u32) -> anyhow::Result<f64> {
     let gate = Mutex::new(());
     let (begin, begun) = mpsc::channel();
     thread::scope(|scope| {
-        // Whatever fails below, it opens, and the threads end.
+        // If anything below fails, the gate opens, and the threads end.
         let closed = gate.lock();
         let before = resident()?;
         for _ in 0..count {
             let (begin, gate) = (begin.clone(), &gate);
             thread::Builder::new().spawn_scoped(scope, move || {
-                // The other end is in this function, until all threads have ended.
+                // The receiver lives in this function until all threads have ended.
                 let _ = begin.send(());
                 drop(gate.lock());
             })?;

@@ -1,4 +1,5 @@
-//! A native call that is watched for what it reaches for, since a person can be asked about it.
+//! A native call that the host watches for refused accesses, because a person can be asked about
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use crate::rig::{self, Rig};
 use crate::samples::{Samples, in_turn};
 use crate::searches::grep;
 
-/// Somebody who can be asked, and says no. The searches that are measured stay in their grant.
+/// A person who always says no. The measured searches stay inside their grant.
 #[derive(Default)]
 struct Person {
     /// The questions about a tool that ran.
@@ -57,8 +58,9 @@ pub(crate) fn search(rig: &Rig) -> anyhow::Result<Samples> {
         ensure!(matches!(envelope, Envelope::Success(_)), "a call of {tool} failed: {envelope}");
         Ok(())
     };
-    // The search finds nothing outside of its tree. So a command looks there, by the same host and for
-    // the same kind of person, who is then asked about it.
+    // The search tries nothing outside its tree, so it never causes a question. To show that
+    // questions are asked, a command looks outside it, under the same host and with the same kind
+    // of person.
     let person = Arc::new(Person::default());
     let arguments = format!(r#"{{"command":"ls '{}'"}}"#, rig.corpus().display());
     call("bash", arguments, Some(Arc::clone(&person) as Arc<dyn FrontEnd>))?;

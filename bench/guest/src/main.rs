@@ -1,8 +1,8 @@
-//! A tool that does one thing at a time, for the benchmarks: as a component and
-//! as a native executable from the same source, with `std` alone.
+//! A tool for the benchmarks that does one thing at a time. One source, which uses only `std`, is
+//! built as a component and as a native executable.
 //!
-//! Without arguments it answers with its input, which shows the cost of a call by itself; the first
-//! argument names another mode.
+//! Without arguments the tool answers with its input, which shows the cost of the call itself. The
+//! first argument selects another mode.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -46,7 +46,7 @@ fn answer(number: u64) -> io::Result<()> {
     write!(io::stdout(), "{number}")
 }
 
-/// Runs a loop of arithmetic: the most instructions that a second can hold.
+/// Runs a loop of arithmetic: the most instructions that fit into a second.
 fn spin(rounds: u64) -> u64 {
     let mut state = black_box(0x9E37_79B9_7F4A_7C15_u64);
     for round in 0..rounds {
