@@ -9,8 +9,8 @@ use serde_json::Value;
 
 const TOOLS: &[&str] = &["file-read", "file-write", "file-edit", "glob", "grep"];
 
-/// The first byte chooses the tool, the rest is its stdin. Whatever that is, the
-/// answer is one JSON object, and nothing outside the grant changes.
+/// Runs the tool that the first byte chooses, with the rest as its stdin. For any input the answer
+/// must be one JSON object, and nothing outside the grant may change.
 pub(crate) fn run(data: &[u8]) {
     let Some((choice, input)) = data.split_first() else { return };
     let tool = TOOLS[usize::from(*choice) % TOOLS.len()];

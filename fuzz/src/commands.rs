@@ -10,9 +10,10 @@ const DENY: &[&str] = &["rm *", "sudo"];
 /// A command that no rule names.
 const OTHER: &str = "evil";
 
-/// A script gets a verdict. The words of one that is listed, quoted again, are the same words. Beside
-/// a command that no rule names it is listed no more, so that nothing in it is left open, and
-/// beside a comment it stays listed.
+/// Checks that a script gets a verdict, and that the words of a listed script, quoted again, are
+/// the same words. If a command that no rule names stands next to the script, the verdict must no
+/// longer be "listed", which proves that nothing in the script is left open. With a comment next to
+/// it the script must stay listed.
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Verdict::Listed { commands, .. } = verdict(&text) else { return };
@@ -22,7 +23,7 @@ pub(crate) fn run(data: &[u8]) {
     let again = commands.iter().map(simple).collect::<Vec<_>>().join("; ");
     match verdict(&again) {
         Verdict::Listed { commands: others, .. } => assert_eq!(commands, others, "{text:?}"),
-        // A substitution that was cut in two by quotes may be in one piece now, and longer.
+        // A substitution that quotes had cut in two may now be in one piece, and longer.
         other => assert!(again.contains("(") || again.len() > text.len(), "{text:?}: {other:?}"),
     }
     let others = [

@@ -1,4 +1,4 @@
-//! The definitions of servers of MCP: they lie among tools, which anybody may have written.
+//! The definitions of MCP servers. They lie among tools, so they can come from any author.
 
 use std::path::Path;
 
@@ -8,8 +8,9 @@ use ikigai_host::registry::Definition;
 
 use crate::policy::check_refusal;
 
-/// A definition names one program by its absolute path, or one address, and is known by the digest of
-/// its text, or it is refused with the place of the mistake.
+/// Checks that a definition names one program by its absolute path, or one address, and is
+/// identified by the digest of its text. Otherwise it must be refused with the place of the
+/// mistake.
 pub(crate) fn run(data: &[u8]) {
     let definition = match Definition::parse(Path::new("/tools/files.mcp.toml"), data) {
         Ok(definition) => definition,

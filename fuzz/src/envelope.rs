@@ -9,8 +9,8 @@ use ikigai_host::limits::Limits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The tool's JSON arrives as it was written, or the envelope says why not; what is
-/// accepted as arguments is a JSON object.
+/// Checks that the tool's JSON arrives as it was written, or that the envelope gives the reason.
+/// Accepted arguments must be a JSON object.
 pub(crate) fn run(data: &[u8]) {
     let captured = || Captured { bytes: data.to_vec(), total: data.len() as u64 };
     for (exit, kind) in [
@@ -37,7 +37,7 @@ pub(crate) fn run(data: &[u8]) {
     if check_arguments(data).is_ok() {
         match serde_json::from_slice::<Value>(data) {
             Ok(value) => assert!(value.is_object(), "{value}"),
-            // A tree of values has its limits on depth and numbers; text has none.
+            // A tree of values limits depth and numbers. Text has no such limits.
             Err(error) => assert!(!error.is_eof(), "{error}"),
         }
     }

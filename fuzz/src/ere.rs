@@ -13,10 +13,11 @@ use serde_json::{Value, json};
 /// A longer pattern may take the C library minutes.
 const LONGEST: usize = 48;
 
-/// A pattern, a newline, a line: where both engines take the pattern, both must say
-/// the same of the line.
+/// Matches a line (after the first newline) against a pattern (before it). If both engines accept
+/// the pattern, they must agree about the line.
 pub(crate) fn run(data: &[u8]) {
-    // Beyond ASCII the two differ by design: characters there, bytes here.
+    // Beyond ASCII the two differ by design: our translation sees characters, the C library sees
+    // bytes.
     let Some(text) = std::str::from_utf8(data).ok().filter(|text| text.is_ascii()) else { return };
     let Some((pattern, line)) = text.split_once('\n') else { return };
     let line = line.lines().next().unwrap_or_default();
@@ -32,12 +33,12 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// The C library copies what a `+` repeats, so that each around another doubles.
+/// The C library copies the part that a `+` repeats, so each further nesting doubles the size.
 const MOST_PLUSES: usize = 6;
 
-/// Returns whether this dialect differs from the C library's by design: back-references are
-/// refused, a brace that begins no interval stands for itself, and each engine has its own limit on
-/// the size of a pattern: the C library's takes all of the memory.
+/// Returns whether this dialect differs from the C library's by design. Back-references are
+/// refused, and a brace that begins no interval stands for itself. Each engine also limits the size
+/// of a pattern in its own way, and the C library's takes all of the memory.
 fn is_beyond_the_reference(pattern: &str) -> bool {
     let reference = |pair: &[u8]| pair[0] == b'\\' && pair[1].is_ascii_digit();
     let pluses = pattern.matches('+').count();

@@ -3,8 +3,8 @@
 use ikigai_protocol::host_socket::{Id, MAX_ID, Operation, decode, encode_refusal, encode_result};
 use serde_json::{Value, json};
 
-/// A line is a request, which means the same when it is written again, or a refusal that
-/// can be sent; either way the answer is one line.
+/// Checks that a line is a request that means the same after it is encoded again, or a refusal that
+/// can be sent. In both cases the answer must be one line.
 pub(crate) fn run(data: &[u8]) {
     match decode(data) {
         Ok((id, operation)) => {

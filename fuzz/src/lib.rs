@@ -1,8 +1,8 @@
-//! The fuzz targets, for parsers of what somebody else sends.
+//! The fuzz targets, for parsers of untrusted input.
 //!
-//! A target takes any bytes and panics where a promise is broken; that it returns
-//! at all is the first of them. `cargo xtask fuzz` runs them under libFuzzer;
-//! `cargo test` replays the corpus, so that what was found once stays found.
+//! A target accepts any bytes and panics if a promise is broken. The first promise is that it
+//! returns at all. `cargo xtask fuzz` runs the targets under libFuzzer. `cargo test` replays the
+//! corpus, so that every bug that was once found stays fixed.
 
 mod arguments;
 mod commands;
@@ -27,9 +27,9 @@ mod supervisor;
 
 /// One parser under test.
 pub struct Target {
-    /// Its name, which is also that of its folder in `fuzz/corpus`.
+    /// The name of the target and of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Panics where a promise is broken.
+    /// Runs the parser on the bytes. Panics if a promise is broken.
     pub run: fn(&[u8]),
 }
 
@@ -59,7 +59,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "supervisor", run: supervisor::run },
 ];
 
-/// The target of this name.
+/// Returns the target of this name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)

@@ -1,11 +1,11 @@
-//! Locks: those of a workspace are anybody's.
+//! Lock files. A workspace's lock can come from any author.
 
 use ikigai_supply::Lock;
 
 use crate::section::check_refusal;
 
-/// A lock reads back from its text, which is always the same, or is refused with a place in it and
-/// without a character that would move a cursor.
+/// Checks that a lock reads back from its text, which is always the same, or is refused with a
+/// place in it and without a character that would move a cursor.
 pub(crate) fn run(data: &[u8]) {
     match Lock::parse(data) {
         Ok(lock) => {

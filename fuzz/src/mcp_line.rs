@@ -1,12 +1,12 @@
-//! The lines of a client of MCP.
+//! The lines that an MCP client sends.
 
 use bytes::Bytes;
 use ikigai_mcp::fuzzing::{Line, line};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A line is a message, whose arguments are a JSON object and a part of the line, or it is refused
-/// with a short error.
+/// Checks that a line is a message whose arguments are a JSON object and a part of the line, or is
+/// refused with a short error.
 pub(crate) fn run(data: &[u8]) {
     let text = Bytes::copy_from_slice(data);
     match line(&text) {

@@ -1,15 +1,15 @@
-//! The messages of a server of MCP.
+//! The messages of an MCP server.
 
 use bytes::Bytes;
 use ikigai_mcp::fuzzing::{Heard, Traces, server_message};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// The most characters of a server's words that are shown, and a mark that there were more.
+/// The most characters that are shown of a server's text, plus one for the mark that it was cut.
 const WORDS: usize = 301;
 
-/// A message is passed on with its result as a part of it and with words of a bounded length, or it
-/// is answered, or it is nothing.
+/// Checks that a message is passed on, answered or ignored. A message that is passed on contains
+/// its result as a part of the bytes, and its texts have a bounded length.
 pub(crate) fn run(data: &[u8]) {
     let text = Bytes::copy_from_slice(data);
     let (heard, Traces { result, progress }) = server_message(&text);

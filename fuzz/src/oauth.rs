@@ -1,4 +1,4 @@
-//! The texts of OAuth: access tokens of clients, keys of issuers, challenges of servers.
+//! The texts of OAuth: clients' access tokens, issuers' keys, servers' challenges.
 
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,20 +8,21 @@ use ikigai_mcp::insufficient_scope;
 use ikigai_protocol::is_deceptive;
 use serde_json::Value;
 
-/// The most keys of an issuer.
+/// The most keys that are read of an issuer.
 const KEYS: usize = 100;
 
 /// The longest name of a principal in bytes.
 const NAME: usize = 128;
 
-/// The longest list of scopes that is repeated to a person.
+/// The longest list of scopes that is shown to a person, in bytes.
 const SCOPES: usize = 256;
 
-/// The seconds by which two clocks may differ, and one more for the time of this check.
+/// The seconds by which two clocks may differ, and one second more for the time of this check.
 const LEEWAY: f64 = 31.0;
 
-/// Reads the same bytes as each of these texts. A token is one line with its header and the rest with
-/// its claims, signed as they are; without that nothing behind the signature would ever be read.
+/// Reads the same bytes as each of these texts. In a token, the first line is the header and the
+/// rest is the claims, and this target signs them as they are. Without a valid signature the code
+/// behind it would never run.
 pub(crate) fn run(data: &[u8]) {
     assert!(keys(data) <= KEYS);
     if let Ok(text) = std::str::from_utf8(data) {
@@ -40,11 +41,12 @@ fn signer() -> &'static Signer {
     SIGNER.get_or_init(|| Signer::new().expect("a key"))
 }
 
-/// A token that is taken is from the issuer, for this server and for now, and its principal has a name
-/// that can be written into a log.
+/// Checks that an accepted token is from the issuer, for this server and valid now, and that its
+/// principal has a name that can be written into a log.
 fn token(header: &[u8], claims: &[u8], name: &str) {
     let (header, claims) = (serde_json::from_slice(header), serde_json::from_slice(claims));
-    // A member that is not read may hold what a tree of values cannot: bytes that are no UTF-8.
+    // A member that the parser skips may contain bytes that a tree of values cannot, such as
+    // invalid UTF-8.
     let (Ok::<Value, _>(header), Ok::<Value, _>(claims)) = (header, claims) else { return };
     assert_eq!(header["alg"], "EdDSA");
     assert!(matches!(header["kid"].as_str(), None | Some("k")), "{header}");
@@ -59,8 +61,8 @@ fn token(header: &[u8], claims: &[u8], name: &str) {
     assert!((1..=NAME).contains(&name.len()) && !name.contains(is_deceptive), "{name:?}");
 }
 
-/// A value is a part of its challenge, and scopes that are repeated are short and have no character
-/// that deceives.
+/// Checks that a value is a part of its challenge, and that repeated scopes are short and have no
+/// deceptive character.
 fn challenge(text: &str) {
     for name in ["resource_metadata", "scope", "error"] {
         let Some(value) = challenge_parameter(text, name) else { continue };

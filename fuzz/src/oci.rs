@@ -1,4 +1,4 @@
-//! Manifests and indexes of OCI, as a registry sends them.
+//! OCI manifests and indexes, as a registry sends them.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -33,7 +33,8 @@ impl Content for Echo {
     }
 }
 
-/// An answer is one tool whose manifest has the digest of the bytes, or is refused in one line.
+/// Checks that an answer is one tool whose manifest has the digest of the bytes, or is refused in
+/// one line.
 pub(crate) fn run(data: &[u8]) {
     let echo = Echo(Bytes::copy_from_slice(data));
     let digest = Digest::from_bytes(data);
@@ -55,7 +56,7 @@ fn check(error: &OciError) {
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 
-/// Returns what a future resolves to that waits for nothing.
+/// Returns the result of a future that waits for nothing.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,

@@ -1,7 +1,7 @@
 //! Bytes in pieces, as a network may deliver them.
 
-/// Returns ways to cut the bytes: each byte by itself, with empty pieces between, and in pieces
-/// whose sizes are taken from the bytes themselves, so that a fuzzer can move the cuts.
+/// Returns three ways to cut the bytes: one piece per byte, the same with empty pieces between, and
+/// pieces whose sizes are taken from the bytes. The last lets a fuzzer move the cuts.
 pub(crate) fn cuts(data: &[u8]) -> [Vec<&[u8]>; 3] {
     let single = data.chunks(1);
     let with_empty = single.clone().flat_map(|byte| [byte, &[]]);

@@ -1,14 +1,14 @@
-//! Policy files: those of a workspace are anybody's.
+//! Policy files. A workspace's policy can come from any author.
 
 use ikigai_host::policy::{LayerKind, NewValue, fuzzing};
 use ikigai_host::toml_file::FileError;
 
-/// A tool that no file of the corpus speaks of.
+/// A tool that no file of the corpus mentions.
 const TOOL: &str = "granted_here";
 
-/// A file is read, or refused with a place in it and without a character that would
-/// move a cursor. What the user's own file says of others stays when a tool is granted
-/// something and when that is taken back.
+/// Checks that a file is read, or refused with a place in it and without a character that would
+/// move a cursor. When a grant is added to the user's own file and then revoked, the entries of
+/// other tools must stay.
 pub(crate) fn run(data: &[u8]) {
     for kind in [LayerKind::Ceiling, LayerKind::User, LayerKind::Workspace] {
         if let Err(error) = fuzzing::read(kind, data) {
@@ -25,7 +25,7 @@ pub(crate) fn run(data: &[u8]) {
         ("env".to_owned(), words(&["A"])),
         ("limits.processes".to_owned(), NewValue::Number(3)),
     ];
-    // That nothing else changed its meaning is compared by the change itself.
+    // `change` itself checks that nothing else changed its meaning.
     let Ok([granted, revoked]) = fuzzing::change(text, TOOL, &keys) else { return };
     for text in [&granted, &revoked] {
         let read = fuzzing::read(LayerKind::User, text.as_bytes());

@@ -1,9 +1,9 @@
-//! References to tools: a person copies them from pages, and locks of workspaces have them.
+//! References to tools. Users copy them from web pages, and workspaces' locks contain them.
 
 use ikigai_supply::reference::Reference;
 
-/// A reference reads back from its text, or is refused in one line with a hint in one line, neither with a
-/// character that would move a cursor.
+/// Checks that a reference reads back from its text, or is refused in one line with a hint in one
+/// line, neither with a character that would move a cursor.
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match text.parse::<Reference>() {

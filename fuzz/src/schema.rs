@@ -2,8 +2,8 @@
 
 use ikigai_protocol::ToolSchema;
 
-/// A schema that is accepted survives its own canonical form, and compiles as JSON
-/// Schema or is refused with a reason.
+/// Checks that an accepted schema survives its own canonical form, and compiles as JSON Schema or
+/// is refused with a reason.
 pub(crate) fn run(data: &[u8]) {
     let Ok(schema) = ToolSchema::parse(data) else { return };
     let text = schema.to_value().to_string();

@@ -1,4 +1,4 @@
-//! Files of tools and the manifests in them: somebody else wrote both.
+//! Tool files and the manifests in them, both from other authors.
 
 use ikigai_protocol::is_invisible;
 use ikigai_supply::{DocumentError, Manifest, ManifestError, section};
@@ -19,7 +19,7 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-/// A file that can be read can be written, and stays as it was besides its manifest.
+/// Checks that a file that can be read can be written, and that only its manifest changes.
 fn file(data: &[u8]) {
     let found = section::read(data);
     match section::write(data, b"{}") {
@@ -41,7 +41,7 @@ fn file(data: &[u8]) {
     }
 }
 
-/// A manifest reads back, and asks for no more than itself.
+/// Checks that a manifest reads back with the same needs.
 fn check_manifest(manifest: &Manifest) {
     let json = manifest.to_json();
     let again = Manifest::from_json(&json).expect("what was written is read");

@@ -4,7 +4,7 @@ use ikigai_provider::fuzzing;
 
 use crate::pieces;
 
-/// The same bytes give the same events and leave the same rest, wherever they are cut.
+/// Checks that the same bytes give the same events and leave the same rest, wherever they are cut.
 pub(crate) fn run(data: &[u8]) {
     let whole = fuzzing::events([data]);
     for cut in pieces::cuts(data) {

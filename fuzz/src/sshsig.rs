@@ -1,17 +1,17 @@
-//! Signatures of OpenSSH over tools.
+//! OpenSSH signatures over tools.
 
 use std::sync::LazyLock;
 
 use ikigai_supply::signature::{Payload, Root, Signature};
 
-/// A file that no signature of the corpus is over.
+/// A file for which the corpus has no signature.
 const FILE: &[u8] = b"nobody signed this";
 
 static ROOT: LazyLock<Root> = LazyLock::new(|| Root::compiled_in().expect("a root"));
 
-/// No bytes are a signature over a file that nobody signed, and each refusal is one line.
+/// Checks that no bytes count as a signature over this file, and that each refusal is one line.
 pub(crate) fn run(data: &[u8]) {
-    // The other formats have parsers of their own, which their authors test.
+    // The other formats have their own parsers, which their authors test.
     let armoured = [b"-----BEGIN SSH SIGNATURE-----", data].concat();
     for bytes in [data, &armoured] {
         if !bytes.starts_with(b"-----BEGIN SSH") {

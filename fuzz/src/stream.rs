@@ -27,8 +27,8 @@ pub(crate) fn google(data: &[u8]) {
     run(Provider::Google, data);
 }
 
-/// The same bytes give the same events and the same answer or failure, wherever they are cut. An
-/// answer can be sent back to every provider.
+/// Checks that the same bytes give the same events and the same answer or failure, wherever they
+/// are cut, and that an answer can be sent back to every provider.
 fn run(provider: Provider, data: &[u8]) {
     let question = Message { role: Role::User, parts: vec![Part::text("question")] };
     let messages = [question.clone()];
@@ -57,8 +57,8 @@ fn request(messages: &[Message]) -> Request<'_> {
     Request { model: "model", system: &[], messages, tools: NO_TOOLS, ..Request::default() }
 }
 
-/// A result for each call of the answer. The ids of the calls are distinct, and an answer that
-/// did not end by itself has no call.
+/// Returns a result for each call of the answer. Checks that the ids of the calls are distinct, and
+/// that an answer that was cut off has no call.
 fn results(answer: &Answer) -> Vec<Part> {
     let mut ids = HashSet::new();
     let mut results = Vec::new();

@@ -2,7 +2,8 @@
 
 use ikigai_supervisor::plan::fuzzing;
 
-/// A message that is accepted survives being sent again. Any other is refused with a reason.
+/// Checks that an accepted message survives being sent again, and that any other is refused with a
+/// reason.
 pub(crate) fn run(data: &[u8]) {
     for again in [fuzzing::plan, fuzzing::report] {
         match again(data) {

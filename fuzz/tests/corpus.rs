@@ -1,4 +1,5 @@
-//! Every input of the corpus, through its target: what was found once stays found.
+//! Runs every input of the corpus through its target, so that every bug that was once found stays
+//! fixed.
 
 use std::fs;
 use std::path::Path;

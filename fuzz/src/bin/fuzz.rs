@@ -1,5 +1,5 @@
-//! One libFuzzer program for all targets: which of them runs is in
-//! `IKIGAI_FUZZ_TARGET`. `cargo xtask fuzz` builds and runs it.
+//! One libFuzzer program for all targets. `IKIGAI_FUZZ_TARGET` selects the target. `cargo xtask
+//! fuzz` builds and runs the program.
 
 #![no_main]
 
