@@ -1,9 +1,10 @@
-//! `bash` as a component, and any script as a component of its own.
+//! `bash` as a component, and any script as its own component.
 //!
-//! A package of its own, because the interpreter is fifty times the code of the other
-//! tools together, and whatever it is linked with is optimised as a whole.
+//! `bash` is a separate package, because the interpreter is fifty times the code of the other tools
+//! together, and all code that is linked with it is optimised as a whole.
 //!
-//! The program has room for a script. Without one it is the tool `bash`; with one it is the script.
+//! The program has room for a script. Without a script it is the tool `bash`. With a script it is
+//! that script.
 
 mod shell;
 
@@ -16,7 +17,8 @@ use ikigai_protocol::ScriptSlot;
 static SLOT: ScriptSlot = ScriptSlot::empty();
 
 fn main() -> ExitCode {
-    // The compiler must not take the slot for empty because it is now.
+    // The slot is empty at compile time. `black_box` keeps the compiler from assuming that it stays
+    // empty.
     match black_box(&SLOT).script() {
         Some(script) => shell::script::run(script),
         None => ikigai_tools::run_bash(|| Ok(shell::WasmShell)),

@@ -31,10 +31,10 @@ use world::World;
 /// The name of the shell in its messages, as for `sh -c` and `bash -c`.
 const NAME: &str = "bash";
 
-/// The exit code where the interpreter reaches a limit of its own that cannot be raised.
+/// The exit code if the interpreter reaches one of its limits that cannot be raised.
 const EXIT_LIMIT: i32 = 2;
 
-/// The exit code of a script that is refused before it runs, as of one with an error of syntax.
+/// The exit code of a script that is refused before it runs, the same as for a syntax error.
 const EXIT_REFUSED: i32 = 2;
 
 const PATH: &str = "/usr/bin:/bin";
@@ -57,8 +57,8 @@ impl Shell for WasmShell {
         let sink = Arc::clone(&pending);
         let emit: Emit = Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
             let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
-            // Both streams are complete here. A program's own output comes last, because it is
-            // buffered where it goes to a pipe, and error messages are not.
+            // Both streams are complete here. A program's output comes last, because programs
+            // buffer output that goes to a pipe, and do not buffer error messages.
             pending.extend_from_slice(stderr);
             pending.extend_from_slice(stdout);
             true
@@ -70,10 +70,10 @@ impl Shell for WasmShell {
     }
 }
 
-/// The words with which complaints begin.
+/// The words with which error messages begin.
 struct Who<'a> {
     name: &'a str,
-    /// The beginning of a complaint about the syntax.
+    /// The beginning of a message about a syntax error.
     syntax: &'a str,
 }
 
@@ -96,8 +96,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
     Ok(runtime.block_on(future))
 }
 
-/// Runs a script to its end and returns its exit code. It is cancelled if its output cannot be
-/// taken any more.
+/// Runs a script to its end and returns its exit code. The script is cancelled if its output can no
+/// longer be taken.
 async fn run(script: &str, who: &Who<'_>, options: ExecOptions, emit: &Emit) -> i32 {
     if let Some(reason) = refused::refusal(script) {
         emit_to(emit, &[], format!("{}: {reason}\n", who.name).as_bytes());

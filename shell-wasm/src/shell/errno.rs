@@ -19,8 +19,8 @@ pub(super) fn of_open_file(code: ErrorCode) -> Error {
     strerror(code)
 }
 
-/// Returns the error for reading outside of the granted directories, which does not reveal whether
-/// there is a file.
+/// Returns the error for reading outside of the granted directories. It does not reveal whether a
+/// file exists there.
 pub(super) fn missing() -> Error {
     strerror(ErrorCode::NoEntry)
 }

@@ -19,8 +19,8 @@ use super::errno::{self, strerror};
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// The mode that is shown for a regular file, since WASI reports no modes. One that begins with
-/// `#!` is a script and has another.
+/// The mode that is shown for a regular file, since WASI reports no modes. A file that begins with
+/// `#!` is a script and has another mode.
 const FILE_MODE: u32 = 0o644;
 const SCRIPT_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
@@ -45,8 +45,8 @@ impl Granted {
         Self { name, dir, writable }
     }
 
-    /// Returns the directory that the host gives for paths that no grant covers: who may write there is
-    /// asked for each.
+    /// Returns the directory that the host provides for paths that no grant covers. The host asks
+    /// the user about each such path before the shell may write there.
     pub(super) fn beyond(name: String, dir: Descriptor) -> Self {
         Self { name, dir, writable: true }
     }
@@ -152,7 +152,7 @@ impl Granted {
     pub(super) fn entries(&self, path: &str) -> io::Result<Vec<DirEntry>> {
         let mut entries = Vec::new();
         for (name, _) in self.names(path)? {
-            // A file that was removed meanwhile is not listed.
+            // If a file was removed since its name was listed, it is left out.
             if let Ok(stat) = self.dir.stat_at(PathFlags::empty(), &child(path, &name)) {
                 entries.push(DirEntry { metadata: self.metadata(&stat, false), name });
             }

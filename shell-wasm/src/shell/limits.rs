@@ -1,6 +1,6 @@
-//! The interpreter's limits, raised so that they have no effect: the host bounds time, fuel, memory
-//! and output, and reports the limit that was reached. Where the interpreter has a limit that
-//! cannot be raised, reaching it is an error in the output.
+//! The interpreter's limits, raised so that they have no effect. The host bounds time, fuel, memory
+//! and output, and reports the limit that was reached. If the interpreter has a limit that cannot
+//! be raised, reaching it is an error in the output.
 
 use std::time::Duration;
 
@@ -9,7 +9,8 @@ use bashkit::{ExecutionLimits, MemoryLimits};
 /// A timeout longer than any call, and still a point in time that a clock can represent.
 const NO_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// The nesting that the stack of a component can hold; deeper would be a trap instead of a message.
+/// The nesting that a component's stack allows. Deeper nesting would be a trap instead of a
+/// message.
 const DEPTH: usize = 100;
 
 pub(super) fn execution() -> ExecutionLimits {

@@ -1,8 +1,8 @@
-//! The check of a script before it runs. Some forms the interpreter accepts and gets wrong without a word.
-//! Each of them is refused, with a form that works.
+//! The check of a script before it runs. The interpreter accepts some forms and silently gets them
+//! wrong. Each of them is refused, and the message names a form that works.
 //!
-//! It sees the script, and the text of `eval`, `bash -c` and `trap` if it is written out. It does not see
-//! scripts that lie in files, nor what a variable holds.
+//! The check sees the script, and the text of `eval`, `bash -c` and `trap` if it is written out. It
+//! sees neither scripts that lie in files nor the values of variables.
 
 mod input;
 
@@ -16,11 +16,11 @@ use bashkit::parser::{
 use self::input::Source;
 use super::limits;
 
-/// The nesting of scripts in texts that are looked at.
+/// The nesting of scripts in texts that are checked.
 const TEXTS: usize = 8;
 
-/// The unary operators of `[[` that the interpreter does not know, and takes for a text that is not empty. It
-/// knows `-x`, as another `-e`.
+/// The unary operators of `[[` that the interpreter does not know, and takes for a non-empty text.
+/// It knows `-x`, but only as a synonym of `-e`.
 const UNARY: &[&str] =
     &["-L", "-h", "-p", "-S", "-x", "-b", "-c", "-g", "-k", "-u", "-G", "-N", "-O"];
 
@@ -30,12 +30,12 @@ const BINARY: &[&str] = &["-nt", "-ot"];
 /// The binary operator that neither `[[` nor `[` know.
 const SAME: &str = "-ef";
 
-/// The operations that the parser may take for a script: a script whose items of `case` have no end takes it more
-/// than any number.
+/// The operations that the parser may spend on a script. A script whose items of `case` are not
+/// closed exceeds any number.
 const OPERATIONS: usize = 200_000;
 const OPERATIONS_PER_BYTE: usize = 100;
 
-/// The parser's words for operations that are used up.
+/// The parser's message when the operations are used up.
 const EXHAUSTED: &str = "parser fuel exhausted";
 
 /// Returns the reason to refuse a script, with a form that works.
@@ -46,7 +46,7 @@ pub(super) fn refusal(script: &str) -> Option<String> {
 fn refusal_of(script: &str, texts: usize) -> Option<String> {
     let depth = limits::execution().max_ast_depth;
     let operations = OPERATIONS + OPERATIONS_PER_BYTE * script.len();
-    // The commands before a wrong line run.
+    // If a line is wrong, the commands before it still run.
     let (script, error) = Parser::with_limits(script, depth, operations).parse_recovering();
     if error.is_some_and(|error| error.to_string().contains(EXHAUSTED)) {
         return Some("an item of `case` has no `;;` before the next one; write it".to_owned());
@@ -332,7 +332,8 @@ impl<'s> Check<'s> {
                 (RedirectKind::OutputBoth, _) => &[1, 2],
                 (_, None | Some(1)) => &[1],
                 (_, Some(2)) => &[2],
-                // A file of its own.
+                // A redirect of a descriptor above 2 writes to a file that no standard output goes
+                // to.
                 (_, Some(_)) => &[],
             };
             if redirect.fd_var.is_none() && descriptors.iter().any(|it| outputs.contains(it)) {
@@ -343,7 +344,7 @@ impl<'s> Check<'s> {
             }
             outputs.extend(descriptors);
         }
-        // `3>&1 1>&2 2>&3`: a descriptor that is kept aside, and taken from there again.
+        // `3>&1 1>&2 2>&3`: a descriptor that is saved in a third one, and restored from it.
         let copies = || redirects.iter().filter(|it| it.kind == RedirectKind::DupOutput);
         let kept = |redirect: &Redirect| {
             let from = literal(&redirect.target).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A script as the whole program: it gets the arguments and the standard input of the process, and
-//! its output and exit code are those of the process.
+//! A script as the whole program: it gets the process's arguments and standard input, and its
+//! output and exit code become the process's.
 
 use std::env;
 use std::io::{self, Read as _, Write};
@@ -13,7 +13,7 @@ use super::{Emit, Who};
 /// The argument by which a tool is asked for its schema.
 const SCHEMA: &str = "--schema";
 
-/// The exit code where the script cannot be run, or its output cannot be written.
+/// The exit code if the script cannot be run, or if its output cannot be written.
 const EXIT_FAILED: u8 = 1;
 
 /// Runs the script with the arguments and the streams of the process.
@@ -45,8 +45,8 @@ pub(crate) fn run(script: &[u8]) -> ExitCode {
     }
 }
 
-/// Reads standard input, which the interpreter takes as a whole. The question for the schema comes
-/// without one, and whoever asks at a terminal should not have to end it.
+/// Reads standard input, which the interpreter takes as a whole. A request for the schema has no
+/// input, and a user who makes one at a terminal should not have to end it.
 fn input(arguments: &[String]) -> io::Result<Vec<u8>> {
     let mut input = Vec::new();
     if arguments != [SCHEMA] {

@@ -1,9 +1,9 @@
-//! Output to a process substitution, `> >(command)`, where the interpreter loses it: it feeds the
-//! command when the simple command that named it ends. The output of a compound command is never
-//! fed, and the output that `exec` redirects comes too late.
+//! Output to a process substitution, `> >(command)`, in the cases in which the interpreter loses
+//! it. The interpreter feeds the command when the simple command that named it ends. The output of
+//! a compound command is never fed, and the output that `exec` redirects comes too late.
 //!
-//! A line with a process substitution is run by `eval`, which is a simple command; the output that
-//! `exec` redirects is kept in a file, from which the command is fed when the script ends.
+//! So a line with a process substitution is run by `eval`, which is a simple command. The output
+//! that `exec` redirects goes into a file, and the command is fed from it when the script ends.
 
 use bashkit::parser::Parser;
 

@@ -1,7 +1,9 @@
 //! The file tree that the shell sees: the granted directories under their absolute names, a `/tmp`
 //! in memory that ends with the call, the devices a script expects, and a name for each command in
-//! `/usr/bin`. No other path can be reached: reading one reports that it does not exist, and
-//! writing that it is denied, whether there is a file or not.
+//! `/usr/bin`.
+//!
+//! No other path can be reached. Reading one reports that it does not exist, and writing one that
+//! it is denied, whether there is a file or not.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,7 +25,7 @@ const WORKSPACE: &str = ".";
 /// The variable with the workspace's name.
 const CURRENT_DIR: &str = "PWD";
 
-/// The workspace's name where the host gives it no other.
+/// The workspace's name if the host provides no other.
 const NAMELESS_WORKSPACE: &str = "/workspace";
 
 const TMP: &str = "/tmp";
@@ -62,14 +64,15 @@ enum Place<'w> {
     Outside,
 }
 
-/// The directories whose files are the shell's own: nobody is asked for those of the machine, where the
-/// shell looks for commands all the time.
+/// The directories whose files are always the shell's own. The user is not asked about the
+/// machine's files there, because the shell constantly looks for commands in them.
 const OWN_DIRS: [&str; 7] = ["/bin", "/dev", "/lib", "/proc", "/sbin", "/sys", "/usr"];
 
 /// The file tree of the shell.
 pub(super) struct World {
     granted: Vec<Granted>,
-    /// The way to paths that no grant covers, where the host has one: it asks a person, who may allow them.
+    /// The descriptor for paths that no grant covers, if the host has one. The host asks the user,
+    /// who may allow access to them.
     beyond: Option<Granted>,
     workspace: Option<String>,
     tmp: InMemoryFs,
@@ -81,7 +84,7 @@ impl World {
     pub(super) fn new(preopens: Vec<(Descriptor, String)>, commands: BTreeSet<String>) -> Self {
         let given = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
         let mut workspace = given.map(|path| clean(&path));
-        // What the host gives as the root without a right to it is for paths that no grant covers.
+        // A root directory that cannot be read stands for paths that no grant covers.
         let (beyond, preopens): (Vec<_>, Vec<_>) =
             preopens.into_iter().partition(|(dir, name)| name == "/" && !Granted::is_readable(dir));
         let beyond = beyond.into_iter().next().map(|(dir, name)| Granted::beyond(name, dir));
@@ -90,7 +93,8 @@ impl World {
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
         let mut granted: Vec<Granted> =
             named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
-        // A host that passes on its own environment has not set the variable for these directories.
+        // A host that passes its own environment through has not set the variable for these
+        // directories.
         let holds =
             |path: &String| granted.iter().any(|dir| Path::new(path).starts_with(&dir.name));
         if !workspace.as_ref().is_some_and(holds)
@@ -198,8 +202,9 @@ impl World {
     }
 }
 
-/// Returns `true` for the interpreter's temporary name beside a file that it replaces. Without it,
-/// the interpreter writes the file itself, which keeps its mode: WASI could not restore it.
+/// Returns `true` for the interpreter's temporary name for a file that is about to replace another.
+/// Without that name, the interpreter writes to the file itself, which keeps its mode. WASI could
+/// not restore the mode.
 fn is_replacement(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name.starts_with(".bashkit-") && name.ends_with(".tmp")

@@ -9,8 +9,8 @@ use bashkit::{
 
 const EXIT_NOT_FOUND: i32 = 127;
 
-/// A command that takes the place of every name that is not a command. The interpreter's own
-/// message would add hints about a sandbox that is not this one.
+/// The command for every name that does not exist. The interpreter's message would add hints about
+/// a different sandbox.
 pub(in crate::shell) struct Absent;
 
 struct NotFound(String);

@@ -10,7 +10,7 @@ use super::reason;
 use super::transfer::{Misuse, Pair, Transfer, Verdict};
 use crate::shell::world::World;
 
-/// The options. Modes and owners cannot be preserved, and there is no option for them.
+/// The options. WASI cannot preserve modes and owners, so the options for them are missing.
 const OPTIONS: Options = Options {
     words: "a,archive b ,backup[=] d f,force H i,interactive l,link L,dereference n,no-clobber \
             P,no-dereference p ,parents ,preserve[=] ,no-preserve= R r,recursive ,reflink[=] \
@@ -35,7 +35,7 @@ struct Copying<'w, 'c> {
     transfer: Transfer<'c>,
     making: Making,
     recursive: bool,
-    /// `true` where links are followed: among the operands, and below them.
+    /// `true` if links are followed: among the operands, and below them.
     follow: (bool, bool),
     times: bool,
     parents: bool,

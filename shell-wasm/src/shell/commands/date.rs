@@ -135,7 +135,7 @@ fn split(text: &str) -> Option<(&str, Vec<Shift>)> {
         base = before.trim_end();
     }
     shifts.reverse();
-    // After a time, a number with a sign is a time zone, and after `@` there are no durations.
+    // After a time, a number with a sign is a time zone. Durations cannot follow `@`.
     let zoned = base.contains(':') && text[base.len()..].trim_start().starts_with(['+', '-']);
     (!shifts.is_empty() && !zoned && !base.starts_with('@')).then_some((base, shifts))
 }

@@ -20,7 +20,7 @@ const OPTIONS: Options = Options {
     refusal: 2,
 };
 
-/// The lines of context, where no number is given.
+/// The lines of context, unless a number is given.
 const CONTEXT: usize = 3;
 
 /// `diff [-abBiNqrsuw] [-U LINES] [-x NAME] FROM TO`
@@ -192,8 +192,8 @@ impl Comparison<'_> {
         }
     }
 
-    /// Compares two files; before those of directories stands the command that would compare them
-    /// alone.
+    /// Compares two files. For files inside compared directories, it first prints the command that
+    /// would compare only those two.
     async fn files(&mut self, from: &str, to: &str, within: bool) -> Result<()> {
         let (old, new) = (self.side(from).await?, self.side(to).await?);
         let (Some(old), Some(new)) = (old, new) else { return Ok(()) };

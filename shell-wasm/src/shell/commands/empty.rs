@@ -1,13 +1,13 @@
-//! Empty operands. The interpreter resolves an empty path to the working directory, and a system finds nothing there.
-//! So the operand becomes a name that no file has.
+//! Empty operands. The interpreter resolves an empty path to the working directory, and a system
+//! finds nothing there. So the operand becomes a name that no file has.
 
 use bashkit::hooks::{HookAction, ToolEvent};
 
 /// A path that no file can have.
 const NOTHING: &str = "/dev/null/''";
 
-/// The programs whose operands are files: the number of operands before those, and the letters of options that take a
-/// value.
+/// The programs whose operands are files: the number of operands before those, and the letters of
+/// options that take a value.
 const PROGRAMS: &[(&str, usize, &str)] = &[
     ("awk", 1, "Fvf"),
     ("base32", 0, "w"),

@@ -1,4 +1,4 @@
-//! Commands of any length, where the interpreter's stop early.
+//! Commands of any length. The interpreter's versions stop early.
 
 use std::time::Duration;
 

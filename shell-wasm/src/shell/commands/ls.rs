@@ -1,5 +1,5 @@
-//! `ls`, in the format of coreutils: the interpreter's own leaves out `.` and `..`,
-//! owners and whole listings where one operand is missing.
+//! `ls`, in the format of coreutils. The interpreter's `ls` leaves out `.`, `..` and owners, and
+//! whole listings if one operand is missing.
 //!
 //! WASI reports neither owner nor group: `?` stands in their columns, as in coreutils for unknown
 //! values. Names are sorted by bytes, and times are UTC.
@@ -390,7 +390,7 @@ fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), Stri
                 options.style = Style::Long;
                 options.full_time = true;
             }
-            // There is no terminal to colour.
+            // Colours need a terminal, and there is none here.
             color if color.starts_with("--color") => {}
             long if long.starts_with("--") => {
                 return Err(format!("unrecognized option '{long}'"));

@@ -1,14 +1,14 @@
 //! The options of commands: one grammar to write them down in, and one parser.
 //!
 //! The grammar is `getopt_long`'s: letters may be bundled, a value may be attached, long names may
-//! be abbreviated where that is unambiguous, and options may follow operands. An unknown option is
-//! refused with its name, so that none is ignored silently.
+//! be abbreviated if that is unambiguous, and options may follow operands. An unknown option is
+//! refused with its name, so that no option is ignored silently.
 
 use bashkit::{CommandContext, CommandStatus, Result};
 
-/// The options of one command, in words that are separated by blanks: `f,force` is
-/// `-f` or `--force`, `f` and `,force` one of them; `=` after it takes a value, `[=]`
-/// takes one that is attached. `+` ends the options at the first operand, and `#`
+/// The options of one command, in words that are separated by blanks. `f,force` is `-f` or
+/// `--force`; `f` is only the letter, and `,force` only the long name. A `=` after the word takes a
+/// value, and `[=]` takes an attached value. `+` ends the options at the first operand, and `#`
 /// takes a number as an option, as in `-5`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
@@ -44,7 +44,7 @@ impl Known {
         Self { letter: letter.chars().next(), long: Some(long).filter(|l| !l.is_empty()), takes }
     }
 
-    /// Returns the long name, or the letter if there is none.
+    /// Returns the long name, or the letter if the option has no long name.
     fn name(&self) -> String {
         self.long.map_or_else(|| self.letter.into_iter().collect(), str::to_owned)
     }
@@ -58,7 +58,7 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Returns the one of these options that was given last.
+    /// Returns whichever of these options was given last.
     pub(super) fn last_of(&self, names: &[&str]) -> Option<&str> {
         let name = |(name, _): &'_ (String, _)| names.contains(&name.as_str());
         self.given.iter().rev().find(|given| name(given)).map(|(name, _)| name.as_str())

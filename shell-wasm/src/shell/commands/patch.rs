@@ -58,8 +58,8 @@ impl Command for Patch {
     }
 }
 
-/// Writes the name of the patched file into each header of the patch: the operand, or the one of
-/// the two names that exists.
+/// Writes the name of the patched file into each header of the patch: the operand, or whichever of
+/// the header's two names exists.
 async fn headed(
     context: &CommandContext<'_>,
     directory: &std::path::Path,

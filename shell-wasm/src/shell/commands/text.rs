@@ -1,5 +1,5 @@
-//! The check before commands of the interpreter that take only text. They would replace each byte that is not UTF-8 by
-//! U+FFFD.
+//! The check before commands of the interpreter that take only text. They would replace each byte
+//! that is not UTF-8 by U+FFFD.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use bashkit::{BashBuilder, Command, CommandContext, CommandStatus, Result, async
 
 use super::{absolute, fail, inner};
 
-/// The commands, without `sed`, which has a check of its options too.
+/// The commands, without `sed`, whose options are checked as well (`checked.rs`).
 const TEXT: &[&str] = &[
     "awk", "column", "comm", "cut", "expand", "fmt", "fold", "gawk", "join", "mawk", "nl", "paste",
     "pr", "rev", "sort", "tac", "unexpand", "uniq",
@@ -34,7 +34,8 @@ impl Command for Text {
     }
 }
 
-/// Runs the interpreter's command, if its standard input and the files that its arguments name are UTF-8.
+/// Runs the interpreter's command, if its standard input and the files that its arguments name are
+/// UTF-8.
 pub(super) async fn pass_on(context: &CommandContext<'_>) -> Result<CommandStatus> {
     let input = inner::input(context).await?;
     if std::str::from_utf8(&input).is_err() {
@@ -53,7 +54,7 @@ pub(super) async fn pass_on(context: &CommandContext<'_>) -> Result<CommandStatu
             return refuse(context, arg).await;
         }
         if is_descriptor {
-            // The command runs in a shell of its own, which does not have the descriptors of this one.
+            // The command runs in its own shell, which does not have this shell's descriptors.
             let number = COPIES.fetch_add(1, Ordering::Relaxed);
             let copy = PathBuf::from(format!("/tmp/.descriptor-{number}"));
             context.fs.write_file(&copy, &contents).await?;

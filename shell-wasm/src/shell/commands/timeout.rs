@@ -1,5 +1,5 @@
-//! `timeout`: the command runs in a shell of its own, like a child process, because only a whole
-//! shell can be stopped in the middle of a busy loop.
+//! `timeout`. The command runs in its own shell, like a child process, because only a whole shell
+//! can be stopped in the middle of a busy loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
 //! The common part of `cp` and `mv`: the names of their targets, and the handling of existing
-//! files. The interpreter's accept every option that protects a file and ignore all of them.
+//! files. The interpreter's versions accept every option that protects a file, and ignore all of
+//! them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

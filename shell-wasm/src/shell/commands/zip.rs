@@ -1,4 +1,4 @@
-//! `zip` and `unzip`, since the interpreter's use a format of their own, which no other program can
+//! `zip` and `unzip`. The interpreter's versions use a private format that no other program can
 //! read.
 
 use std::io::{Cursor, Read as _, Write as _};

@@ -1,7 +1,8 @@
 //! The commands in a loop or group that take its standard input.
 //!
-//! From a pipe, a command of ours takes it with it, whether it reads it or not, and `grep`, `cat` and `tr` do. Each other
-//! one but `read` gets all that is left, and leaves it there for the next one, as from a file.
+//! From a pipe, each of our commands takes the whole input with it, whether it reads the input or
+//! not. `grep`, `cat` and `tr` do the same. Every other command except `read` gets all that is
+//! left, and leaves it there for the next command, as with input from a file.
 
 use bashkit::parser::{Command, CompoundCommand, Redirect, RedirectKind, SimpleCommand};
 
@@ -39,8 +40,8 @@ const WITHOUT_INPUT: &[&str] = &[
     "wait", "which", "yes", "zip",
 ];
 
-/// The commands that do not read it if they are given files: the number of operands before the files, and the
-/// letters of options that take a value.
+/// The commands that do not read standard input if they are given files: the number of operands
+/// before the files, and the letters of options that take a value.
 const WITH_FILES: &[(&str, usize, &str)] = &[
     ("awk", 1, "Fvf"),
     ("base64", 0, "w"),
@@ -79,8 +80,8 @@ const WITH_FILES: &[(&str, usize, &str)] = &[
     ("xxd", 0, "clos"),
 ];
 
-/// Returns the name of a command because of which another one, or the same one in its next turn, gets less input or
-/// more than it would elsewhere.
+/// Returns the name of a command that makes another command get less or more input than it would in
+/// a real shell. The other command may be the same one in its next turn of the loop.
 pub(super) fn misled(command: &Command, from: Source, functions: &Functions<'_>) -> Option<String> {
     let calls_function = |simple: &SimpleCommand| {
         literal(&simple.name).is_some_and(|name| functions.contains_key(name.as_str()))
@@ -124,7 +125,7 @@ impl Readers<'_> {
     fn body(&mut self, command: &Command, repeats: bool) {
         match command {
             Command::Simple(simple) => self.simple(simple, repeats),
-            // The others read from the one before.
+            // The other commands of a pipeline read from the one before them.
             Command::Pipeline(pipeline) => {
                 pipeline.commands.first().into_iter().for_each(|it| self.visit(it, repeats));
             }
@@ -162,7 +163,7 @@ impl Readers<'_> {
         if takes_all && repeats {
             self.misled.get_or_insert_with(|| name.clone());
         }
-        // It closes the pipe behind it, as it may elsewhere.
+        // `head` closes the pipe behind it, as it may in a real shell.
         if takes_all && !(self.from == Source::Pipe && name == "head") {
             self.taker = Some(name);
         }
@@ -210,7 +211,8 @@ fn takes(name: &str, simple: &SimpleCommand) -> Takes {
     }
 }
 
-/// Returns whether a command has operands that are files. A word with a variable counts as an operand.
+/// Returns whether a command has operands that are files. A word with a variable counts as an
+/// operand.
 fn names_files(simple: &SimpleCommand, mut before: usize, letters: &str) -> bool {
     let mut files = 0;
     let mut args = simple.args.iter().map(literal);
