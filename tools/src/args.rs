@@ -250,7 +250,7 @@ impl<'de> Visitor<'de> for ScalarVisitor {
     }
 }
 
-/// The name of a member, borrowed where it has no escape.
+/// The name of a member, borrowed if it has no escape.
 struct Text<'a>(Cow<'a, str>);
 
 impl<'de> Deserialize<'de> for Text<'de> {

@@ -1,7 +1,7 @@
 //! `bash`: one shell command, its merged output and its exit code.
 //!
-//! Never an error of its own, as the specification requires: a shell that cannot start is exit code
-//! 127 with the reason as output. The port runs the command.
+//! The tool itself never fails, as the specification requires: a shell that cannot start is exit
+//! code 127 with the reason as output. The port runs the command.
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -50,8 +50,7 @@ pub struct MemoryFiles {
 }
 
 impl MemoryFiles {
-    /// Creates a tree that is reached under the absolute path `root`, which is also the current
-    /// directory.
+    /// Creates a tree with the absolute path `root`, which is the current directory as well.
     #[must_use]
     pub fn new(root: &[u8], tree: Tree) -> Self {
         Self { root: root.to_vec(), tree: Mutex::new(tree) }

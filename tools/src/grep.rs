@@ -1,8 +1,8 @@
 //! `grep`: the lines of regular files that match a POSIX extended expression.
 //!
-//! `glob` finds the files, and [`ere`] translates the expression; this module searches the files,
-//! several at a time where the platform has threads, and puts the answer together in the order of
-//! the paths.
+//! `glob` finds the files, and [`ere`] translates the expression. This module searches the files,
+//! several at a time if the platform has threads, and assembles the answer in the order of the
+//! paths.
 
 mod ere;
 mod search;

@@ -1,4 +1,4 @@
-//! Writing JSON strings from bytes: escaping, and U+FFFD for what is not UTF-8.
+//! Writes JSON strings from bytes: escapes them, and replaces invalid UTF-8 by U+FFFD.
 //!
 //! Text is escaped once, from the file's buffer into the answer, so a large answer is held only
 //! once. [`crate::args`] reads JSON.

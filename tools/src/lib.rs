@@ -1,7 +1,7 @@
 //! The six standard tools, written once over capability traits.
 //!
-//! A program that contains a tool is three lines: it calls one of the functions below with the port
-//! that the tool needs.
+//! A program that contains a tool is three lines: it calls one of the functions below with the
+//! tool's port.
 //!
 //! 1. [`run_bash`], [`run_file_read`], [`run_file_write`], [`run_file_edit`], [`run_glob`] and
 //!    [`run_grep`] are the tools: each prints its schema for `--schema`, or reads one JSON object

@@ -1,9 +1,9 @@
 //! The capabilities of a tool: files, assets of the host, and a shell.
 //!
-//! Paths are bytes, as the operating system takes them; the tools never pass an empty path or one
-//! that contains a NUL. A relative path is relative to the workspace. A port holds its rights as it
-//! likes (the caller's, directory handles, preopens); a path that leads outside of them is the
-//! error [`FsError::Outside`], never a missing file.
+//! Paths are bytes, as the operating system takes them. The tools never pass an empty path or one
+//! that contains a NUL. A relative path is relative to the workspace. A port may use the caller's
+//! rights, directory handles or preopens. A path that leads outside of them is the error
+//! [`FsError::Outside`], never a missing file.
 
 use std::io::{Read, Seek};
 
@@ -12,7 +12,7 @@ pub use ikigai_protocol::AssetError;
 /// The reason why a file operation failed. Closed: a tool maps each to one error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsError {
-    /// There is no such file, or a link leads nowhere.
+    /// The file does not exist, or a link leads nowhere.
     NotFound,
     /// The operating system refuses, or the file system is mounted read-only.
     Denied,
@@ -20,7 +20,7 @@ pub enum FsError {
     Outside,
     /// The directory was granted for reading only.
     ReadOnlyGrant,
-    /// The target is a directory, a pipe or a device where a regular file is needed.
+    /// The target is a directory, a pipe or a device, but a regular file is needed.
     NotRegular,
     /// The device or the quota is full.
     NoSpace,
@@ -75,7 +75,7 @@ pub trait Files: Sync {
     type Dir: Directory;
 
     /// Opens a file for reading, following links. Never blocks: a pipe without a writer is opened
-    /// too.
+    /// as well.
     ///
     /// # Errors
     ///
@@ -95,8 +95,8 @@ pub trait Files: Sync {
     ///
     /// # Errors
     ///
-    /// [`FsError::NotRegular`] for anything but a regular file,
-    /// [`FsError::Denied`] where the caller may not write the file itself.
+    /// Fails with [`FsError::NotRegular`] for anything but a regular file, and with
+    /// [`FsError::Denied`] if the caller may not write the file itself.
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError>;
 
     /// Returns the kind of the file at `path`, of a link's target if `follow` is set.
@@ -119,9 +119,9 @@ pub trait Directory {
     /// An open file.
     type File: Read;
 
-    /// Calls `visit` with each name and kind, without `.` and `..`, in no order.
-    /// Links are not followed. Returns the number of names that were left out, because the port has no word
-    /// for them.
+    /// Calls `visit` with each name and kind, without `.` and `..`, in no order. Links are not
+    /// followed. Returns the number of names that were left out, because the port cannot express
+    /// them.
     ///
     /// # Errors
     ///
@@ -150,7 +150,7 @@ impl Lines {
     pub const ALL: Self = Self { skip: 0, limit: None };
 }
 
-/// The assets that the host keeps, which a tool names by their `ikigai://` URIs.
+/// The host's assets, which a tool names by their `ikigai://` URIs.
 ///
 /// A URI is passed on as it was given: the host checks it, and chooses code and message of every
 /// failure.
@@ -159,7 +159,8 @@ pub trait Assets {
     ///
     /// # Errors
     ///
-    /// Returns the host's error, or [`AssetError::not_granted`] if there is no way to the host.
+    /// Returns the host's error, or [`AssetError::not_granted`] if the tool has no connection to
+    /// the host.
     fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError>;
 
     /// Replaces the whole text of an asset, which need not exist before.
@@ -169,8 +170,8 @@ pub trait Assets {
     /// Fails as [`Assets::read`] does.
     fn write(&self, uri: &str, content: &str) -> Result<(), AssetError>;
 
-    /// Replaces `old` by `new`, everywhere if `all` is set, otherwise where it occurs exactly once;
-    /// returns the number of replacements. `old` is neither empty nor equal to `new`.
+    /// Replaces `old` by `new`: every occurrence if `all` is set, otherwise the only one. Returns
+    /// the number of replacements. `old` is neither empty nor equal to `new`.
     ///
     /// # Errors
     ///

@@ -7,7 +7,7 @@ use ikigai_protocol::ToolCode;
 
 use crate::answer::Failure;
 
-/// The prefix, in any case, of all URIs for the host, which reports what is wrong with one.
+/// The prefix, in any case, of all URIs for the host. The host reports errors in the rest of a URI.
 const ASSET_SCHEME: &str = "ikigai:";
 
 /// The target of a file parameter.

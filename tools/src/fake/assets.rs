@@ -1,6 +1,6 @@
 //! Assets in memory, with the rules of a store as far as a tool can see them.
 //!
-//! There are no versions and no pins. The budget is a bound on all assets together.
+//! The store has neither versions nor pins. The budget is a bound on all assets together.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,9 @@
 //! One component of a glob: `*`, `?`, bracket expressions and escapes against one name, as
 //! `fnmatch` with FNM_PERIOD matches it.
 //!
-//! `?` and brackets take one UTF-8 character, or one byte where there is none. Classes are those of
-//! the C locale. A match takes at most the product of the two lengths, whatever the pattern.
+//! `?` and brackets take one UTF-8 character, or one byte if the bytes there do not begin a
+//! character. Classes are the C locale's. For any pattern, a match takes at most the product of the
+//! two lengths.
 
 /// A compiled component that contains a wildcard.
 #[derive(Clone, Debug)]

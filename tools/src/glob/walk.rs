@@ -1,7 +1,7 @@
 //! Finding the paths that match a pattern of several components.
 //!
 //! All components that could apply to a directory are followed at once, so each directory is read
-//! at most once however many `**` the pattern has, and memory and time follow the tree, not the
+//! at most once, however many `**` the pattern has. Memory and time depend on the tree, not on the
 //! pattern. Directories that cannot be read, and links that lead outside the grant, are skipped.
 
 use super::component::Wildcard;
@@ -72,7 +72,7 @@ impl Pattern {
         self.prefix.first() == Some(&b'/') || (self.prefix.is_empty() && climbs)
     }
 
-    /// Returns the part before the first wildcard, or `.` if there is none.
+    /// Returns the part before the first wildcard, or `.` if the pattern begins with a wildcard.
     pub(crate) fn fixed(&self) -> Vec<u8> {
         let mut fixed = self.prefix.clone();
         for component in &self.components {
@@ -207,7 +207,7 @@ impl<F: Files> Walk<'_, F> {
                 matched.push((name.to_vec(), kind, next));
             }
         };
-        // The C library reports these two where a pattern spells their dot.
+        // The C library reports these two if a pattern spells their dot.
         for (name, kind) in [(&b"."[..], Kind::Directory), (b"..", Kind::Directory)] {
             each(name, kind);
         }

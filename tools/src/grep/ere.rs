@@ -1,11 +1,13 @@
 //! POSIX extended regular expressions, with the GNU escapes, translated into the
 //! syntax of the `regex` crate.
 //!
-//! The grammar and the error texts are those of `regcomp` in the GNU C library, with one exception:
-//! a `{` that begins no interval stands for itself, as in GNU grep. Classes and word characters are
-//! those of the C locale; a character is one of UTF-8, and a byte that belongs to none counts as
-//! one too. Back-references are refused, since no engine in linear time has them. Only whether a
-//! line matches is of interest, so leftmost-longest and leftmost-first give the same result.
+//! The grammar and the error texts are `regcomp`'s in the GNU C library, with one exception: a `{`
+//! that begins no interval stands for itself, as in GNU grep. Classes and word characters are the C
+//! locale's. A character is a UTF-8 character, and a byte that belongs to none counts as a
+//! character.
+//!
+//! Back-references are refused, since no engine in linear time has them. The result only says
+//! whether a line matches, so leftmost-longest and leftmost-first are the same.
 
 mod bracket;
 
@@ -14,7 +16,7 @@ use std::fmt::Write as _;
 use thiserror::Error;
 
 /// The deepest nesting of groups and stacked repetitions. It bounds the recursion in the compiler
-/// of expressions, also on the small stack of a component.
+/// of expressions, even on the small stack of a component.
 const MAX_DEPTH: usize = 64;
 
 /// The nodes of the translation at the depth of [`MAX_DEPTH`].
@@ -62,8 +64,8 @@ pub(super) fn translate(pattern: &str) -> Result<String, EreError> {
 #[derive(Debug)]
 struct Atom {
     text: String,
-    /// The text to repeat instead of `text` under `*` and `+`, where that is the same language and
-    /// a smaller automaton.
+    /// The text to repeat instead of `text` under `*` and `+`, if it describes the same language
+    /// with a smaller automaton.
     repeated: Option<String>,
     repetition: Option<Repetition>,
     depth: usize,

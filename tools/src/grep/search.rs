@@ -1,5 +1,5 @@
-//! The search of files for lines: in parallel where there are threads, with the same result where
-//! there are none.
+//! The search of files for lines: in parallel if the platform has threads, with the same result if
+//! it has none.
 //!
 //! Files are handed out in their order, a batch at a time. A batch keeps the text of its matches up
 //! to the answer's limit; once earlier batches fill the answer, later ones only count.
@@ -78,7 +78,7 @@ struct Job<'j, F> {
 
 impl<F: Files> Job<'_, F> {
     fn work(&self) {
-        // With a matcher of its own, a thread does not share scratch space.
+        // Each thread has its own matcher, so that threads do not share scratch space.
         let matcher = self.matcher.clone();
         let mut searcher = SearcherBuilder::new()
             .line_number(true)
@@ -87,7 +87,7 @@ impl<F: Files> Job<'_, F> {
             .heap_limit(Some(MAX_LINE_BYTES))
             .build();
         let mut ahead = vec![0; AHEAD];
-        // The directory of the file before, which is usually that of the next.
+        // The directory of the last file, which usually contains the next file as well.
         let mut current: Option<(&[u8], F::Dir)> = None;
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -133,9 +133,9 @@ impl<F: Files> Job<'_, F> {
     }
 }
 
-/// A file that is read with few calls: the searcher reads the first three bytes by themselves, and
-/// once more after the end. For a small file those are two system calls in four; a component calls
-/// the host for each.
+/// A file that is read with few calls. The searcher reads the first three bytes separately, and
+/// once more after the end. For a small file those are two of four system calls, and in a component
+/// each is a call into the host.
 struct Whole<'b, R> {
     file: R,
     /// The buffer for a read that is larger than the caller's.

@@ -1,7 +1,6 @@
 //! Bracket expressions: sets, ranges, classes, collating symbols.
 //!
-//! A backslash is an ordinary character in them. The rules for hyphens are those of the GNU C
-//! library.
+//! A backslash is an ordinary character in them. The rules for hyphens are the GNU C library's.
 
 use std::fmt::Write as _;
 
