@@ -1,6 +1,6 @@
 //! The asset port over the host socket, whose descriptor `IKIGAI_HOST_FD` names.
 //!
-//! The host judges the requests; without a socket, no asset is granted.
+//! The host checks the requests. Without a socket, no asset is granted.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
@@ -59,7 +59,7 @@ fn exchange(mut socket: &UnixStream, operation: &Operation) -> io::Result<Vec<u8
     if line.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(line) }
 }
 
-/// Returns a handle of its own to descriptor `number`, if that is a Unix socket.
+/// Returns a duplicate of descriptor `number`, if it is a Unix socket.
 fn taken(number: RawFd) -> Option<UnixStream> {
     // SAFETY: nothing in this process closes descriptors that it did not open, so the number
     // means the same until it is duplicated; if it is not open, duplicating it fails.

@@ -1,4 +1,4 @@
-//! The mapping of the operating system's errors to those of the file port.
+//! The mapping of the operating system's errors to the file port's errors.
 
 use std::io;
 

@@ -160,8 +160,9 @@ impl Files for NativeFiles {
                     }
                     place => place?,
                 };
-                // `open_dir` returns a handle that cannot be listed, and so does a slash at the
-                // end where the kernel does not resolve the path as a whole, in the sandbox.
+                // `open_dir` returns a handle that cannot be listed. In the sandbox, where the
+                // kernel does not resolve the path as a whole, a slash at the end has the same
+                // effect.
                 let mut options = OpenOptions::new();
                 options.read(true).custom_flags(OFlags::DIRECTORY.bits() as i32);
                 let path: PathBuf = place.path.components().collect();

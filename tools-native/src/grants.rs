@@ -27,10 +27,10 @@ pub(crate) struct Grants {
 
 #[derive(Debug)]
 struct GrantedDir {
-    /// The name as it was granted, and, where links lead to it, its canonical name.
+    /// The name as it was granted and, if links lead to it, its canonical name.
     names: Vec<PathBuf>,
     access: Access,
-    /// The directory itself, or the one that holds a granted file.
+    /// The directory itself, or the directory that contains a granted file.
     handle: Result<Dir, FsError>,
     /// The name of a granted file in its directory. Nothing else there is granted.
     file: Option<OsString>,
@@ -43,7 +43,7 @@ pub(crate) struct Place<'g> {
     pub(crate) access: Access,
     /// The path beneath the directory, relative and not empty.
     pub(crate) path: PathBuf,
-    /// Set for a file that is granted by itself. Nothing may be made beside it.
+    /// Set if only the file is granted. No other file may be created in its directory.
     pub(crate) alone: bool,
 }
 
@@ -77,8 +77,8 @@ impl Grants {
         self.absolute(&self.joined(path))
     }
 
-    /// Returns the names in a directory that no grant covers, by which granted ones are reached,
-    /// each with whether it is a granted file; `None` if there are none.
+    /// Returns the names by which a directory that no grant covers leads to granted ones, each with
+    /// whether it is a granted file. Returns `None` if no name does.
     pub(crate) fn names_above(&self, path: &[u8]) -> Option<Vec<(OsString, bool)>> {
         let path = self.joined(path);
         let names = self.dirs.iter().flat_map(|dir| &dir.names);
@@ -92,7 +92,8 @@ impl Grants {
         (!above.is_empty()).then_some(above)
     }
 
-    /// Makes a path absolute. The handle judges `..` in it, not the comparison of names.
+    /// Makes a path absolute. The handle enforces the rule for `..` in it. The comparison of names
+    /// does not.
     fn joined<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if path.first() == Some(&b'/') {
             return Cow::Borrowed(path);
@@ -112,7 +113,7 @@ impl Grants {
             None if rest.is_empty() => Path::new("."),
             None => Path::new(OsStr::from_bytes(rest)),
             Some(_) if !rest.is_empty() => return Err(FsError::NotFound),
-            // A link that took its place since would lead to another file of the directory.
+            // A link that replaced the file since would lead to another file of the directory.
             Some(name) if handle.symlink_metadata(name).is_ok_and(|it| it.is_symlink()) => {
                 return Err(FsError::Outside);
             }

@@ -22,8 +22,8 @@ use ikigai_protocol::DIRS_VARIABLE;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_tools::ports::Storage;
 
-/// Returns the files of this process: those that `IKIGAI_DIRS` grants, or, if it is not set, those
-/// that the caller may reach.
+/// Returns the files of this process: the files that `IKIGAI_DIRS` grants or, if it is not set, all
+/// files that the caller may reach.
 ///
 /// # Errors
 ///
@@ -40,8 +40,7 @@ pub fn files() -> Result<NativeFiles, String> {
 ///
 /// # Errors
 ///
-/// Returns an error if one of the two variables does not parse, or the second does not name a
-/// socket.
+/// Returns an error if either variable does not parse, or if the second does not name a socket.
 pub fn storage() -> Result<Storage<NativeFiles, HostAssets>, String> {
     let number = match std::env::var(HOST_FD_VARIABLE) {
         Ok(number) => Some(number),

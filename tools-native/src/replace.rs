@@ -1,10 +1,10 @@
-//! Replacing a regular file atomically: a temporary file beside it with the same
-//! permissions and owner, flushed, then renamed over it. On Linux the file has a name only for the
-//! moment between the last two, so that a process that is killed leaves none behind.
+//! Replaces a regular file atomically. A temporary file in the same directory gets the same
+//! permissions and owner, is flushed, and is then renamed over the target. On Linux the file has a
+//! name only between the last two steps, so a killed process leaves no file behind.
 //!
-//! Every step after the target's directory is open is relative to that handle, with a single name,
-//! so a change to the path meanwhile has no effect. Where the owner cannot be kept, or the name is
-//! a mount of its own, the file is rewritten in place instead.
+//! Once the target's directory is open, every step is relative to that handle, with a single name.
+//! So a concurrent change to the path has no effect. If the owner cannot be kept, or the target is
+//! a mount point, the file is rewritten in place instead.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -41,7 +41,7 @@ const HELD: OFlags = OFlags::RDONLY;
 pub(crate) struct Target {
     dir: OwnedFd,
     name: OsString,
-    /// Set where nothing may be made beside it.
+    /// Set if no other file may be created in the directory.
     alone: bool,
 }
 
@@ -71,8 +71,9 @@ impl Target {
 
 /// Replaces the contents of `target`.
 pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
-    // Opened although nothing is written through it: a caller that may not write the file may not
-    // replace it either. A running executable cannot be opened for writing, and may be replaced.
+    // The file is opened although nothing is written through it: a caller that may not write the
+    // file may not replace it either. A running executable cannot be opened for writing, and may be
+    // replaced.
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let existing = match fs::openat(&target.dir, &target.name, flags, Mode::empty()) {
         Ok(fd) => Some(fd),
@@ -130,12 +131,14 @@ enum Step {
 /// The new contents, until they have the target's name.
 struct Draft {
     file: File,
-    /// Its own name, which stays behind if this process is killed. Nothing while the file has none.
+    /// The temporary name, which stays behind if this process is killed. `None` while the file has
+    /// no name.
     name: Option<OsString>,
 }
 
 impl Draft {
-    /// Makes an empty file in the target's directory: without a name, if the file system can do that.
+    /// Makes an empty file in the target's directory: without a name, if the file system can do
+    /// that.
     fn beside(target: &Target) -> Result<Self, FsError> {
         #[cfg(target_os = "linux")]
         if let Ok(fd) = fs::openat(
@@ -153,11 +156,11 @@ impl Draft {
         Ok(Self { file: File::from(fd), name: Some(name) })
     }
 
-    /// Gives it the target's name.
+    /// Gives the file the target's name.
     fn rename(&mut self, target: &Target) -> Result<(), Step> {
         #[cfg(target_os = "linux")]
         if self.name.is_none() {
-            // A file without a name cannot take the place of another.
+            // A file without a name cannot replace another, so it first gets a name.
             let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             let follow = AtFlags::SYMLINK_FOLLOW;
             let link = |name: &OsStr| fs::linkat(fs::CWD, &own, &target.dir, name, follow);
@@ -201,13 +204,13 @@ fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), Step> {
 fn rename(target: &Target, name: &OsStr) -> Result<(), Step> {
     match fs::renameat_with(&target.dir, name, &target.dir, &target.name, RenameFlags::empty()) {
         Ok(()) => Ok(()),
-        // A file that is a mount of its own, as in containers.
+        // The file is a mount point, as in containers.
         Err(Errno::BUSY | Errno::XDEV) => Err(Step::Impossible),
         Err(errno) => Err(Step::Failed(meaning(errno))),
     }
 }
 
-/// Flushes the directory. The rename is done and visible; this makes it survive a power cut, where
+/// Flushes the directory. The rename is done and visible. Flushing makes it survive a power cut, if
 /// the directory can be opened for that.
 fn flush_directory(target: &Target) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,8 +1,7 @@
-//! The shell port: the machine's bash, or its `sh` where there is none, with both outputs on
-//! one pipe.
+//! The shell port: the machine's bash, or `sh` if bash is missing, with both outputs on one pipe.
 //!
-//! The call ends with the shell, not with the pipe: a background process that still holds the other
-//! end runs on, and its later output is not waited for.
+//! The call ends with the shell, not with the pipe. A background process that still has the other
+//! end open runs on, and its later output is not waited for.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read as _};
@@ -39,7 +38,7 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
     let (reader, writer) = io::pipe()?;
     let (child_ended, ends_with_waiter) = io::pipe()?;
     let child = {
-        // Dropped with this block, so that this process keeps no write end.
+        // The command is dropped with this block, so that this process keeps no write end.
         let program = program();
         let mut shell = Command::new(program);
         shell.args(arguments(program, command)).stdin(Stdio::null());
@@ -58,7 +57,7 @@ fn run(command: &str, output: &mut dyn FnMut(&[u8])) -> io::Result<i32> {
 /// Returns the first of the shells that this process may run.
 fn program() -> &'static str {
     let is_there = |path: &&&str| access(**path, Access::EXEC_OK).is_ok();
-    // If there is none, the attempt to run one reports the reason.
+    // If no shell can be run, the attempt to run one reports the reason.
     SHELLS.iter().find(is_there).unwrap_or(&"/bin/sh")
 }
 
@@ -168,7 +167,7 @@ mod tests {
         let started = Instant::now();
         assert_eq!(ran("echo now; sleep 5 & exit 3"), ("now\n".to_owned(), 3));
         assert!(started.elapsed() < Duration::from_secs(3));
-        // It has written before the shell ends, and writes on after that.
+        // The background process writes before the shell ends, and continues after that.
         let begun = tempfile::TempDir::new().expect("a directory");
         let begun = begun.path().join("begun");
         let begun = begun.display();
