@@ -1,4 +1,4 @@
-//! The mapping of WASI's error codes to those of the file port.
+//! The mapping of WASI's error codes to the file port's errors.
 
 use std::io;
 

@@ -26,24 +26,24 @@ const NAMELESS_WORKSPACE: &str = ".";
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
 
-/// The size of the first read of a file, in bytes: the host clears as much memory as it is asked to fill,
-/// which is not to cost more than a small file itself.
+/// The size of the first read of a file, in bytes. The host clears as much memory as it is asked to
+/// fill, and clearing must not cost more than reading a small file.
 const FIRST_BYTES: usize = 16 << 10;
 
 /// The size of the read after a short one, in bytes: the file is most often at its end.
 const PROBE_BYTES: usize = 4 << 10;
 
-/// The name of the preopen that takes the paths which no grant covers.
+/// The name of the preopen for paths that no grant covers.
 const ROOT: &str = "/";
 
 /// The directories that the host preopened.
 #[derive(Debug)]
 pub struct WasiFiles {
     preopens: Vec<(Descriptor, String)>,
-    /// The directory without anything that takes the paths which no grant covers, where the host has
-    /// one: it asks a person, who may allow them.
+    /// The directory for paths that no grant covers, if the host has one. It contains nothing. The
+    /// host asks the user, who may allow access to such paths.
     witness: Option<Descriptor>,
-    /// The absolute name of the workspace, where the host sets it.
+    /// The absolute name of the workspace, if the host sets it.
     workspace: Option<String>,
 }
 
@@ -56,7 +56,8 @@ impl WasiFiles {
             get_directories().into_iter().partition(|(dir, name)| name == ROOT && is_witness(dir));
         let witness = witnesses.pop().map(|(dir, _)| dir);
         let mut files = Self { preopens, witness, workspace: None };
-        // A host that passes on its own environment has not set the variable for these directories.
+        // A host that passes its own environment through has not set the variable for these
+        // directories.
         let has_nameless = files.nameless_workspace().is_some();
         files.workspace = given.filter(|path| {
             let holds = |(_, name): &(_, String)| beneath(name.as_bytes(), path.as_bytes());
@@ -74,8 +75,8 @@ impl WasiFiles {
         self.preopens.iter().filter(|(_, name)| name.starts_with('/'))
     }
 
-    /// Returns the names in a directory that no grant covers, by which granted ones are reached;
-    /// `None` if there are none.
+    /// Returns the names by which a directory that no grant covers leads to granted ones, or `None`
+    /// if no name does.
     fn names_above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
         let path = self.joined(path)?;
         let above = names_above(&path, self.absolute().map(|(_, name)| name.as_bytes()));
@@ -114,8 +115,8 @@ impl WasiFiles {
         Ok((witness, text(rest)?))
     }
 
-    /// Returns the names in the directory at `path` that lead to granted directories, if no grant covers
-    /// it.
+    /// Returns the names in the directory at `path` that lead to granted directories, if no grant
+    /// covers it.
     fn above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
         let is_outside = match self.place(path) {
             Err(error) => error == FsError::Outside,
@@ -202,8 +203,8 @@ impl Files for WasiFiles {
     }
 }
 
-/// Returns whether a preopened directory is there for paths that no grant covers: it can neither be changed
-/// nor listed. A host that reports no flags at all lets it be listed.
+/// Returns whether a preopened directory stands for paths that no grant covers: it can neither be
+/// changed nor listed. A host that reports no flags at all allows listing.
 fn is_witness(dir: &Descriptor) -> bool {
     let rights = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
     dir.get_flags().is_ok_and(|flags| !flags.intersects(rights)) && dir.read_directory().is_err()
@@ -218,7 +219,7 @@ fn write_all(file: &Descriptor, contents: &[u8]) -> Result<(), FsError> {
             Ok(0) => return Err(FsError::Other),
             Ok(count) => offset += usize::try_from(count).unwrap_or(0),
             Err(ErrorCode::Interrupted) => {}
-            // The file is open: this is not a path that leads out.
+            // The file is open, so the error cannot mean that a path leads out.
             Err(ErrorCode::NotPermitted) => return Err(FsError::Denied),
             Err(code) => return Err(meaning(code)),
         }

@@ -5,8 +5,8 @@
 //! Each program in `src/bin` calls one tool of `ikigai-tools` with the port that it needs:
 //! [`files`] or [`storage`].
 //!
-//! Without the feature `host-imports` nothing of `ikigai:tool` is imported, so that the component
-//! starts in any host: there are no assets then, and a file is replaced in place.
+//! Without the feature `host-imports` the component imports nothing of `ikigai:tool`, so that it
+//! starts in any host. It then has no assets, and replaces a file in place.
 //!
 //! `ikigai-tools` decides the answers of the tools. A path that is not preopened does not exist for
 //! a component, so this crate enforces nothing; it only distinguishes a path outside from a
