@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: the current figures beside their targets, as ratios that were measured in
-//! turn in one run.
+//! `cargo xtask bench`: the current figures and their targets, as ratios that were measured in turn
+//! in one run.
 //!
-//! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
-//! runs, measures inside one process; [`processes`], [`shipping`] and [`mcp`] measure whole processes;
-//! [`table`] makes rows of the samples.
+//! This module owns the order of work and the layout in `target/bench`. It runs `bench/calls`,
+//! which measures inside one process. [`processes`], [`shipping`] and [`mcp`] measure whole
+//! processes. [`table`] turns the samples into rows.
 
 mod corpus;
 mod machine;
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 const GUEST: &str = "ikigai-bench-guest";
 /// The package of [`ECHO`].
 const MCP: &str = "ikigai-mcp";
-/// The server that is nothing but the library of MCP.
+/// The server that consists of the MCP library only.
 const ECHO: &str = "rmcp-echo";
 /// The package of [`BENCHMARK`].
 const BENCH: &str = "ikigai-bench";
@@ -160,17 +160,17 @@ impl Layout {
         paths.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
     }
 
-    /// Returns ripgrep, where it could be installed.
+    /// Returns ripgrep, if it could be installed.
     pub(crate) fn ripgrep(&self) -> Option<PathBuf> {
         Some(self.ripgrep.join("bin").join("rg")).filter(|program| program.exists())
     }
 
-    /// Returns the Python with the package `mcp`, where it could be installed.
+    /// Returns the Python with the package `mcp`, if it could be installed.
     pub(crate) fn mcp_python(&self) -> PathBuf {
         self.mcp_clients.join("bin").join("python")
     }
 
-    /// Returns the folder whose `node_modules` has the library of MCP, where it could be installed.
+    /// Returns the folder whose `node_modules` contains the MCP library, if it could be installed.
     pub(crate) fn mcp_node(&self) -> PathBuf {
         self.mcp_node.clone()
     }
@@ -236,8 +236,8 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 
 /// Builds the host, the native tools and the benchmark, and returns the path of the benchmark.
 ///
-/// It is one command because cargo unifies features over all packages of a build, and the
-/// benchmark's own dependencies would have the host compiled a second time.
+/// It is one command because cargo unifies features over all packages of a build. A second command
+/// with the benchmark's dependencies would compile the host a second time.
 fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
     command.args(["--example", ECHO]);
@@ -262,8 +262,8 @@ fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
     Ok(target.join(WASM_TARGET).join("guest").join(format!("{GUEST}.wasm")))
 }
 
-/// Builds one tool statically, if the toolchain can: its process starts faster, since nothing is
-/// linked at the start.
+/// Builds one tool statically, if the toolchain can. A static process starts faster, since nothing
+/// is linked at its start.
 fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     if !toolchain::has(project, &target)? {

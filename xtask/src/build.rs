@@ -12,7 +12,8 @@ use crate::toolchain::WASM_TARGET;
 /// The profile of daily work and of the tests.
 pub(crate) const EVERYDAY: &str = "dev";
 
-/// The profile of the components that go with a host of `profile`. Every release has the same.
+/// The profile of the components that go with a host of `profile`. All release profiles use the
+/// same one.
 fn of_components(profile: &str) -> &'static str {
     if profile == EVERYDAY { "guest-dev" } else { "guest" }
 }
@@ -20,8 +21,8 @@ fn of_components(profile: &str) -> &'static str {
 /// Builds the host and all native tools with `profile`.
 ///
 /// It is one cargo command because cargo unifies features over all packages of a build: with two,
-/// wasmtime may be compiled twice. For the same reason the everyday build is that of all default
-/// members, as the tests need it.
+/// wasmtime may be compiled twice. For the same reason the everyday build covers all default
+/// members, which the tests need.
 pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
     if profile != EVERYDAY {
@@ -87,7 +88,7 @@ pub(crate) fn components(
         }
         for tool in for_wasm(project, profile, package, wanted, &[])? {
             if portable::is_for_this_host_only(&tool)? {
-                // Read before the other build overwrites it.
+                // The file must be read before the other build overwrites it.
                 let bytes = portable::read(&tool)?;
                 own.push((tool, bytes));
             } else {
@@ -111,8 +112,8 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
 
 /// Builds binaries of `package` as components, with further flags for cargo.
 ///
-/// They have a target directory of their own, because the tools as components have the names of the
-/// native ones.
+/// The components have a separate target directory, because the tools as components have the same
+/// names as the native ones.
 fn for_wasm(
     project: &Project,
     profile: &str,

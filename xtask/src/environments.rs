@@ -1,5 +1,5 @@
-//! The environments of tests and of the benchmark: programs from PyPI and npm, each installed once in
-//! the target directory, and again when its pinned versions change.
+//! The environments of tests and of the benchmark: programs from PyPI and npm, each installed once
+//! in the target directory, and again when its pinned versions change.
 
 use std::env;
 use std::fs;
@@ -43,7 +43,7 @@ use Language::{Node, Python};
 use Purpose::{Benchmark, Tests};
 
 const ENVIRONMENTS: &[Environment] = &[
-    // A second implementation of the vendors, for the clients of models.
+    // A second implementation of the vendors' APIs, for the model clients.
     Environment {
         name: LLMOCK,
         language: Python("llmock"),
@@ -57,35 +57,35 @@ const ENVIRONMENTS: &[Environment] = &[
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_OTHER_HOSTS",
     },
-    // Compilers of other languages, which the templates of `tool new` are built with.
+    // Compilers of other languages, which build the templates of `tool new`.
     Environment {
         name: TOOLCHAINS,
         language: Python("ziglang"),
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_TOOLCHAINS",
     },
-    // The official client of MCP, a fuzzer, a server, and a plain one for the benchmark.
+    // The official MCP client, a fuzzer, a server, and a plain server for the benchmark.
     Environment {
         name: MCP_CLIENTS,
         language: Python("mcp"),
         purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
-    // The same of Node.js, without a fuzzer, and the conformance suite of the protocol.
+    // The same for Node.js, without a fuzzer, and the conformance suite of the protocol.
     Environment {
         name: MCP_NODE,
         language: Node,
         purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
-    // Two clients that people use, which a model of the tests drives.
+    // Two clients that people use. A model of the tests drives them.
     Environment {
         name: CODING_AGENTS,
         language: Node,
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
-    // What `grep` is compared with.
+    // The program that `grep` is compared with.
     Environment {
         name: RIPGREP,
         language: Python("ripgrep"),
@@ -106,23 +106,24 @@ pub(crate) const OTHER_HOSTS: &str = "other-hosts";
 /// The environment with compilers of other languages.
 pub(crate) const TOOLCHAINS: &str = "toolchains";
 
-/// The environment with clients and servers of MCP in Python.
+/// The environment with MCP clients and servers in Python.
 pub(crate) const MCP_CLIENTS: &str = "mcp-clients";
 
-/// The environment with clients and servers of MCP for Node.js.
+/// The environment with MCP clients and servers for Node.js.
 pub(crate) const MCP_NODE: &str = "mcp-node";
 
 /// The environment with Claude Code and Codex.
 pub(crate) const CODING_AGENTS: &str = "coding-agents";
 
-/// The place of an environment and its list of versions, written when all of them are installed.
-/// The programs of one of Python name the place that they were installed in, and start in no other.
+/// The file with the place of an environment and its list of versions, written when everything is
+/// installed. Programs in a Python environment contain the place that they were installed in, and
+/// start in no other.
 const STAMP: &str = ".installed";
 
 /// Creates the missing environments of this purpose.
 ///
-/// Without the language or the network they are left out, and their tests report that; if the
-/// variable of one is `1`, that is an error.
+/// If the language or the network is missing, an environment is left out, and its tests report
+/// that. If the environment's variable is `1`, that is an error.
 pub(crate) fn install(project: &Project, purpose: Purpose) -> anyhow::Result<()> {
     let mut environments = ENVIRONMENTS.iter().filter(|it| it.purposes.contains(&purpose));
     environments.try_for_each(|environment| environment.install(project))
@@ -162,8 +163,8 @@ impl Language {
         }
     }
 
-    /// Returns `true` if programs can be run in an environment that was installed once. One of
-    /// Python does not outlive the Python that it was made with.
+    /// Returns `true` if the programs of an installed environment can be run. A Python environment
+    /// does not outlive the Python that it was made with.
     fn works_in(self, directory: &Path) -> bool {
         match self {
             Python(package) => {
@@ -185,8 +186,8 @@ impl Language {
                 run::run(pip.args(["--only-binary=:all:", "--requirement"]).arg(versions))
             }
             Node => {
-                // It is part of what npm is given, and cannot differ from the versions: npm
-                // refuses to install then.
+                // npm needs this file as well. It cannot differ from the versions, because npm
+                // would then refuse to install.
                 let package = versions.with_file_name("package.json");
                 place::directory(directory)?;
                 for file in [&package, &versions.to_owned()] {
@@ -195,7 +196,7 @@ impl Language {
                         .with_context(|| format!("cannot copy `{}`", file.display()))?;
                 }
                 let mut npm = Command::new("npm");
-                // No package needs a script of its own to be installed.
+                // No package needs to run its own script at installation.
                 npm.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]);
                 run::run(npm.current_dir(directory))
             }

@@ -1,5 +1,6 @@
-//! The component examples of docs/writing-tools.md, built as by a reader of the page: from an empty
-//! folder, with the files and the commands that the page shows and an `ikigai` on the `PATH`.
+//! The component examples of docs/writing-tools.md, built as a reader of the page builds them. The
+//! build starts from an empty folder, with the files and the commands that the page shows and an
+//! `ikigai` on the `PATH`.
 
 use std::env;
 use std::fs;
@@ -35,7 +36,7 @@ const FILE: &str = "file: ";
 /// The beginning of a comment before commands. The comment names the example that they build.
 const RUN: &str = "run in: ";
 
-/// The file with everything that the last complete build was made from.
+/// The file that lists everything that went into the last complete build.
 const STAMP: &str = ".built";
 
 /// One example of the page.
@@ -47,8 +48,8 @@ struct Example<'p> {
     commands: Vec<&'p str>,
 }
 
-/// Builds every example of the page that has commands, unless all its sources are those of the last
-/// build.
+/// Builds every example of the page that has commands, unless all its sources are the same as in
+/// the last build.
 ///
 /// An example whose language is missing on this machine is left out, and its tests report that; in
 /// CI it is an error, because CI leaves nothing out.
@@ -104,15 +105,15 @@ fn build_one(project: &Project, example: &Example) -> anyhow::Result<()> {
     for commands in &example.commands {
         let mut shell = Command::new("sh");
         shell.args(["-eu", "-c", commands]).current_dir(&directory).env("PATH", &path);
-        // The example is a package of its own, as it is for its author.
+        // The example is a separate package, as it is for its author.
         shell.env_remove("CARGO_TARGET_DIR").env_remove("WIT");
         run::run(&mut shell).with_context(|| format!("cannot build the example `{name}`"))?;
     }
     fs::write(&stamp, made_from).context("cannot mark the example as built")
 }
 
-/// Creates a directory with a link to the host as its only program. The link leads to a place like
-/// that of an installation.
+/// Creates a directory with a link to the host as its only program. The link leads to a place with
+/// the layout of an installation.
 fn installed_programs(project: &Project) -> anyhow::Result<PathBuf> {
     let directory = project.built_examples().join("bin");
     place::directory(&directory)?;

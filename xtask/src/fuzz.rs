@@ -54,7 +54,7 @@ fn one(
     found: &Path,
     options: &Options,
 ) -> anyhow::Result<()> {
-    // The findings of a run are kept there, so that the next one continues from them.
+    // The findings of a run are kept there, so that the next run continues from them.
     let grown = found.join(name);
     std::fs::create_dir_all(&grown).with_context(|| format!("cannot make {}", grown.display()))?;
     let findings = found.join(format!("{name}-"));
@@ -68,7 +68,7 @@ fn one(
         .arg(format!("-seed={}", options.seed))
         .arg(format!("-timeout={LONGEST}"))
         .arg(format!("-artifact_prefix={}", findings.display()))
-        // libFuzzer prints a lot, of which only its findings are of interest.
+        // libFuzzer prints a lot, and only its findings are of interest.
         .args(["-verbosity=0", "-print_final_stats=1"])
         .stderr(file);
     let outcome = run::run(&mut command);

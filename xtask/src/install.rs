@@ -23,14 +23,16 @@ pub(crate) struct Options {
     /// Directory of the installation: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the prefix
+    /// Put everything under DIR instead of /, for packagers; the paths inside stay those of the
+    /// prefix
     #[arg(long, value_name = "DIR")]
     destdir: Option<PathBuf>,
     /// Put the commented sample of a configuration into DIR/ikigai [default: /etc for the prefix
     /// /usr, where it is read; else it goes to PREFIX/share/doc/ikigai, to be copied from]
     #[arg(long, value_name = "DIR")]
     sysconfdir: Option<PathBuf>,
-    /// The cargo profile of the native builds; `dev` to try an install without waiting for `release`
+    /// The cargo profile of the native builds; `dev` to try an install without waiting for
+    /// `release`
     #[arg(long, value_name = "NAME", default_value = "release")]
     profile: String,
 }
@@ -54,7 +56,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "fish/vendor_completions.d/ikigai.fish"),
 ];
 
-/// The directory of manual pages, below `share`: `man1` has those of commands, `man5` those of files.
+/// The directory of manual pages, below `share`: `man1` for commands, `man5` for files.
 const MANUAL: &str = "man";
 
 /// The place of the commented sample of a configuration.
@@ -75,15 +77,15 @@ enum Role {
     Documentation,
 }
 
-/// The directory whose `ikigai/config.toml` the host reads for everybody. The rule is the host's,
-/// repeated here because this program does not depend on the host.
+/// The directory whose `ikigai/config.toml` the host reads for all users. The host owns this rule.
+/// It is repeated here because this program does not depend on the host.
 const READ: &str = "/etc";
 
 /// The configuration that the host reads for its user.
 const OF_THE_USER: &str = "~/.config/ikigai/config.toml";
 
-/// The tool of the call that ends an installation, which reads a line of a file that is certainly
-/// there.
+/// The tool of the call that ends an installation. The call reads a line of a file that certainly
+/// exists.
 const SAMPLE_TOOL: &str = "file_read";
 const SAMPLE_ARGUMENTS: &str = r#"{"file_path":"Cargo.toml","limit":1}"#;
 
@@ -99,7 +101,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     tools.extend(components);
 
     step(&format!("Installing into {} and {}", layout.bin.display(), layout.tools.display()));
-    // Tools first, so that a new host meets old tools as briefly as possible.
+    // The tools are installed first, so that a new host meets old tools as briefly as possible.
     let mut changed = stage::place_tools(&tools, &layout.tools)?;
     let supervisor = build::supervisor(project, &options.profile);
     changed |= stage::place_tools(&[supervisor], &layout.libexec)?;
@@ -208,10 +210,10 @@ fn put(source: &Path, destination: &Path) -> anyhow::Result<()> {
     place::file(source, destination, DATA).map(drop)
 }
 
-/// Installs the commented sample, and prints where a configuration is read.
+/// Installs the commented sample, and prints the path from which the host reads a configuration.
 ///
-/// In a directory of documentation, the file is ikigai's own and updated. In a directory of
-/// configurations, an existing file is somebody's and stays.
+/// In a documentation directory, the file belongs to ikigai and is updated. In a configuration
+/// directory, an existing file may have been edited, so it stays.
 fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
     let file = sample.file.display();
     if sample.role != Role::Documentation && sample.file.symlink_metadata().is_ok() {

@@ -19,7 +19,7 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["fmt", "--all", "--check"]))?;
 
     step("Clippy, native");
-    // The default members: everything but what is for components only.
+    // The default members: everything that is not for components only.
     let denied = ["--", "--deny", "warnings"];
     run::run(project.cargo(&["clippy", "--all-targets"]).args(denied))?;
 
@@ -37,13 +37,13 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
     }
 
     step("Documentation of the library");
-    // Others read it, so no link in it may be broken.
+    // Other people read this documentation, so no link in it may be broken.
     let mut command = project.cargo(&["doc", "--no-deps", "--package", LIBRARY]);
     run::run(command.env("RUSTDOCFLAGS", "--deny warnings"))?;
 
     step("Types of a program that embeds the library");
-    // The program is in a workspace of its own, with the features that the library alone asks for.
-    // It runs as an example of the tests, which needs no second wasmtime.
+    // The program is in a separate workspace, so that the library gets only the features that it
+    // asks for itself. It runs as an example of the tests, which needs no second wasmtime.
     let manifest = project.embedding();
     let mut command = project.cargo(&["check", "--locked", "--manifest-path"]);
     run::run(command.arg(manifest).arg("--target-dir").arg(&project.target))?;
@@ -52,10 +52,10 @@ pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
 
     step("Dependencies: bans, licences, sources");
     if run::works("cargo", &["deny", "--version"]) {
-        // Packages of other platforms too: they are in the lock file, and cargo-deny reads the
-        // manifest of each. Packages that are there already are not fetched.
+        // This includes packages of other platforms: they are in the lock file, and cargo-deny
+        // reads the manifest of each. Packages that are present are not fetched again.
         run::run(&mut project.cargo(&["fetch"]))?;
-        // Advisories need a database from the network; these checks need none.
+        // The advisories check needs a database from the network. These checks do not.
         let checks = ["deny", "--offline", "check", "bans", "licenses", "sources"];
         run::run(&mut project.cargo(&checks))
     } else if env::var_os("CI").is_some() {

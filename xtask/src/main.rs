@@ -1,4 +1,4 @@
-//! `cargo xtask`: the tasks of this repository, for a person, the `justfile` and CI alike.
+//! `cargo xtask`: the tasks of this repository, for developers, the `justfile` and CI.
 //!
 //! This module owns the command line; each command has a module of its name.
 

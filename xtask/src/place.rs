@@ -1,5 +1,5 @@
-//! Placing files: whole or not at all, and only where they differ. This module knows nothing of the
-//! meaning of the files.
+//! Places files: whole or not at all, and only if they differ. This module knows nothing about the
+//! contents of the files.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufReader, Read};
@@ -56,8 +56,8 @@ pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
     Ok(changed)
 }
 
-/// Creates `path` and its parents, readable by all, whatever the umask: an installation by an
-/// administrator is for everyone.
+/// Creates `path` and its parents, readable by every user, whatever the umask. An administrator's
+/// installation is for all users.
 pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -74,7 +74,7 @@ pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
     })
 }
 
-/// Creates an empty directory, in place of what is there.
+/// Creates an empty directory, and removes any earlier one at the path.
 pub(crate) fn empty_directory(path: &Path) -> anyhow::Result<()> {
     if path.exists() {
         fs::remove_dir_all(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
@@ -97,7 +97,7 @@ fn replace(source: &Path, destination: &Path, mode: u32) -> io::Result<()> {
 }
 
 fn same(source: &Path, destination: &Path, mode: u32) -> io::Result<bool> {
-    // A link is replaced by a file, so that its target does not change.
+    // A link is replaced by a file, so that the link's target does not change.
     let Ok(there) = fs::symlink_metadata(destination) else {
         return Ok(false);
     };

@@ -1,9 +1,9 @@
-//! The joining of two builds of a component into one file that starts in every host.
+//! Joins two builds of a component into one file that starts in every host.
 //!
-//! No import of a component is optional, so a tool with the imports of this host would start in no
+//! No import of a component is optional, so a tool with this host's imports would start in no
 //! other. Each such tool is built twice: without those imports for any host, and with them for this
-//! one. The second is a nested component in the first, which no host instantiates: this host looks
-//! for it, and runs it. So a tool stays one file.
+//! one. The second build is a nested component in the first, and no host instantiates it
+//! automatically. This host looks for it and runs it. So a tool stays one file.
 
 use std::fs;
 
@@ -12,10 +12,10 @@ use anyhow::{Context as _, bail};
 use crate::place;
 use crate::project::{Built, Project};
 
-/// The package with the feature of [`WITHOUT_HOST_IMPORTS`].
+/// The package with the feature that [`WITHOUT_HOST_IMPORTS`] turns off.
 pub(crate) const PACKAGE: &str = "ikigai-tools-wasm";
 
-/// The arguments of cargo for the build that any host runs.
+/// The arguments of cargo for the build that runs in any host.
 pub(crate) const WITHOUT_HOST_IMPORTS: &[&str] = &["--no-default-features"];
 
 /// The beginning of the names of the interfaces that only this host has.
@@ -35,7 +35,8 @@ pub(crate) fn is_for_this_host_only(tool: &Built) -> anyhow::Result<bool> {
     Ok(bytes.windows(OWN.len()).any(|window| window == OWN))
 }
 
-/// Nests each of `own` in the one of `portable` with the same name, and returns the results.
+/// Nests each component of `own` in the component of `portable` with the same name, and returns the
+/// results.
 pub(crate) fn join(
     project: &Project,
     own: Vec<(Built, Vec<u8>)>,
@@ -71,7 +72,7 @@ fn nest(mut outer: Vec<u8>, inner: &[u8]) -> anyhow::Result<Vec<u8>> {
     }
     let mut length = u32::try_from(inner.len()).context("it is too large")?;
     outer.push(COMPONENT_SECTION);
-    // LEB128: seven bits a byte, the lowest first.
+    // LEB128 has seven bits per byte, the lowest first.
     while length >= 0x80 {
         outer.push(length as u8 | 0x80);
         length >>= 7;

@@ -1,7 +1,7 @@
-//! The check that the sources compile for other machines than the one that builds.
+//! Checks that the sources compile for other machines than the one that builds.
 //!
-//! It checks types only, of the packages that need no C compiler for the target: those with system
-//! calls in them, which differ by processor and C library.
+//! Only types are checked, and only in the packages that need no C compiler for the target. These
+//! packages contain system calls, which differ by processor and C library.
 
 use std::env;
 
@@ -11,8 +11,8 @@ use crate::project::Project;
 use crate::run::{self, note, step};
 use crate::toolchain;
 
-/// Linux with the other processor and the other C library at once, and the other system: whatever
-/// differs from the machine that builds differs in one of them.
+/// Linux with the other processor and the other C library at once, and the other system. Every
+/// difference from the building machine is covered by one of them.
 const TARGETS: [&str; 2] = ["aarch64-unknown-linux-musl", "aarch64-apple-darwin"];
 
 const PACKAGES: [&str; 3] = ["ikigai-supervisor", "ikigai-tools-native", "ikigai-protocol"];

@@ -22,7 +22,8 @@ pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-was
 /// The components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
-/// The directory of the WIT in an installation, from its prefix. docs/writing-tools.md states it.
+/// The directory of the WIT in an installation, relative to its prefix. docs/writing-tools.md
+/// states it.
 pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
 
 /// One built program, and the name for its installation.
@@ -49,7 +50,7 @@ impl Project {
         // share a target directory.
         let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        // The root's manifest: with a member's, cargo would take that member for the only
+        // cargo needs the root's manifest: with a member's, it would treat that member as the only
         // default one.
         let root = manifest_dir.parent().context("this program is not a member of a workspace")?;
         let mut command = Command::new(cargo());
@@ -74,9 +75,9 @@ impl Project {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
-        // `cargo run` describes the package of this program by them. The build script of ring runs
-        // again where they change, and everything above ring with it: with each clone, and between
-        // this program and cargo by hand.
+        // `cargo run` sets these variables to describe this program's package. If they change,
+        // ring's build script runs again, and everything that depends on ring is rebuilt. That
+        // would happen with each clone, and whenever this program and a manual cargo run alternate.
         let describes_package = |name: &str| {
             ["CARGO_MANIFEST_", "CARGO_PKG_"].iter().any(|prefix| name.starts_with(prefix))
         };
@@ -102,7 +103,7 @@ impl Project {
         Ok(names)
     }
 
-    /// Returns the packages that are built for components only: a bare `cargo build` leaves them
+    /// Returns the packages that are built for components only, which a bare `cargo build` leaves
     /// out.
     pub(crate) fn component_packages(&self) -> Vec<&str> {
         let is_left_out = |package: &&Value| {
@@ -116,7 +117,7 @@ impl Project {
         self.target.join(if profile == "dev" { "debug" } else { profile })
     }
 
-    /// Returns the directory of a build tree for programs that belong on nobody's `PATH`.
+    /// Returns the directory of a build tree for programs that do not belong on a `PATH`.
     pub(crate) fn staged(&self) -> PathBuf {
         self.target.join("libexec")
     }
@@ -131,8 +132,8 @@ impl Project {
         self.root.join("wit")
     }
 
-    /// Returns the directory of the WIT in a build tree, as an installation has it beneath its
-    /// prefix.
+    /// Returns the directory of the WIT in a build tree. It has the same relative path as in an
+    /// installation.
     pub(crate) fn staged_wit(&self) -> PathBuf {
         self.target.join(INSTALLED_WIT)
     }
@@ -142,7 +143,7 @@ impl Project {
         self.target.join("test-guests")
     }
 
-    /// Returns the manifest of a program that embeds the library, in a workspace of its own.
+    /// Returns the manifest of a program that embeds the library, in a separate workspace.
     pub(crate) fn embedding(&self) -> PathBuf {
         self.root.join("tests").join("embedding").join("Cargo.toml")
     }
@@ -157,7 +158,7 @@ impl Project {
         self.target.join(name)
     }
 
-    /// Returns the form of `path` for a person: relative to the repository if it lies in it.
+    /// Returns `path` for display: relative to the repository if it lies in it.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> std::path::Display<'a> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }

@@ -1,5 +1,5 @@
-//! Running other programs: each is shown before it starts, its output is passed through, and a
-//! failure names the command.
+//! Runs other programs. Each is shown before it starts, its output is passed through, and a failure
+//! names the command.
 
 use std::fmt::Write as _;
 use std::process::{Command, Stdio};
@@ -51,7 +51,7 @@ pub(crate) fn works(program: &str, args: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Formats the command as a person could type it.
+/// Formats the command so that a user can paste it into a shell.
 fn show(command: &Command) -> String {
     let mut shown = command.get_program().to_string_lossy().into_owned();
     for arg in command.get_args() {

@@ -1,4 +1,4 @@
-//! The layout of a build tree, which is that of an installation: the tools in
+//! The layout of a build tree, which is the same as in an installation: the tools are in
 //! `target/libexec/ikigai`, where `target/debug/ikigai` looks for them.
 
 use std::fs;
@@ -13,8 +13,8 @@ use crate::project::{Built, NATIVE_TOOLS, Project};
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components};
 
-/// The directory of compiled components beside the tools. The rule is the host's, repeated here
-/// because this program does not depend on the host.
+/// The directory of compiled components, inside the tools' directory. The host owns this rule. It
+/// is repeated here because this program does not depend on the host.
 const CACHE: &str = ".cache";
 
 /// Builds everything in the everyday profile and lays the tools out.
@@ -111,7 +111,7 @@ pub(crate) fn precompile(host: &Path, directory: &Path) -> anyhow::Result<()> {
         .context("cannot compile the components ahead of their first use")
 }
 
-/// Removes the machine code of earlier components, which nothing would ever read.
+/// Removes the machine code of earlier components, which nothing would read any more.
 fn discard_compiled(directory: &Path) -> anyhow::Result<()> {
     let cache = directory.join(CACHE);
     match fs::remove_dir_all(&cache) {

@@ -16,7 +16,7 @@ pub(crate) const WASM_TARGET: &str = "wasm32-wasip2";
 pub(crate) enum Components {
     /// The target is installed.
     Buildable,
-    /// There is no target, and no rustup to add it.
+    /// The target is missing, and so is rustup, which could add it.
     NoRustup,
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
     }
     run::step(&format!("Adding the target {WASM_TARGET} to the active toolchain (once)"));
     let mut command = Command::new("rustup");
-    // In the repository, so that its toolchain file or override counts.
+    // The command runs in the repository, so that its toolchain file or override applies.
     command.current_dir(&project.root).args(["target", "add", WASM_TARGET]);
     run::run(&mut command).with_context(|| {
         format!(
@@ -45,7 +45,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
 pub(crate) fn has(project: &Project, target: &str) -> anyhow::Result<bool> {
     let mut command = Command::new("rustc");
     command.current_dir(&project.root).args(["--print=target-libdir", "--target", target]);
-    // A compiler too old to know the target fails here, with a message of its own.
+    // A compiler too old to know the target fails here, with its own message.
     let directory = run::output(&mut command)?;
     Ok(Path::new(directory.trim()).is_dir())
 }

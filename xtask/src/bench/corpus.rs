@@ -43,7 +43,7 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns the description for a person.
+    /// Returns a readable description.
     pub(crate) fn text(self) -> String {
         let files = u64::from(self.directories) * u64::from(self.files_in_each);
         format!("{} files, {:.0} MB", files, (files * self.bytes) as f64 / 1e6)
@@ -52,7 +52,7 @@ impl Shape {
 
 /// Creates the tree `shape` in `root`, unless it is there.
 pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
-    // To be changed with the output of the generator.
+    // Increase it whenever the output of the generator changes.
     const VERSION: u32 = 1;
     let Shape { directories, files_in_each, bytes } = shape;
     let stamp = root.with_extension("stamp");
@@ -69,7 +69,7 @@ pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
         fs::create_dir_all(&directory)?;
         for file in 0..files_in_each {
             let extension = ["rs", "c", "py", "md"][text.random.below(4) as usize];
-            // The first file is used by its name.
+            // The first file of a directory is referred to by its name, so its extension is fixed.
             let extension = if file == 0 { "rs" } else { extension };
             let length = bytes / 4 + text.random.below(bytes * 3 / 2);
             let path = directory.join(format!("f{file:04}.{extension}"));

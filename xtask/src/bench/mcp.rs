@@ -1,6 +1,6 @@
-//! The figures of servers of MCP: over stdin and stdout ours, the protocol's library by itself, and
-//! plain ones in Python and for Node.js; ours over HTTP, with servers as its tools, and with tools that
-//! must be signed, as well.
+//! The figures of MCP servers. Over stdin and stdout: our server, an echo by the protocol's
+//! library, and plain servers in Python and for Node.js. Also our server over HTTP, with servers as
+//! its tools, and with tools that must be signed.
 
 mod http;
 mod servers;
@@ -27,11 +27,11 @@ const IN_FLIGHT: u64 = 16;
 /// Bytes of the arguments of a large call.
 const LARGE: usize = 16 << 20;
 
-/// The file that our server reads in each call, as the calls within one process do that it is
-/// compared with.
+/// The file that our server reads in each call. The calls within one process that it is compared
+/// with read the same file.
 const SMALL_FILE: &str = "d000/f0000.rs";
 
-/// A tool that takes any arguments, in a process of its own.
+/// A tool that takes any arguments and runs in a separate process.
 const SWALLOW: &str = r#"#!/bin/sh
 [ "$1" = --schema ] &&
     exec echo '{"name":"swallow","description":"Takes anything","parameters":{"type":"object","properties":{}}}'
@@ -60,7 +60,7 @@ server.registerTool("echo", { inputSchema: { x: z.number() } }, ({ x }) => ({
 await server.connect(new StdioServerTransport());
 "#;
 
-/// Adds the figures of servers of MCP.
+/// Adds the figures of the MCP servers.
 pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
     let (rounds, calls) = if quick { (5, 200) } else { (20, 1000) };
     let mut servers = vec![
@@ -112,7 +112,8 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Measures one call of each server in turn, and counts the wake-ups of its threads. The first round is not kept.
+/// Measures one call of each server in turn, and counts the wake-ups of its threads. The first
+/// round is not kept.
 fn each(
     servers: &mut [Server],
     rounds: usize,
@@ -235,11 +236,11 @@ impl Server {
     }
 
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        // At once, as clients do: a line in two pieces wakes the server twice.
+        // The line is written at once, as clients do: a line in two pieces wakes the server twice.
         Ok(self.stdin.write_all(format!("{line}\n").as_bytes())?)
     }
 
-    /// Returns the next answer; notifications are passed over.
+    /// Returns the next answer, and skips notifications.
     fn receive(&mut self) -> anyhow::Result<Value> {
         loop {
             let mut line = String::new();
@@ -259,7 +260,7 @@ impl Server {
         self.receive()
     }
 
-    /// Makes `count` calls, of which so many are in flight.
+    /// Makes `count` calls, with `in_flight` of them in flight.
     fn calls(&mut self, count: u64, in_flight: u64) -> anyhow::Result<()> {
         let (mut asked, mut answered) = (0, 0);
         while answered < count {
@@ -282,7 +283,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has been measured; its end does not matter.
+        // The server has been measured, so its end does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

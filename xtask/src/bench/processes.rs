@@ -74,7 +74,7 @@ fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples
     )
 }
 
-/// Measures a listing of the installed tools, of which nothing has changed, and a start of the program
+/// Measures a listing of the installed tools when nothing has changed, and a start of the program
 /// that does nothing.
 fn start_and_list(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let (mut list, mut version) = (host(layout), host(layout));
@@ -111,12 +111,12 @@ fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::S
     )
 }
 
-/// Measures the start of the supervisor, which finds no plan on its stdin and ends, and of a program
-/// that does nothing.
+/// Measures the start of the supervisor, which finds no plan on its stdin and ends, and the start
+/// of a program that does nothing.
 fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     /// The exit code of a supervisor that refuses to start anything.
     const REFUSED: i32 = 2;
-    /// Starts in one sample: one alone is lost in what the machine does besides.
+    /// The starts in one sample. A single one would be lost in the machine's other load.
     const STARTS: u32 = 20;
 
     let start = |program: &Path, expected: i32| {
@@ -138,8 +138,8 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
     )
 }
 
-/// Measures the native `grep` and ripgrep, with the same threads over the same files; and the reading of
-/// these files, by as many threads, which no search of them can do without.
+/// Measures the native `grep` and ripgrep, with the same number of threads over the same files.
+/// Also measures reading these files with as many threads, since every search must read them.
 fn ripgrep(
     layout: &Layout,
     rg: &Path,
@@ -207,8 +207,9 @@ fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Measures a component that only echoes, as `ikigai tool run` runs it, with its code in the cache, and as
-/// wasmtime's command line does, with code that it compiled before. That has no limit and grants nothing.
+/// Measures a component that only echoes: as `ikigai tool run` runs it, with its code in the cache,
+/// and as wasmtime's command line runs it, with code that was compiled before. wasmtime's command
+/// line applies no limits and grants nothing.
 fn other_host(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let guest = layout.at("guest.wasm");
     let compiled = layout.at("guest.cwasm");
@@ -231,8 +232,8 @@ fn other_host(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::
     )
 }
 
-/// Measures the first schema of a large component that was never compiled here, and the wait after that
-/// until optimised code has replaced the code that answered.
+/// Measures the first schema of a large component that was never compiled here, and the wait after
+/// that until optimised code has replaced the code that answered.
 fn first_answer(
     layout: &Layout,
     component: &Path,
@@ -261,7 +262,7 @@ fn first_answer(
     in_turn(rounds, &mut [("first", &mut ask), ("optimised", &mut wait)])
 }
 
-/// The time in which the largest component of the benchmark is surely compiled.
+/// A time in which even the largest component of the benchmark is compiled.
 const LONGEST_COMPILATION: Duration = Duration::from_secs(300);
 
 /// Returns the files of compiled code in a cache.
@@ -276,7 +277,7 @@ fn compiled(cache: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(code)
 }
 
-/// Returns the installed host, without anything of this user's.
+/// Returns the installed host, without any of this user's settings.
 pub(super) fn host(layout: &Layout) -> Command {
     let mut command = Command::new(layout.host());
     for (name, _) in std::env::vars_os() {
@@ -297,13 +298,13 @@ pub(super) fn peak_memory(process: u32) -> anyhow::Result<u64> {
     Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
 }
 
-/// Returns how often the threads that a running process has went to sleep so far (proc(5)).
+/// Returns how often the threads of a running process went to sleep so far (proc(5)).
 pub(super) fn voluntary_switches(process: u32) -> anyhow::Result<u64> {
     let mut switches = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
         let status = match fs::read_to_string(thread?.path().join("status")) {
             Ok(status) => status,
-            // It has ended meanwhile.
+            // The thread has ended since it was listed.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(error.into()),
         };

@@ -38,7 +38,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread of values; `None` if there are none.
+    /// Returns the spread of values, or `None` if the list is empty.
     pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;

@@ -1,5 +1,5 @@
-//! The figures of tools that come from elsewhere: a file out of a registry on this machine, and the
-//! first use of a module that another language's compiler built.
+//! The figures of installed tools: a file from a registry on this machine, and the first use of a
+//! module that another language's compiler built.
 
 mod module;
 mod registry;
@@ -23,17 +23,17 @@ use super::samples::{Figures, Samples};
 use crate::place;
 use crate::run::{self, note};
 
-/// Bytes of the file that is fetched, and of one beside which its memory is seen.
+/// The size in bytes of the fetched file, and of a small file whose memory it is compared with.
 const LARGE: usize = 20_000_000;
 const SMALL: usize = 1_000;
 
 /// Bytes of the module.
 const MODULE: usize = 50_000;
 
-/// The time between two looks at the memory of a process.
+/// The time between two readings of the memory of a process.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// Adds the figures of tools that come from elsewhere.
+/// Adds the figures of installed tools.
 pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("module".into(), first_use(layout, rounds(20))?);
@@ -54,7 +54,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         let mut command = host(layout);
         command.args(["tool", "fetch", &registry.reference(artifact), "--out"]);
         command.arg(place.join("layout")).env("XDG_CACHE_HOME", place.join("cache"));
-        // The credentials of whoever measures are asked for nothing here.
+        // The user's own credentials must not be used here.
         command.env("HOME", &place).env_remove("DOCKER_CONFIG");
         command
     });
@@ -70,8 +70,8 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Measures `tool fetch` of the file, `curl` with `sha256sum` of the same, and the writing of such a file to
-/// the disk.
+/// Measures `tool fetch` of the file, `curl` with `sha256sum` of the same file, and writing a file
+/// of that size to the disk.
 fn fetching(
     place: &Path,
     ours: &mut Command,
@@ -129,14 +129,14 @@ fn memory(
     Ok(samples)
 }
 
-/// Returns the most memory that a command has resident, in bytes. It is looked at until the end,
-/// since nothing tells of it then.
+/// Returns the most memory that a command has resident, in bytes. The value is polled until the
+/// command ends, because it cannot be read afterwards.
 fn peak(command: &mut Command) -> anyhow::Result<u64> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().context("cannot start the host")?;
     let mut peak = 0;
     loop {
-        // There is none before the program is loaded, and none after its end.
+        // A process has no such value before its program is loaded, or after it ended.
         peak = peak_memory(child.id()).unwrap_or(0).max(peak);
         match child.try_wait()? {
             Some(status) if status.success() => return Ok(peak),
@@ -146,7 +146,7 @@ fn peak(command: &mut Command) -> anyhow::Result<u64> {
     }
 }
 
-/// Measures the schema of a core module that was never used here, and once more.
+/// Measures the schema of a core module that was never used here, and the same a second time.
 fn first_use(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
     let path = layout.at("module.wasm");
     fs::write(&path, module::of_length(MODULE)).context("cannot write the module")?;
@@ -175,7 +175,8 @@ fn first_use(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
     Ok(samples)
 }
 
-/// Returns the files beneath a directory, each with the number by which another one would be known.
+/// Returns the files beneath a directory, each with the inode number, which changes if the file is
+/// replaced.
 fn files(directory: &Path) -> anyhow::Result<BTreeSet<(PathBuf, u64)>> {
     let list = || format!("cannot list `{}`", directory.display());
     let mut found = BTreeSet::new();
@@ -190,7 +191,7 @@ fn files(directory: &Path) -> anyhow::Result<BTreeSet<(PathBuf, u64)>> {
     Ok(found)
 }
 
-/// Returns bytes that nothing could make fewer, the same in each run.
+/// Returns bytes that cannot be compressed. They are the same in each run.
 fn noise(length: usize) -> Vec<u8> {
     let mut random = Random(0x1CEB_00DA);
     let words = std::iter::repeat_with(|| random.next().to_le_bytes());

@@ -1,7 +1,7 @@
 //! The table of figures and targets, with the result of each comparison.
 //!
-//! Each target is written here once; docs/performance.md shows the rows that matter most to a user. This module
-//! measures nothing.
+//! Each target is written here once; docs/performance.md shows the rows that matter most to a user.
+//! This module measures nothing.
 
 mod limits;
 mod lines;
@@ -99,7 +99,7 @@ fn search(
         today: samples.and_then(|it| Spread::pairs(it, pair, |one, other| one / other)),
         limit: match is_wasm {
             true => Some(Spread::exactly(1.0)),
-            // ripgrep is none: it can be slower.
+            // ripgrep is not a limit, because `grep` can be faster.
             false => samples
                 .and_then(|it| Spread::pairs(it, ("limit", pair.1), |one, other| one / other)),
         },
@@ -179,7 +179,7 @@ impl Row {
     }
 }
 
-/// Returns the rows that were measured, and whose limit was not.
+/// Returns the measured rows whose limit was not measured.
 pub(crate) fn without_limit(rows: &[Row]) -> impl Iterator<Item = &str> {
     rows.iter()
         .filter(|row| row.today.is_some() && row.limit.is_none())

@@ -1,5 +1,5 @@
-//! The figures of our server over HTTP, with one connection that is kept: in the newest revision, and in
-//! a session of the one before it.
+//! The figures of our server over HTTP, with one connection that stays open: in the newest
+//! revision, and in a session of the previous revision.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use super::super::Layout;
 use super::super::samples::{Samples, Subject, in_turn};
 use super::{SMALL_FILE, ours};
 
-/// The revision in which a request stands alone.
+/// The revision without sessions.
 const REVISION: &str = "2026-07-28";
 
 /// The newest revision that has sessions.
@@ -37,7 +37,7 @@ pub(super) fn each(layout: &Layout, rounds: usize, calls: u64) -> anyhow::Result
 struct Server {
     child: Child,
     address: String,
-    /// Held, so that the server can write its log.
+    /// Kept open, so that the server can write its log.
     _stderr: BufReader<ChildStderr>,
 }
 
@@ -59,7 +59,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has been measured; its end does not matter.
+        // The server has been measured, so its end does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -68,7 +68,7 @@ impl Drop for Server {
 /// A client with one connection.
 struct Client {
     stream: BufReader<TcpStream>,
-    /// The headers of each request besides those that all have.
+    /// The headers that only this client's requests have.
     headers: String,
     has_session: bool,
     id: u64,
@@ -91,7 +91,7 @@ impl Client {
         Ok(Self { stream, headers, has_session: false, id: 0 })
     }
 
-    /// Begins a session, which the calls that follow belong to.
+    /// Begins a session, to which the following calls belong.
     fn begin(&mut self) -> anyhow::Result<()> {
         let params = json!({
             "protocolVersion": WITH_SESSIONS, "capabilities": {},
@@ -125,7 +125,7 @@ impl Client {
         let Answer { status, body, .. } = self.exchange(&asked)?;
         ensure!(status.contains(" 200 "), "{status}");
         let text = String::from_utf8(body)?;
-        // An event has the answer on a line of its own.
+        // An event has the answer on a separate line.
         let data = text.lines().rev().find_map(|line| line.strip_prefix("data: "));
         let answer: Value = serde_json::from_str(data.unwrap_or(&text))?;
         ensure!(answer["result"]["content"].is_array(), "{answer}");

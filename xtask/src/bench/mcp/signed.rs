@@ -1,6 +1,6 @@
-//! The figure of the check of signatures before each call, by the processor time of one server, whose
-//! policy in turn requires the signature of its tool and only names the signer. One server, because
-//! two that do the same differ by more than this.
+//! The figure of the signature check before each call, by the processor time of one server. Its
+//! policy alternates between requiring the signature of its tool and only naming the signer. There
+//! is one server, because two servers that do the same differ by more than this check takes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,19 +19,19 @@ use super::{Server, host};
 use crate::place;
 use crate::run::{self, note};
 
-/// The tool that is signed, and one that is not.
+/// The signed tool and the unsigned one.
 const TOOL: &str = "bench_tool_0000";
 const UNSIGNED: &str = "bench_tool_0001";
 
-/// The calls between two looks at the processor time: few, so that both policies share whatever else
-/// the machine does.
+/// The calls between two readings of the processor time. They are few, so that the machine's other
+/// load affects both policies alike.
 const CALLS: u64 = 100;
 
-/// The time after which the host takes a file for unchanged without reading it, and some more.
+/// The time after which the host treats a file as unchanged without reading it, plus a margin.
 const SETTLED: Duration = Duration::from_millis(150);
 
-/// Measures one call after another under both policies in turn, in microseconds of processor time a
-/// call; nothing where no program makes keys.
+/// Measures one call after another under both policies in turn, in microseconds of processor time
+/// per call. Returns `None` if no program can make keys.
 pub(super) fn each(layout: &Layout, rounds: usize) -> anyhow::Result<Option<Samples>> {
     let Some(place) = Place::prepare(layout)? else { return Ok(None) };
     let mut command = place.host(layout);
@@ -42,7 +42,7 @@ pub(super) fn each(layout: &Layout, rounds: usize) -> anyhow::Result<Option<Samp
         for (name, is_required) in [("required", true), ("free", false)] {
             place.set_policy(is_required)?;
             thread::sleep(SETTLED);
-            // Reads the policy, and sees that it is in force.
+            // This call makes the host read the policy, and shows that the policy is in force.
             let params = json!({ "name": UNSIGNED, "arguments": {} });
             let answer = server.ask("tools/call", &params)?;
             let is_refused = answer["result"]["isError"] == true;
@@ -60,7 +60,8 @@ pub(super) fn each(layout: &Layout, rounds: usize) -> anyhow::Result<Option<Samp
     Ok(Some(samples))
 }
 
-/// Returns the processor time of all threads that a process has, in nanoseconds. Ours keep theirs.
+/// Returns the processor time of all threads of a process, in nanoseconds. Our server's threads
+/// never end, so none is missing from the sum.
 fn processor_time(process: u32) -> anyhow::Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))? {
@@ -106,12 +107,13 @@ impl Place {
         Ok(Some(place))
     }
 
-    /// Replaces the policy by one that names the signer, and requires signatures or does not.
+    /// Replaces the policy. The new one names the signer, and requires signatures if `is_required`
+    /// is set.
     fn set_policy(&self, is_required: bool) -> anyhow::Result<()> {
         let text = format!("require_signed = {is_required}\n{}", self.signer);
         let (draft, policy) = (self.root.join("draft.toml"), self.root.join("policy.toml"));
         fs::write(&draft, text)?;
-        // A policy that others may write is none.
+        // The host ignores a policy that others may write.
         fs::set_permissions(&draft, fs::Permissions::from_mode(0o600))?;
         fs::rename(draft, policy).context("cannot replace the policy")
     }

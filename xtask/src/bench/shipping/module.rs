@@ -1,5 +1,5 @@
-//! A core module of WASI preview 1, such as the compilers of other languages build, encoded here: it
-//! prints its schema, and has so much ordinary code besides that it has the length wanted.
+//! A core module of WASI preview 1, as other languages' compilers build them, encoded here. It
+//! prints its schema, and contains enough ordinary code to have the requested length.
 
 /// The name of the tool.
 pub(super) const NAME: &str = "bench_module";
@@ -15,7 +15,7 @@ const FUNCTION: u8 = 0x60;
 const END: u8 = 0x0b;
 const I32_CONST: u8 = 0x41;
 
-/// Returns a module of about so many bytes.
+/// Returns a module of about `bytes` bytes.
 pub(super) fn of_length(bytes: usize) -> Vec<u8> {
     let mut functions = Vec::new();
     while functions.iter().map(Vec::len).sum::<usize>() < bytes {
@@ -53,12 +53,12 @@ pub(super) fn of_length(bytes: usize) -> Vec<u8> {
 fn start() -> Vec<u8> {
     const STDOUT: u8 = 1;
     let call = [I32_CONST, STDOUT, I32_CONST, 0, I32_CONST, 1, I32_CONST, 16, 0x10, FD_WRITE];
-    // Without locals; the error number is dropped.
+    // The body has no locals. It drops the error number.
     counted(&[&[0][..], &call, &[0x1a, END]].concat())
 }
 
-/// Returns the body of one function: a loop with arithmetic, memory and branches, with other numbers
-/// in each function.
+/// Returns the body of one function: a loop with arithmetic, memory and branches. The numbers in it
+/// differ in each function.
 fn work(number: usize) -> Vec<u8> {
     let number = i64::try_from(number).unwrap_or(0);
     let constant = |factor: i64| [vec![I32_CONST], signed(number * factor % 60_000)].concat();
@@ -83,7 +83,7 @@ fn work(number: usize) -> Vec<u8> {
         code.extend(signed(step));
         code.extend([0x76, 0x6a, 0x21, 2, END]);
     }
-    // Again while $2 is below a constant; then $1 + $2.
+    // Repeats while $2 is below a constant. The result is $1 + $2.
     code.extend([0x20, 2]);
     code.extend(constant(13));
     code.extend([0x49, 0x0d, 0, END, 0x20, 1, 0x20, 2, 0x6a, END]);

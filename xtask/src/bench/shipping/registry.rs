@@ -1,5 +1,6 @@
-//! A registry on a port of this machine, which has what it was started with: the part of the OCI
-//! distribution API that a download needs. A thread for each connection, and nothing beyond `std`.
+//! A registry on a port of this machine, with the artifacts that it was started with. It implements
+//! the part of the OCI distribution API that a download needs, with a thread per connection and
+//! nothing beyond `std`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,7 @@ const BLOB: &str = "application/octet-stream";
 /// The tag of every artifact.
 const TAG: &str = "1.0.0";
 
-/// The configuration of an artifact that has none.
+/// The configuration of an artifact without one.
 const NO_CONFIGURATION: &str = "{}";
 const NO_CONFIGURATION_DIGEST: &str =
     "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
@@ -41,7 +42,7 @@ pub(super) struct Artifact {
 }
 
 impl Artifact {
-    /// Reads the file at a path as an artifact. Its manifest is written beside it.
+    /// Reads the file at a path as an artifact, and writes its manifest next to the file.
     pub(super) fn new(name: &'static str, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
         let (digest, size) = (sha256(path)?, bytes.len() as u64);
@@ -95,7 +96,7 @@ impl Registry {
                     return;
                 }
                 let (Ok(stream), pages) = (stream, Arc::clone(&pages)) else { continue };
-                // A client that does not get its answer says so itself.
+                // A client that gets no answer reports that itself.
                 thread::spawn(move || drop(serve(&stream, &pages)));
             }
         });
@@ -117,10 +118,10 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Relaxed);
-        // It waits for a connection, and looks only then.
+        // The thread waits for a connection, and checks only then whether it should end.
         let is_awake = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_awake) {
-            // It has no result, and a panic has been printed.
+            // The thread returns nothing, and a panic has already been printed.
             let _ = thread.join();
         }
     }
@@ -154,7 +155,7 @@ fn serve(stream: &TcpStream, pages: &Pages) -> io::Result<()> {
             return Ok(());
         }
         let mut header = String::new();
-        // None of them changes an answer, and no request has a body.
+        // The headers do not change the answer, and no request has a body.
         while reader.read_line(&mut header)? > 0 && header.trim() != "" {
             header.clear();
         }
@@ -176,7 +177,8 @@ fn serve(stream: &TcpStream, pages: &Pages) -> io::Result<()> {
     }
 }
 
-/// Returns the digest of a file by the program that is compared with: nothing here hashes.
+/// Computes the digest of a file with the program that the figures compare with, because this crate
+/// has no hash function.
 fn sha256(path: &Path) -> anyhow::Result<String> {
     let printed = run::output(Command::new("sha256sum").arg(path))?;
     let digest = printed.split_whitespace().next();

@@ -4,13 +4,15 @@ use super::lines::From::{self, Alone, More, Ratio};
 use super::values;
 use crate::bench::samples::{Figures, Spread};
 
-/// Returns the value that a row would have if ikigai took no time, measured in the same run: that of a process, an
-/// instance or a hand-over that does nothing, or what was measured as `limit` with the figure itself. A ratio to the
-/// same without ikigai is 1 at best, a difference to it 0, and a call wakes one thread.
+/// Returns the value that a row would have if ikigai took no time, measured in the same run. It is
+/// the value of a process, an instance or a hand-over that does nothing, or the one that was
+/// measured as `limit` with the figure itself. A ratio to the same work without ikigai is 1 at
+/// best, a difference to it is 0, and a call wakes one thread.
 pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
-        // One that waits in a queue is woken by nobody, and SQLite answers on the thread that asks.
+        // A call that waits in a queue needs no wake-up, and SQLite answers on the thread that
+        // asks.
         ("call_busy" | "throughput", Alone("host wake-ups"))
         | ("mcp_busy", Alone("ikigai wake-ups"))
         | ("assets_list", Alone("list wake-ups")) => Some(Spread::exactly(0.0)),
@@ -20,7 +22,7 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         }
         ("call_read" | "mcp_one", More(..)) | ("mcp_server", _) => measured(Alone("pipe")),
         ("call_pinned", More(..)) => values(figures, "limits_pinned", &Alone("pipe")),
-        // Another process compiles.
+        // Another process does the compiling.
         ("call_read", Alone("spawn")) | ("compile" | "python" | "module" | "mcp_start", _) => {
             measured(Alone("spawn"))
         }
@@ -30,25 +32,26 @@ pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spre
         | ("mcp_busy", Alone("ikigai"))
         | ("mcp_http", Alone("ikigai" | "session")) => measured(Alone("instance")),
         ("mcp_busy", Alone(_)) => measured(Alone("no wait")),
-        // What was sent was somewhere once.
+        // The memory must contain the sent bytes once.
         ("mcp_large", _) => Some(Spread::exactly(1.0)),
         ("large_bytes", Alone("streamed")) => Some(Spread::exactly(0.0)),
         ("fuel_per_second", Alone(name)) => {
             Spread::single(figures.get(figure)?, &format!("{name} limit"))
         }
         ("fetch", Ratio(_, other)) => values(figures, figure, &Ratio("limit", other)),
-        // One process that does nothing, in the place of the whole command.
+        // A process that does nothing, instead of the whole command.
         ("command" | "list" | "discovery" | "wasmtime", Ratio(_, other)) => {
             let spawn = measured(Alone("spawn"))?;
             let other = values(figures, figure, &Alone(other))?;
             Some(Spread::exactly(spawn.median / other.median))
         }
-        // Another process against an instance that does nothing.
+        // The other process, compared with an instance that does nothing.
         ("call_read", Ratio(process @ "musl", _)) | ("shell", Ratio(process, _)) => {
             let process = values(figures, figure, &Alone(process))?;
             Some(Spread::exactly(process.median / measured(Alone("instance"))?.median))
         }
-        // The component by itself, which has nothing of the host that two callers could contend for.
+        // The component without the host, so that two callers share nothing that they could contend
+        // for.
         ("throughput", Ratio("one", _)) => {
             values(figures, figure, &Ratio("one limit", "host limit"))
         }

@@ -7,11 +7,11 @@ use super::Unit::{self, Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
 /// The values of a comparison.
 #[derive(Clone, Copy)]
 pub(super) enum From {
-    /// One over the other.
+    /// The first value divided by the second.
     Ratio(&'static str, &'static str),
-    /// One less the other.
+    /// The first value minus the second.
     More(&'static str, &'static str),
-    /// One by itself.
+    /// A single value.
     Alone(&'static str),
 }
 
@@ -108,7 +108,8 @@ pub(super) fn lines() -> Vec<Line> {
             Count,
             None,
         ),
-        // None: what is left is the beginning and the end of so many calls, and the clock.
+        // The target is no wake-ups. The remaining ones are the clock, and the beginning and the
+        // end of the sample's calls.
         (
             "… by each of two callers",
             "throughput",
@@ -336,7 +337,7 @@ pub(super) fn lines() -> Vec<Line> {
             Millis,
             Some(AtMost(0.5)),
         ),
-        // The task that waits has its commit made aside, where a thread may wait for the disk.
+        // The waiting task hands its commit to another thread, which may wait for the disk.
         ("… wake-ups of it", "assets_write", Alone("write wake-ups"), Count, None),
         (
             "wake-ups of `file_write` of an asset of 10 KiB",
@@ -373,7 +374,7 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(50.0)),
         ),
-        // None, as among calls in one process.
+        // The target is no wake-ups, as among calls in one process.
         ("… wake-ups of it", "mcp_busy", Alone("ikigai wake-ups"), Count, Some(AtMost(0.1))),
         ("… an echo by the protocol's library alone", "mcp_busy", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_busy", Alone("python"), Micros, None),
