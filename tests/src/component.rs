@@ -1,45 +1,45 @@
-//! Minimal components, written as text. Most tests of discovery need only the output of a component
-//! and its exit code, and hundreds of these compile in the time of one from Rust.
+//! Minimal components, written as text. Most tests of discovery need only a component's output and
+//! exit code, and hundreds of these compile in the time of a single component from Rust.
 
 use std::fmt::Write as _;
 
 /// The behaviour of a component after its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It returns success.
+    /// The component returns success.
     Well,
-    /// It returns failure.
+    /// The component returns failure.
     Badly,
-    /// It traps.
+    /// The component traps.
     Trap,
-    /// It never ends.
+    /// The component never ends.
     Spin,
-    /// It repeats its output without end.
+    /// The component repeats its output without end.
     Flood,
-    /// It grows a table until that is refused, and traps.
+    /// The component grows a table until that is refused, and then traps.
     GrowTable,
 }
 
-/// Returns a component that prints `text`, whatever its arguments, and never reads stdin.
+/// Returns a component that prints `text` for any arguments and never reads stdin.
 #[must_use]
 pub fn printing(text: impl AsRef<[u8]>, ending: Ending) -> Vec<u8> {
     assemble(&printing_text(text.as_ref(), ending, ""))
 }
 
-/// Returns such a component with these definitions, as text, besides.
+/// Returns the component of [`printing`] with additional definitions, as text.
 #[must_use]
 pub fn printing_with(text: impl AsRef<[u8]>, ending: Ending, more: &str) -> Vec<u8> {
     assemble(&printing_text(text.as_ref(), ending, more))
 }
 
-/// Returns such a component with an import that no host has.
+/// Returns a printing component with an import that no host has.
 #[must_use]
 pub fn importing(import: &str, text: &str) -> Vec<u8> {
     let import = format!("(import \"{import}\" (instance (export \"it\" (func))))");
     assemble(&printing_text(text.as_bytes(), Ending::Well, &import))
 }
 
-/// Returns such a component with so many functions besides that compiling it takes a while.
+/// Returns a printing component with enough additional functions that compiling it takes a while.
 #[must_use]
 pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     let function = |number| {
@@ -55,8 +55,8 @@ pub fn heavy(text: &str, functions: usize) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), Ending::Well, &weight))
 }
 
-/// Returns a component with a custom section of so many zeros at its end, which means nothing (*Custom
-/// Section* of the binary format).
+/// Returns a component with a custom section of `zeros` zeros at its end, which means nothing
+/// (*Custom Section* of the binary format).
 #[must_use]
 pub fn padded(component: &[u8], zeros: u32) -> Vec<u8> {
     const NAME: &[u8] = b"\x07padding";
@@ -73,7 +73,7 @@ pub fn padded(component: &[u8], zeros: u32) -> Vec<u8> {
     padded
 }
 
-/// The superfluous parts of a component: core instances, each with tables of its own.
+/// The superfluous parts of a component: core instances, each with its own tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Hoard {
     /// The number of instances.
@@ -84,7 +84,7 @@ pub struct Hoard {
     pub elements: usize,
 }
 
-/// Returns a component like that of [`printing`], with a hoard.
+/// Returns the component of [`printing`] with a hoard.
 #[must_use]
 pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
     let tables = format!("(table {} funcref)", hoard.elements).repeat(hoard.tables);
@@ -93,8 +93,8 @@ pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), ending, &weight))
 }
 
-/// Returns a component of components, each of which has `width` instances of the next: a few
-/// hundred bytes for `width` to the power of `depth` core instances.
+/// Returns a component of nested components, where each level has `width` instances of the next. A
+/// few hundred bytes make `width` to the power of `depth` core instances.
 #[must_use]
 pub fn nested(width: usize, depth: u32) -> Vec<u8> {
     let core = "(core module $core (func (export \"f\"))) (core instance (instantiate $core))";
@@ -105,7 +105,7 @@ pub fn nested(width: usize, depth: u32) -> Vec<u8> {
     assemble(&format!("(component {body})"))
 }
 
-/// Returns a component that is a library: it has nothing to run.
+/// Returns a component that is a library, with nothing to run.
 #[must_use]
 pub fn library() -> Vec<u8> {
     assemble("(component)")

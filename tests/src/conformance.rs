@@ -1,8 +1,8 @@
 //! The black-box cases of `tests/conformance/cases.jsonl`: a tool, the files in its directory, its
 //! input, and the expected results.
 //!
-//! A case is independent of the way in which the tool runs, which is a [`Port`].
-//! `tests/conformance/README.md` describes the format.
+//! A case does not depend on how the tool runs, which is a [`Port`]. `tests/conformance/README.md`
+//! describes the format.
 
 mod fake;
 mod layout;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub use fake::Fake;
 pub use process::{Component, Native};
 
-/// The time that a case has, unless it sets another.
+/// The time limit of a case, unless it sets another.
 const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 const CASES: &str = include_str!("../conformance/cases.jsonl");
@@ -126,7 +126,7 @@ impl Case {
         self.0["stdin"].as_str().unwrap_or("").as_bytes().to_vec()
     }
 
-    /// Runs the case in a directory of its own.
+    /// Runs the case in its own directory.
     ///
     /// # Errors
     ///

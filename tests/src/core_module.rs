@@ -1,20 +1,21 @@
-//! Core modules of WASI preview 1, written as text: what Go, Zig and clang build, without any of them.
+//! Core modules of WASI preview 1, written as text. They have the form that Go, Zig and clang
+//! build, without any of these compilers.
 
 use std::fmt::Write as _;
 
 /// The address at which the module of [`tool`] keeps its stdin.
 pub const STDIN: u32 = 65_536;
 
-/// Returns a core module that prints `schema` when it is asked for it and otherwise does what `body`
-/// says: the locals and the instructions of a function. A body may call:
+/// Returns a core module that prints `schema` when asked for it, and otherwise executes `body`: the
+/// locals and the instructions of a function. A body may call:
 ///
-/// - `$read`: reads stdin to [`STDIN`] and returns its length, 60,000 bytes at most.
+/// - `$read`: reads stdin to [`STDIN`] and returns its length, at most 60,000 bytes.
 /// - `$say` (address, length): writes to stdout.
 /// - `$number` (i32): writes a number in decimal to stdout.
 /// - `$args_get`, `$args_sizes_get`, `$fd_read`, `$fd_write`, `$proc_exit`: functions of WASI.
-/// - whatever `imports` declares: imports first, then functions, tables and data.
+/// - everything that `imports` declares: imports first, then functions, tables and data.
 ///
-/// The 4,096 bytes from address 16,384 on are the body's own.
+/// The 4,096 bytes from address 16,384 on belong to the body.
 #[must_use]
 pub fn tool(schema: &str, imports: &str, body: &str) -> Vec<u8> {
     assemble(&text(schema, imports, body))

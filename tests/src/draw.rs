@@ -5,13 +5,13 @@ use std::hash::{BuildHasher as _, RandomState};
 /// The variable that sets the seed of a run, to repeat one.
 pub const SEED: &str = "IKIGAI_TEST_SEED";
 
-/// Returns the seed of this run: that of the variable [`SEED`], or another one in each run. A test
-/// that fails has to print it.
+/// Returns the seed of this run: the value of the variable [`SEED`] or, if it is not set, a new one
+/// in each run. A failing test has to print it.
 #[must_use]
 pub fn seed() -> u64 {
     match std::env::var(SEED) {
         Ok(seed) => seed.parse().expect("a seed"),
-        // The standard library's only source of randomness.
+        // This is the standard library's only source of randomness.
         Err(_) => RandomState::new().hash_one(SEED),
     }
 }
@@ -39,7 +39,7 @@ impl Draw {
         self.next() & 1 == 1
     }
 
-    /// Returns one of the given values.
+    /// Returns a random element of the given values.
     pub fn one<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let count = of.len() as u64;
         let index = usize::try_from(self.next() % count).unwrap_or_default();

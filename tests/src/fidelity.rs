@@ -40,7 +40,7 @@ pub struct Made {
     pub output: String,
     /// The exit code, or 128 + N for signal N.
     pub exit: i64,
-    /// The differences to the seed: a file's contents, `null` for a removed one.
+    /// The differences to the seed: a file's contents, or `null` for a removed file.
     pub files: BTreeMap<String, Value>,
 }
 
@@ -103,8 +103,8 @@ impl Case {
     }
 }
 
-/// Runs every case, each in a workspace of its own, two at a time; the results are in the order of
-/// the cases.
+/// Runs every case, each in its own workspace, two at a time. The results are in the order of the
+/// cases.
 #[must_use]
 pub fn run_all(
     cases: &[Case],
@@ -146,8 +146,8 @@ fn in_workspace(case: &Case, shell: &(dyn Fn(&Case, &Path) -> (String, i64) + Sy
     }
 }
 
-/// Returns every path of a tree with its content: text, or `base64:`, `link:`, `directory`, with
-/// ` (executable)` at the end for a file of that mode.
+/// Returns every path of a tree with its content: text, or `base64:`, `link:`, `directory`. An
+/// executable file has ` (executable)` at the end.
 fn files(dir: &Path) -> BTreeMap<String, Value> {
     let mut found = BTreeMap::new();
     let mut pending = vec![dir.to_owned()];
@@ -207,7 +207,7 @@ pub fn component(case: &Case, dir: &Path) -> (String, i64) {
     let mut host = Command::new(paths::host());
     host.args(["--backend", "wasm", "--user-tools", "/nonexistent", "--system-tools"]);
     host.arg(paths::tools()).arg("--workspace").arg(dir);
-    // The time is bounded by the machine, which may be busy.
+    // The time limit must allow for a busy machine.
     host.args([
         "--timeout",
         "5m",

@@ -1,5 +1,5 @@
-//! Running the host as its users do, in an environment of the test's own, and with everything in
-//! the message when a result is unexpected.
+//! Runs the host as its users do, in the test's own environment. If a result is unexpected, the
+//! message contains everything that is known about the run.
 
 mod running;
 mod workshop;
@@ -22,8 +22,8 @@ use running::Deadline;
 pub use running::Running;
 pub use workshop::{NOBODY, schema};
 
-/// A host with a home, a workspace and a directory of user tools that are empty and removed with
-/// it. Nothing of the machine's own configuration reaches it.
+/// A host with an empty home, workspace and directory of user tools, which are removed with it.
+/// None of the machine's own configuration reaches it.
 pub struct Host {
     scratch: TempDir,
     program: PathBuf,
@@ -49,7 +49,8 @@ impl Host {
         Self::within(&std::env::temp_dir())
     }
 
-    /// Does the same below `dir`. A native tool in the sandbox has a `/tmp` of its own.
+    /// Does the same below `dir`. A native tool in the sandbox has its own `/tmp`, so it would not
+    /// see a host there.
     #[must_use]
     pub fn within(dir: &Path) -> Self {
         let scratch = TempDir::new_in(dir).expect("a temporary directory");
@@ -75,7 +76,7 @@ impl Host {
         self
     }
 
-    /// Returns the directory that tools work in.
+    /// Returns the workspace, in which tools work.
     #[must_use]
     pub fn workspace(&self) -> PathBuf {
         self.scratch.path().join("workspace")
@@ -165,7 +166,7 @@ impl Ran {
         Self { shown, directory, output }
     }
 
-    /// Returns the exit code; a signal has none.
+    /// Returns the exit code, or `None` if a signal ended the program.
     #[must_use]
     pub fn code(&self) -> Option<i32> {
         self.output.status.code()

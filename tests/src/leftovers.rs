@@ -1,8 +1,8 @@
 //! The search for processes that a test left behind.
 //!
-//! A process belongs to a test if the path of the test's own directory occurs in its command line,
-//! its environment, its working directory, its program or its open files. So a tool cannot hide
-//! behind a new session, a new parent or a new name, unless it closes and forgets everything.
+//! A process belongs to a test if the path of the test's directory occurs in its command line, its
+//! environment, its working directory, its program or its open files. So a tool cannot hide behind
+//! a new session, a new parent or a new name, unless it closes and forgets everything.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The longest wait for the end of a process, which takes milliseconds on an idle machine.
+/// The longest wait for the end of a process. On an idle machine it takes milliseconds.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Fails if processes that belong to `dir` do not end. Compilations behind the calls of large components, which
-/// go on after the host and end by themselves, are ended.
+/// Fails if processes that belong to `dir` do not end. Background compilations, which large
+/// components cause and which continue after the host, are killed first.
 #[track_caller]
 pub fn assert_none(dir: &Path) {
     end_compilations(dir);
@@ -38,14 +38,14 @@ pub fn list(dir: &Path) -> Vec<String> {
     processes().filter(|(_, process)| belongs(process, dir)).map(text).collect()
 }
 
-/// Ends the compilations that belong to `dir` and that no host waits for. The cache that they write
-/// to may be another test's too, which then compiles for itself.
+/// Kills the background compilations that belong to `dir`. Their cache may be shared with another
+/// test, which then compiles the component itself.
 pub fn end_compilations(dir: &Path) {
     for (pid, process) in processes() {
         let line = command_line(&process);
         if line.starts_with("ikigai __compile behind ") && belongs(&process, dir) {
             let pid = Pid::from_raw(pid).expect("no process has the number 0");
-            // It may have ended meanwhile. The one that it started ends with it.
+            // The process may have ended in the meantime. The one that it started ends with it.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -91,7 +91,7 @@ mod tests {
             command
         };
         let mut named = Command::new("sh");
-        // Waits without a child, which would outlive it: for its own stdin.
+        // The script waits for its stdin, because a child that it waited for would outlive it.
         named.args(["-c", "read line", "sh"]).arg(dir.path()).env_clear().current_dir("/");
         named.stdin(std::process::Stdio::piped());
         let mut in_environment = sleep();

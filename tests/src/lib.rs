@@ -4,7 +4,7 @@
 //!    [`component`], [`core_module`] or the build.
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
-//! 4. [`mcp::Client`] speaks with a server of the Model Context Protocol.
+//! 4. [`mcp::Client`] talks to a server of the Model Context Protocol.
 //! 5. [`paths`] has the paths of the programs under test, and [`readme`] an example to run.
 
 pub mod component;
@@ -24,22 +24,23 @@ pub mod tiers;
 use std::fs::File;
 use std::io::Write as _;
 
-/// The variable with the file that gets a line for everything that was left out: `cargo xtask test`
-/// prints them after the summary of the test runner, which shows nothing of a test that passed.
+/// The variable with the file that gets a line for everything that was left out. `cargo xtask test`
+/// prints these lines after the summary of the test runner, which shows no output of passing tests.
 pub const LEFT_OUT: &str = "IKIGAI_TEST_LEFT_OUT";
 
 /// Reports that something is not tested because this machine lacks a program that can be installed.
 ///
 /// # Panics
 ///
-/// Panics in CI, where the variable of that name is set: nothing is left out there.
+/// Panics in CI, which sets the variable `CI`: nothing may be left out there.
 pub fn left_out<T>(what: &str, missing: &str) -> Option<T> {
     assert!(std::env::var_os("CI").is_none(), "`{what}` cannot be tested: {missing} is missing");
     impossible_here(&format!("`{what}` needs {missing}"));
     None
 }
 
-/// Reports that something is not tested because this machine cannot do it, in CI either.
+/// Reports that something is not tested because this machine cannot do it. This is allowed in CI as
+/// well.
 ///
 /// # Panics
 ///
@@ -51,7 +52,7 @@ pub fn impossible_here(what: &str) {
     }
     let Some(path) = std::env::var_os(LEFT_OUT) else { return };
     let file = File::options().append(true).create(true).open(path);
-    // One write, so that the lines of tests that run at once stay apart.
+    // It is one write, so that the lines of concurrent tests stay apart.
     let written = file.and_then(|mut file| file.write_all(format!("{what}\n").as_bytes()));
     written.expect("the report of what was left out");
 }

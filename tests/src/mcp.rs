@@ -1,4 +1,4 @@
-//! A client of MCP that writes and reads lines, and knows nothing of the protocol's library.
+//! An MCP client that writes and reads lines, and does not use the protocol's library.
 
 pub mod http;
 pub mod suite;
@@ -29,7 +29,7 @@ pub struct Client {
     running: Running,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// Messages that came before the one that was waited for.
+    /// Messages that came before the message that was waited for.
     early: VecDeque<Value>,
     revision: &'static str,
     capabilities: Value,
@@ -165,7 +165,7 @@ impl Client {
         self.wait_for(|message| message["method"] == method && message.get("id").is_none())
     }
 
-    /// Returns the next message that nobody has waited for.
+    /// Returns the next message that was not returned before.
     #[track_caller]
     pub fn any(&mut self) -> Value {
         self.wait_for(|_| true)
@@ -189,7 +189,7 @@ impl Client {
         }
     }
 
-    /// Returns the next line as it is, if nobody waited for a message beyond it.
+    /// Returns the next line as it is. Fails if messages were kept.
     #[track_caller]
     pub fn any_line(&mut self) -> String {
         assert!(self.early.is_empty(), "messages were kept: {:?}", self.early);
@@ -217,7 +217,7 @@ impl Client {
         self.running.signal(signal);
     }
 
-    /// Waits for the end of the server, and returns the messages that nobody waited for.
+    /// Waits for the end of the server, and returns the messages that were not returned before.
     #[track_caller]
     pub fn wait(mut self) -> (Ran, Vec<Value>) {
         self.stdin = None;

@@ -1,5 +1,5 @@
-//! The record of the files of a directory that were opened, by which a test notices that a program
-//! ran which may not write anywhere.
+//! A record of the opened files of a directory. It shows a test that a program ran, even if that
+//! program may not write anywhere.
 
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -20,7 +20,7 @@ impl Openings {
     pub fn new(dir: &Path) -> Self {
         let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         let events = inotify::init(flags).expect("events of files");
-        // Without the closing in between, two openings in a row would be one event.
+        // Without a close in between, two consecutive openings would be one event.
         let watched = WatchFlags::OPEN | WatchFlags::CLOSE;
         inotify::add_watch(&events, dir, watched).expect("a directory");
         Self { events, names: Vec::new() }

@@ -1,5 +1,5 @@
-//! The paths of the programs under test. `cargo xtask test` sets them; run by hand, a test finds
-//! the results of `cargo xtask stage` in the target directory that it was built in.
+//! The paths of the programs under test. `cargo xtask test` sets them. If you run a test by hand,
+//! it finds the results of `cargo xtask stage` in the target directory that it was built in.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -37,51 +37,52 @@ pub fn guests() -> PathBuf {
     existing("IKIGAI_TEST_GUESTS", "test-guests", "cargo xtask test")
 }
 
-/// Returns the directory of the built component examples, a folder each: `IKIGAI_TEST_EXAMPLES`, or
-/// `TARGET/examples`. An example whose language is not on the machine is missing.
+/// Returns the directory of the built component examples, with a folder for each:
+/// `IKIGAI_TEST_EXAMPLES`, or `TARGET/examples`. If the machine lacks an example's language, that
+/// example is missing.
 #[must_use]
 pub fn built_examples() -> PathBuf {
     named("IKIGAI_TEST_EXAMPLES", "examples")
 }
 
-/// Returns the Python environment that has llmock: `IKIGAI_TEST_LLMOCK`, or `TARGET/llmock`. It is
-/// missing where there is no Python.
+/// Returns the Python environment with llmock: `IKIGAI_TEST_LLMOCK`, or `TARGET/llmock`. It is
+/// missing if Python is not installed.
 #[must_use]
 pub fn llmock() -> PathBuf {
     named("IKIGAI_TEST_LLMOCK", "llmock")
 }
 
-/// Returns the Python environment that has wasmtime: `IKIGAI_TEST_OTHER_HOSTS`, or
-/// `TARGET/other-hosts`. It is missing where there is no Python.
+/// Returns the Python environment with wasmtime: `IKIGAI_TEST_OTHER_HOSTS`, or
+/// `TARGET/other-hosts`. It is missing if Python is not installed.
 #[must_use]
 pub fn other_hosts() -> PathBuf {
     named("IKIGAI_TEST_OTHER_HOSTS", "other-hosts")
 }
 
-/// Returns the Python environment that has compilers of Go and C: `IKIGAI_TEST_TOOLCHAINS`, or
-/// `TARGET/toolchains`. It is missing where there is no Python.
+/// Returns the Python environment with compilers of Go and C: `IKIGAI_TEST_TOOLCHAINS`, or
+/// `TARGET/toolchains`. It is missing if Python is not installed.
 #[must_use]
 pub fn toolchains() -> PathBuf {
     named("IKIGAI_TEST_TOOLCHAINS", "toolchains")
 }
 
-/// Returns the Python environment that has a client, a fuzzer and a server of MCP:
-/// `IKIGAI_TEST_MCP_CLIENTS`, or `TARGET/mcp-clients`. It is missing where there is no Python.
+/// Returns the Python environment with an MCP client, fuzzer and server: `IKIGAI_TEST_MCP_CLIENTS`,
+/// or `TARGET/mcp-clients`. It is missing if Python is not installed.
 #[must_use]
 pub fn mcp_clients() -> PathBuf {
     named("IKIGAI_TEST_MCP_CLIENTS", "mcp-clients")
 }
 
-/// Returns the folder whose `node_modules` has a client and a server of MCP for Node.js and the
-/// conformance suite: `IKIGAI_TEST_MCP_NODE`, or `TARGET/mcp-node`. It is missing where there is no
-/// npm.
+/// Returns the folder whose `node_modules` contains an MCP client and server for Node.js and the
+/// conformance suite: `IKIGAI_TEST_MCP_NODE`, or `TARGET/mcp-node`. It is missing if npm is not
+/// installed.
 #[must_use]
 pub fn mcp_node() -> PathBuf {
     named("IKIGAI_TEST_MCP_NODE", "mcp-node")
 }
 
-/// Returns the folder whose `node_modules` has Claude Code and Codex: `IKIGAI_TEST_CODING_AGENTS`, or
-/// `TARGET/coding-agents`. It is missing where there is no npm.
+/// Returns the folder whose `node_modules` contains Claude Code and Codex:
+/// `IKIGAI_TEST_CODING_AGENTS`, or `TARGET/coding-agents`. It is missing if npm is not installed.
 #[must_use]
 pub fn coding_agents() -> PathBuf {
     named("IKIGAI_TEST_CODING_AGENTS", "coding-agents")
@@ -101,8 +102,8 @@ pub fn shared_scratch() -> PathBuf {
     target().join("tmp")
 }
 
-/// Returns a directory for a test whose tools see it as it is: `TARGET/tmp`, or the home directory where
-/// that lies in one of the directories of which a tool in the sandbox has its own.
+/// Returns a directory that a test's tools see unchanged: `TARGET/tmp`, or the home directory if
+/// `TARGET/tmp` lies in a directory that the sandbox replaces by a private one.
 #[must_use]
 pub fn shown_scratch() -> PathBuf {
     let shared = shared_scratch();

@@ -1,14 +1,14 @@
-//! The README's example of a call that reaches beyond its grant, as it is written there.
+//! The README's example of a call that goes beyond its grant, exactly as the README shows it.
 
 const README: &str = include_str!("../../README.md");
 
-/// The call of a file outside of the workspace, and what a script is told of it.
+/// The call that reads a file outside of the workspace, and the answer that a script gets.
 pub struct Refusal {
     /// The words after `ikigai`.
     pub call: Vec<String>,
-    /// The file that it reads.
+    /// The file that the call reads.
     pub path: String,
-    /// The command that would allow it.
+    /// The command that would allow the call.
     pub allow_with: String,
 }
 
@@ -16,7 +16,7 @@ pub struct Refusal {
 ///
 /// # Panics
 ///
-/// Panics if the README has none.
+/// Panics if the README has no such example.
 #[must_use]
 pub fn refusal() -> Refusal {
     const FILE: &str = "'{\"file_path\":\"/";

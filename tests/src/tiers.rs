@@ -1,4 +1,4 @@
-//! The tiers of compiled code, as tests need them: a large component runs as code of the baseline first.
+//! The tiers of compiled code, for tests: a large component first runs as baseline code.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,16 +8,16 @@ use ikigai_protocol::Digest;
 
 use crate::paths;
 
-/// A number of bytes that makes any component one whose code is of the baseline first (`SLOW` in the host's
-/// `registry/loader.rs`).
+/// A number of bytes that makes any component large enough to run as baseline code first (`SLOW` in
+/// the host's `registry/loader.rs`).
 pub const ABOVE_THE_BASELINE: u32 = 4 << 20;
 
-/// Has the host find in its cache that the code of this component cannot be optimised, so that it stays
-/// that of the baseline. Returns the notes that say so.
+/// Makes the host find in its cache that this component's code cannot be optimised, so that it
+/// stays baseline code. Returns the files that record this.
 ///
 /// # Panics
 ///
-/// The cache cannot be written.
+/// Panics if the cache cannot be written.
 pub fn leave_unoptimised(cache: &Path, component: &[u8]) -> Vec<PathBuf> {
     let leave = |dir: PathBuf| {
         let note = dir.join(note(component));
@@ -27,12 +27,12 @@ pub fn leave_unoptimised(cache: &Path, component: &[u8]) -> Vec<PathBuf> {
     of_optimised_code(cache).into_iter().map(leave).collect()
 }
 
-/// Returns the directories of a cache for code like that of an installation. They are made where they are
-/// missing.
+/// Returns the directories of a cache for optimised code, as an installation has it. Creates the
+/// missing ones.
 ///
 /// # Panics
 ///
-/// They cannot be made.
+/// Panics if the directories cannot be created.
 pub fn of_optimised_code(cache: &Path) -> Vec<PathBuf> {
     let engines = engines(&paths::tools().join(".cache")).into_iter();
     let dirs = engines.map(|engine| {
@@ -43,11 +43,11 @@ pub fn of_optimised_code(cache: &Path) -> Vec<PathBuf> {
     dirs.collect()
 }
 
-/// Takes that back.
+/// Undoes [`leave_unoptimised`].
 ///
 /// # Panics
 ///
-/// It was not done.
+/// Panics if [`leave_unoptimised`] was not called.
 pub fn let_optimise(cache: &Path, component: &[u8]) {
     for dir in of_optimised_code(cache) {
         fs::remove_file(dir.join(note(component))).expect("removed");
@@ -68,7 +68,7 @@ pub fn compiled(cache: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Returns whether an entry of a cache is code of the baseline: that is of another engine than the code that
+/// Returns whether an entry of a cache is baseline code: code of another engine than the code that
 /// an installation has.
 #[must_use]
 pub fn is_of_the_baseline(entry: &Path) -> bool {

@@ -11,7 +11,7 @@ const MOST: u64 = 4096;
 
 /// The order for a guest: its arguments, `MODE [PATH]`, or JSON on stdin.
 pub struct Order {
-    /// One of the modes in the guest's schema.
+    /// The mode, which the guest's schema lists.
     pub mode: String,
     /// The object that the mode works on.
     pub path: String,
@@ -30,11 +30,11 @@ impl Order {
         Self { mode, path: args.next().unwrap_or_default() }
     }
 
-    /// Reads JSON without a parser, which would be more code than the guests themselves; the tests
+    /// Reads JSON without a parser, which would be more code than the guests themselves. The tests
     /// write their arguments without escapes.
     fn from_stdin() -> Self {
         let mut text = Vec::new();
-        // Input that cannot be read names no mode, which the guest reports.
+        // Input that cannot be read contains no mode, and the guest reports that.
         let _ = io::stdin().take(MOST).read_to_end(&mut text);
         let text = String::from_utf8_lossy(&text);
         let field = |name: &str| {

@@ -1,9 +1,9 @@
-//! A tool that takes more than it was given: processes and memory, in each of the ways that once
-//! passed a limit which was only watched.
+//! A tool that takes more processes and memory than it was granted. It uses each of the ways that
+//! once exceeded a limit that was only polled.
 //!
-//! The first argument is the way, the second the wanted amount. For each process or mebibyte that
-//! it gets, one byte goes to stdout at once, so that the count is known however the tool ends; the
-//! error of the next one goes to stderr.
+//! The first argument is the way, and the second is the wanted amount. For each process or mebibyte
+//! that the tool gets, one byte goes to stdout at once, so that the count is known even if the tool
+//! is killed. The error of the next one goes to stderr.
 
 #![cfg(target_os = "linux")]
 
@@ -21,8 +21,8 @@ const MIB: usize = 1 << 20;
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
     let mut words: Vec<&str> = args.iter().map(String::as_str).collect();
-    // What was taken is kept until the end of the call, unless the order is to leave the
-    // processes behind.
+    // The tool keeps everything that it took until the end of the call. With the order `leave` it
+    // exits and leaves the processes behind.
     let leaves = words.pop_if(|word| *word == "leave").is_some();
     let refused = match words[..] {
         ["fork-forever"] => fork_forever(),
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Takes one after the other, and reports each.
+/// Takes the wanted number, one after the other, and reports each.
 fn take(wanted: &str, mut one: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let wanted: usize = wanted.parse().map_err(io::Error::other)?;
     for _ in 0..wanted {
@@ -67,15 +67,15 @@ fn take(wanted: &str, mut one: impl FnMut() -> io::Result<()>) -> io::Result<()>
 }
 
 fn report(times: usize) {
-    // Without a buffer, whose content each child would write again.
+    // The output is not buffered, because each child would write the buffer's content again.
     let bytes = [b'.'; 64];
-    // SAFETY: a system call on bytes that live. A closed stdout is of no interest.
+    // SAFETY: a system call on bytes that live. If stdout is closed, that does not matter.
     unsafe { libc::write(1, bytes.as_ptr().cast(), times.min(bytes.len())) };
 }
 
 fn fork_forever() -> io::Result<()> {
     loop {
-        // SAFETY: this process has one thread, and the child makes system calls alone.
+        // SAFETY: this process has one thread, and the child only makes system calls.
         match unsafe { libc::fork() } {
             0 => report(1),
             child if child < 0 => {}
@@ -92,7 +92,7 @@ fn pause() {
 }
 
 fn fork(child: impl FnOnce()) -> io::Result<libc::pid_t> {
-    // SAFETY: this process has one thread where this is called.
+    // SAFETY: this process has one thread when this is called.
     match unsafe { libc::fork() } {
         0 => {
             child();
@@ -124,18 +124,18 @@ fn thread(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) -> io::R
     }
 }
 
-/// Starts a process whose first thread has ended while another lives on.
+/// Starts a process whose first thread has ended while another one continues.
 fn headless() -> io::Result<()> {
     fork(|| behead(idle)).map(drop)
 }
 
-/// Starts such a process, which then takes memory.
+/// Starts a process whose first thread has ended, and whose other thread takes memory.
 fn headless_heap() -> io::Result<()> {
     fork(|| behead(fat)).map(drop)
 }
 
 fn behead(entry: extern "C" fn(*mut libc::c_void) -> *mut libc::c_void) {
-    // SAFETY: system calls on numbers; `exit` ends this thread alone.
+    // SAFETY: system calls on numbers; `exit` ends only this thread.
     unsafe {
         libc::setsid();
         if thread(entry).is_ok() {
@@ -162,8 +162,8 @@ fn map_with(length: usize, access: libc::c_int, flags: libc::c_int) -> io::Resul
     if place == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(place.cast()) }
 }
 
-/// Takes shared memory that no other process uses, and releases each page as soon as it is written:
-/// the memory stays, and belongs to no process.
+/// Takes shared memory that no other process uses, and releases each page as soon as it is written.
+/// The memory stays, but belongs to no process.
 fn shared(wanted: &str) -> io::Result<()> {
     let count: usize = wanted.parse().map_err(io::Error::other)?;
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -181,13 +181,13 @@ fn shared(wanted: &str) -> io::Result<()> {
     })
 }
 
-/// Takes as many records of locks as the host counts for a MiB, in four files, since the kernel
-/// searches those of a file for each new one.
+/// Takes as many lock records as the host counts for a MiB. They are in four files, because for
+/// each new record the kernel searches all records of its file.
 fn locks() -> io::Result<()> {
     for _ in 0..4 {
         let file = std::mem::ManuallyDrop::new(tempfile::tempfile_in(".")?);
         for record in 0..1024 {
-            // Every other byte: neighbouring locks would become one.
+            // Only every other byte is locked, because neighbouring locks would become one.
             let lock = libc::flock {
                 l_type: libc::F_WRLCK as libc::c_short,
                 l_whence: libc::SEEK_SET as libc::c_short,
@@ -204,8 +204,8 @@ fn locks() -> io::Result<()> {
     Ok(())
 }
 
-/// Opens many descriptors of one large directory, and reads each a little: the file system caches
-/// the next entries for each.
+/// Opens many descriptors of one large directory, and reads a little from each. The file system
+/// caches the next entries for each descriptor.
 fn directories(wanted: &str) -> io::Result<()> {
     let wanted: usize = wanted.parse().map_err(io::Error::other)?;
     std::fs::create_dir_all("large")?;
@@ -238,7 +238,7 @@ fn directories(wanted: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills a pair of sockets that nobody reads from with a mebibyte.
+/// Fills a pair of sockets, which has no reader, with a mebibyte.
 fn sockets() -> io::Result<()> {
     let mut held = 0;
     while held < MIB {
@@ -273,8 +273,8 @@ fn sockets() -> io::Result<()> {
     Ok(())
 }
 
-/// Fills connections that nobody accepts, whose memory no control group is charged for, until each mebibyte
-/// is full.
+/// Fills connections that are never accepted, a mebibyte at a time. No control group is charged for
+/// their memory.
 fn connections(wanted: &str) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -292,7 +292,7 @@ fn connections(wanted: &str) -> io::Result<()> {
     })
 }
 
-/// Fills queues of System V with a mebibyte.
+/// Fills System V queues with a mebibyte.
 fn queue() -> io::Result<()> {
     let message = [1_u8; 8 + 4096];
     let mut held = 0;
@@ -329,7 +329,8 @@ fn mapped_files() -> io::Result<()> {
     let own = CString::new("/proc/self/exe").map_err(io::Error::other)?;
     fork(|| {
         for _ in 0..FILES {
-            // SAFETY: system calls on numbers and on a string that ends; nothing is read of the mapping.
+            // SAFETY: system calls on numbers and on a string that ends; nothing of the mapping is
+            // read.
             unsafe {
                 let file = libc::open(own.as_ptr(), libc::O_RDONLY);
                 let place = ptr::null_mut();
@@ -343,7 +344,7 @@ fn mapped_files() -> io::Result<()> {
     .map(drop)
 }
 
-/// Takes a set of semaphores of System V, of 64 bytes each, which are a mebibyte.
+/// Takes a set of System V semaphores of 64 bytes each, a mebibyte in total.
 fn semaphores() -> io::Result<()> {
     // SAFETY: a system call on numbers.
     match unsafe { libc::semget(libc::IPC_PRIVATE, (MIB / 64) as libc::c_int, 0o600) } {
@@ -352,7 +353,7 @@ fn semaphores() -> io::Result<()> {
     }
 }
 
-/// Starts a process with as many mappings as it may have, for each of which the kernel has a record.
+/// Starts a process with as many mappings as it may have. The kernel keeps a record for each.
 fn mappings() -> io::Result<()> {
     const PAIRS: usize = 32_000;
     const PAGE: usize = 4096;
@@ -360,7 +361,7 @@ fn mappings() -> io::Result<()> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let Ok(place) = map_with(2 * PAIRS * PAGE, libc::PROT_NONE, flags) else { return };
         for pair in 0..PAIRS {
-            // SAFETY: one page of the mapping, which nobody uses.
+            // SAFETY: one page of the mapping, which the process does not use.
             unsafe { libc::mprotect(place.add(2 * pair * PAGE).cast(), PAGE, libc::PROT_READ) };
         }
         report(1);
@@ -369,15 +370,15 @@ fn mappings() -> io::Result<()> {
     .map(drop)
 }
 
-/// Has the kernel make a mebibyte of page tables, of a page for each 2 MiB of addresses. Memory that is
-/// only read is one page of zeroes, wherever it lies.
+/// Makes the kernel allocate a mebibyte of page tables, one page for each 2 MiB of addresses.
+/// Memory that is only read is one page of zeroes, wherever it lies.
 fn page_tables() -> io::Result<()> {
     const REACH: usize = 2 * MIB;
     const TABLES: usize = 256;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let length = TABLES * REACH;
     let place = map_with(length, libc::PROT_READ, flags)?;
-    // SAFETY: places in the mapping, of which nothing is written.
+    // SAFETY: places in the mapping, to which nothing is written.
     unsafe {
         libc::madvise(place.cast(), length, libc::MADV_NOHUGEPAGE);
         for table in 0..TABLES {
@@ -393,7 +394,7 @@ fn file() -> io::Result<()> {
     file.write_all(&[1; MIB])
 }
 
-/// Lowers another process's limit of descriptors, so that it cannot observe this one.
+/// Lowers another process's limit on descriptors, so that it cannot observe this one.
 fn blind(pid: &str) -> io::Result<()> {
     let pid: libc::pid_t = pid.parse().map_err(io::Error::other)?;
     let none = libc::rlimit { rlim_cur: 2, rlim_max: 2 };

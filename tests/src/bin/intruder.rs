@@ -1,8 +1,8 @@
-//! A tool that tries to reach what it was not granted.
+//! A tool that tries to access things that it was not granted.
 //!
-//! Each argument is one attempt, its words separated by spaces; for each, one line says `reached`
-//! or the error. The tests run it without a sandbox first: an attempt that fails there too would
-//! show nothing.
+//! Each argument is one attempt, with its words separated by spaces. The tool prints one line per
+//! attempt: `reached` or the error. The tests run it without a sandbox first, because an attempt
+//! that also fails there would prove nothing.
 
 #![cfg(target_os = "linux")]
 
@@ -62,11 +62,11 @@ fn main() -> ExitCode {
 }
 
 fn print_line(line: &str) {
-    // A closed stdout is of no interest.
+    // If stdout is closed, that does not matter.
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// Talks to a peer, and returns what it answered. Nothing for other attempts.
+/// Talks to a peer, and returns its answer. Returns `None` for other attempts.
 fn converse(words: &[&str]) -> Option<io::Result<String>> {
     Some(match *words {
         ["talk", address, bytes] => talk(address, bytes),
@@ -76,7 +76,7 @@ fn converse(words: &[&str]) -> Option<io::Result<String>> {
     })
 }
 
-/// Reads bytes that are written as digits, in pieces: `6162,63x1000`.
+/// Parses bytes that are written as hexadecimal digits, in pieces: `6162,63x1000`.
 fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     for piece in text.split(',') {
@@ -88,12 +88,12 @@ fn bytes_of(text: &str) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Sends bytes, and returns everything that is answered until the other side closes.
+/// Sends bytes, and returns everything that the other side answers until it closes.
 fn talk(address: &str, bytes: &str) -> io::Result<String> {
     let bytes = bytes_of(bytes)?;
     let mut stream = TcpStream::connect(address)?;
     let mut heard = Vec::new();
-    // Whoever refuses may close before everything is sent.
+    // A peer that refuses may close before everything is sent.
     if stream.write_all(&bytes).and_then(|()| stream.shutdown(Shutdown::Write)).is_err() {
         heard.extend_from_slice(b"(closed early) ");
     }
@@ -103,7 +103,8 @@ fn talk(address: &str, bytes: &str) -> io::Result<String> {
     Ok(heard.escape_ascii().to_string())
 }
 
-/// Talks so many times, from many threads at once. Returns the number of greetings that came back.
+/// Talks to the peer `count` times, from many threads at once. Returns the number of greetings that
+/// came back.
 fn flood(address: &str, bytes: &str, count: &str) -> io::Result<String> {
     const THREADS: usize = 100;
     let each = number(count)? / THREADS;
@@ -119,7 +120,7 @@ fn is_greeting(answer: String) -> bool {
     answer.ends_with("hello")
 }
 
-/// Holds so many connections open that say nothing, and talks beside them.
+/// Opens `count` silent connections, and then talks over another one.
 fn crowd(address: &str, bytes: &str, count: &str) -> io::Result<String> {
     let count = number(count)?;
     let held = (0..count).map(|_| TcpStream::connect(address)).collect::<io::Result<Vec<_>>>()?;
@@ -128,14 +129,14 @@ fn crowd(address: &str, bytes: &str, count: &str) -> io::Result<String> {
     answer
 }
 
-/// Sends bytes, and keeps the connection until the other side closes.
+/// Sends bytes, and keeps the connection open until the other side closes.
 fn keep(address: &str, bytes: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     stream.write_all(&bytes_of(bytes)?)?;
     stream.read_to_end(&mut Vec::new()).map(drop)
 }
 
-/// Reaches a server of its own.
+/// Connects to a server in the same process.
 fn reach_itself() -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut own = TcpStream::connect(listener.local_addr()?)?;
@@ -258,20 +259,20 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
         }
         "keyctl" => call(libc::SYS_keyctl, &[0, usize::MAX - 2, 1]),
         "bpf" => {
-            // An array of one number.
+            // The call makes an array of one number.
             let map: [u32; 16] = [2, 4, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             call(libc::SYS_bpf, &[0, map.as_ptr() as usize, size_of_val(&map)])
         }
         "perf" => {
             let mut event = [0_u64; 16];
-            // Software, this size, the CPU's clock.
+            // The words are: a software event, this size, the CPU's clock.
             event[0] = 1 | (128 << 32);
             call(
                 libc::SYS_perf_event_open,
                 &[event.as_ptr() as usize, 0, usize::MAX, usize::MAX, 0],
             )
         }
-        // The range is not mapped: a kernel that examines it reports that, and does no more.
+        // The range is not mapped: a kernel that examines it only reports that.
         "long-survey" => match call(libc::SYS_mincore, &[1 << 40, 1 << 43, 0]) {
             Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
@@ -282,7 +283,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
         "userfaultfd" => call(libc::SYS_userfaultfd, &[0]),
         "syslog" => call(libc::SYS_syslog, &[10, 0, 0]),
         "type-into-terminal" => {
-            // Without a terminal this is another error than a refusal.
+            // Without a terminal, a permitted call fails with a different error than a refused one.
             match call(libc::SYS_ioctl, &[0, libc::TIOCSTI as usize, zeroes]) {
                 Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => Ok(()),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
@@ -290,21 +291,21 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
             }
         }
         "newer-call" => match call(libc::SYS_mseal + 7, &[0]) {
-            // `file_setattr`, which exists from Linux 6.17.
+            // `file_setattr` exists only from Linux 6.17.
             Err(error) if error.raw_os_error() != Some(libc::ENOSYS) => Ok(()),
             other => other,
         },
         #[cfg(target_arch = "x86_64")]
         "other-architecture" => {
             let number: usize;
-            // SAFETY: `getpid` by the rules of 32-bit x86, which takes and changes nothing
-            // else. The register that the compiler keeps for itself is not an argument of it.
+            // SAFETY: `getpid` by the rules of 32-bit x86, which takes no argument and changes
+            // nothing. It does not use the register that the compiler reserves.
             unsafe { std::arch::asm!("int 0x80", inlateout("rax") 20_usize => number) };
             if number > 0 && number < 1 << 30 { Ok(()) } else { Err(io::Error::other("none")) }
         }
         #[cfg(target_arch = "x86_64")]
         "x32" => match call(0x4000_0000 + libc::SYS_getpid, &[]) {
-            // Most kernels do not have it; the attempt is what counts here.
+            // Most kernels do not have this call. Only the attempt matters here.
             Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
             other => other,
         },
@@ -312,7 +313,7 @@ fn kernel_call(name: &str, words: &[&str]) -> io::Result<()> {
     }
 }
 
-/// Climbs out by the working directory, further than any root is deep.
+/// Climbs out through the working directory, more levels than any root is deep.
 fn climb(path: &str) -> io::Result<()> {
     let here = fs::File::open(".")?;
     let path = text(&format!("{}{path}", "../".repeat(40)))?;
@@ -325,7 +326,7 @@ fn read_memory(pid: usize) -> io::Result<()> {
     let remote = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 1 };
     let (local, remote) = (&raw const local as usize, &raw const remote as usize);
     match call(libc::SYS_process_vm_readv, &[pid, local, 1, remote, 1, 0]) {
-        // Nothing is at the address; only a permitted call finds that out.
+        // Nothing is at the address. Only a permitted call finds that out.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
         other => other,
     }
@@ -340,7 +341,7 @@ fn open_by_handle(path: usize) -> io::Result<()> {
     call(libc::SYS_open_by_handle_at, &[at[0], at[2], 0])
 }
 
-/// Runs a program that has setuid, and reports its result.
+/// Runs a setuid program, and reports its result.
 fn run(path: &str) -> io::Result<()> {
     let output = Command::new(path).arg("-u").output()?;
     match String::from_utf8_lossy(&output.stdout).trim() {
@@ -360,7 +361,7 @@ fn fork(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
 /// CLOSE_RANGE_UNSHARE, linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: usize = 2;
 
-/// Installs a filter of this process's own, and returns the number of its listener.
+/// Installs this process's own filter, and returns the descriptor of its listener.
 fn listen_to_filter() -> io::Result<usize> {
     let allow = sock_filter {
         code: (libc::BPF_RET | libc::BPF_K) as u16,
@@ -385,8 +386,8 @@ fn call(number: libc::c_long, arguments: &[usize]) -> io::Result<()> {
 fn raw(number: libc::c_long, arguments: &[usize]) -> libc::c_long {
     let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     let [a, b, c, d, e, f] = [0, 1, 2, 3, 4, 5].map(argument);
-    // SAFETY: every address that a caller passes is of an object that lives, and that the call does
-    // not change or that is large enough for its result.
+    // SAFETY: every address that a caller passes points to a live object. The call does not change
+    // the object, or it is large enough for the result.
     unsafe { libc::syscall(number, a, b, c, d, e, f) }
 }
 
@@ -398,8 +399,8 @@ fn number(text: &str) -> io::Result<usize> {
     text.parse::<isize>().map(|number| number as usize).map_err(io::Error::other)
 }
 
-/// Runs a program that, with everything that it starts, cannot create namespaces, as in many
-/// containers. Returns only if it cannot.
+/// Runs a program that cannot create namespaces, as in many containers. The same applies to
+/// everything that the program starts. Returns only if the program cannot be run.
 fn run_without_namespaces(command: &[String]) -> io::Error {
     let [program, arguments @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
     let installed =
@@ -410,11 +411,13 @@ fn run_without_namespaces(command: &[String]) -> io::Error {
     Command::new(program).args(arguments).exec()
 }
 
-/// Runs a program that, with everything that it starts, has a filter with a listener, as in some containers: the
-/// kernel gives no process a second one. Returns only if it cannot.
+/// Runs a program under a filter with a listener, as in some containers. The kernel gives no
+/// process a second listener. The same applies to everything that the program starts. Returns only
+/// if the program cannot be run.
 fn run_under_a_listener(command: &[String]) -> io::Error {
     let [program, arguments @ ..] = command else { return io::ErrorKind::InvalidInput.into() };
-    // Open across the exec, since it counts for as long as somebody has it.
+    // The listener stays open across the exec, since the filter counts for as long as a process has
+    // it open.
     let kept = listen_to_filter()
         .and_then(|listener| call(libc::SYS_fcntl, &[listener, libc::F_SETFD as usize, 0]));
     match kept {
@@ -423,20 +426,21 @@ fn run_under_a_listener(command: &[String]) -> io::Error {
     }
 }
 
-/// Runs a program while so many descriptors are on their way between processes of its user. Returns only if
-/// it cannot.
+/// Runs a program while `count` descriptors are in flight between processes of its user. Returns
+/// only if the program cannot be run.
 fn run_with_descriptors_in_flight(command: &[String]) -> io::Error {
     let [count, program, arguments @ ..] = command else {
         return io::ErrorKind::InvalidInput.into();
     };
-    // The program inherits both ends, which keeps the message from being dropped.
+    // The program inherits both ends of the socket, which keeps the message from being dropped.
     match number(count).and_then(pass_descriptors) {
         Ok(_ends) => Command::new(program).args(arguments).exec(),
         Err(error) => error,
     }
 }
 
-/// Passes descriptors to itself, and receives none, until the kernel refuses. Leaves a process that holds them.
+/// Sends descriptors to itself without receiving any, until the kernel refuses. Leaves a process
+/// behind that keeps them open.
 fn fill_flight() -> io::Result<()> {
     let mut passed = Vec::new();
     let refused = loop {
@@ -445,7 +449,7 @@ fn fill_flight() -> io::Result<()> {
             Err(error) => break error,
         }
     };
-    // Nothing of it is closed before the end of the call.
+    // `sleep` keeps all of them open until the end of the call.
     Command::new("sleep").arg("1000").stdout(Stdio::null()).spawn()?;
     std::mem::forget(passed);
     Err(refused)
@@ -454,7 +458,7 @@ fn fill_flight() -> io::Result<()> {
 /// The most descriptors that the kernel takes in one message (SCM_MAX_FD).
 const MOST_PASSED: usize = 253;
 
-/// Sends so many copies of stdin in one message, and returns the two ends, which programs inherit.
+/// Sends `count` copies of stdin in one message, and returns the two ends, which programs inherit.
 fn pass_descriptors(count: usize) -> io::Result<[OwnedFd; 2]> {
     let sent = vec![rustix::stdio::stdin(); count];
     let flags = SocketFlags::empty();
@@ -489,7 +493,7 @@ fn filter() -> io::Result<BpfProgram> {
         (libc::SYS_unshare, Vec::new()),
     ];
     let arch = env::consts::ARCH.try_into().map_err(io::Error::other)?;
-    // A C library uses `clone` where `clone3` is missing.
+    // A C library uses `clone` if `clone3` is missing.
     let missing = SeccompAction::Errno(libc::ENOSYS as u32);
     SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, missing, arch)
         .and_then(BpfProgram::try_from)

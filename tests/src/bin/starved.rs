@@ -1,5 +1,6 @@
-//! Executes `supervisor`, the program beside it, with as few descriptors as the file `descriptors` beside it
-//! says. A script would not be found by its descriptor.
+//! Executes the program `supervisor` in the same directory, with only as many descriptors as the
+//! file `descriptors` there allows. A script would not work, because the host starts its supervisor
+//! by descriptor.
 
 use std::error::Error;
 use std::os::unix::process::CommandExt as _;

@@ -1,11 +1,12 @@
-//! Executes `supervisor`, the program beside it, as the user without rights. For tests that run as root:
-//! a host executes its supervisor as itself, and a script would not be found by its descriptor.
+//! Executes the program `supervisor` in the same directory, as the user without rights. Tests that
+//! run as root need it, because a host executes its supervisor as its own user. A script would not
+//! work, because the host starts its supervisor by descriptor.
 
 use std::error::Error;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-/// The number of that user, and of its group.
+/// The number of the user without rights, and of its group.
 const NOBODY: u32 = 65_534;
 
 fn main() -> Result<(), Box<dyn Error>> {

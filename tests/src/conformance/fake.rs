@@ -67,7 +67,7 @@ impl Loader {
     }
 }
 
-/// Writes the tree again. Each file is a new one, as after a replacement.
+/// Writes the tree back. Each file is new, as after a replacement.
 fn store(dir: &Path, tree: &Tree, modes: &HashMap<Vec<u8>, u32>) -> io::Result<()> {
     let mut first: HashMap<u64, &[u8]> = HashMap::new();
     for entry in fs::read_dir(dir)? {

@@ -149,9 +149,9 @@ pub(super) fn check_listings(expected: Option<&Value>, dir: &Path) -> Result<(),
     Ok(())
 }
 
-/// Restores the modes that removing the directory needs.
+/// Restores the modes that are needed to remove the directory.
 pub(super) fn make_removable(dir: &Path) {
-    // A directory that was removed meanwhile needs none.
+    // A directory that was removed in the meantime needs no mode.
     let _ = set_mode(dir, 0o755);
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {

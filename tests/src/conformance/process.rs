@@ -1,5 +1,4 @@
-//! Running a case's tool as a process: a native build by itself, a component
-//! through the host.
+//! Runs a case's tool as a process: a native build directly, a component through the host.
 
 use std::ffi::OsString;
 use std::fs;
@@ -49,7 +48,7 @@ impl Port for Native {
 #[derive(Debug)]
 pub struct Component {
     programs: TempDir,
-    /// The factor by which a case has more time.
+    /// The factor by which a case's time limit is multiplied.
     patience: u32,
 }
 
@@ -64,8 +63,8 @@ impl Component {
         Self::ready(programs, 1)
     }
 
-    /// Returns the same components as code of the baseline. Theirs is the same answer, not the same time:
-    /// nothing that is installed runs it, and of the shell it is tens of megabytes.
+    /// Returns the same components as baseline code. It gives the same answers, but not as fast: no
+    /// installed component runs as baseline code, and the shell's is tens of megabytes.
     #[must_use]
     pub fn of_the_baseline() -> Self {
         const PATIENCE: u32 = 20;
@@ -91,7 +90,7 @@ impl Component {
     fn ready(programs: TempDir, patience: u32) -> Self {
         let port = Self { programs, patience };
         fs::create_dir_all(port.cache()).expect("a directory for compiled components");
-        // The time of a case is for the tool, not for the compiler.
+        // The time limit of a case is for the tool, not for the compiler.
         let mut list = Command::new(port.programs.path().join("ikigai"));
         list.args(port.options(Path::new("/")))
             .args(["tool", "list"])
@@ -108,7 +107,7 @@ impl Component {
         self.programs.path().join("cache")
     }
 
-    /// Returns a cache that belongs to nobody: the host trusts only one that belongs to its user.
+    /// Returns the cache of the user `nobody`. A host trusts only a cache that belongs to its user.
     fn cache_of_nobody(&self) -> PathBuf {
         self.programs.path().join("cache-of-nobody")
     }
@@ -136,7 +135,8 @@ impl Port for Component {
     }
 }
 
-/// Copies the programs to a directory in which a case that runs as nobody can reach them.
+/// Copies the programs to a directory in which a case that runs as the user `nobody` can reach
+/// them.
 fn copied(tools: &Path, others: &[PathBuf]) -> TempDir {
     let to = TempDir::new().expect("a temporary directory");
     set_mode(to.path(), 0o755).expect("a directory for all to read");
@@ -164,7 +164,7 @@ fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
     fs::set_permissions(to, fs::metadata(from)?.permissions())
 }
 
-/// Does the same, and gives the copies to nobody.
+/// Copies a directory with its modes, and makes the user `nobody` the owner of the copies.
 fn give_to_nobody(from: &Path, to: &Path) -> io::Result<()> {
     copy_all(from, to)?;
     let mut left = vec![to.to_owned()];
@@ -239,7 +239,7 @@ fn run(
 
 fn drained(stream: Option<impl Read>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // The bytes before a failure are checked.
+    // The bytes before a failure are still checked.
     let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
     bytes
 }

@@ -1,4 +1,4 @@
-//! A host that runs while the test does something else, and the bound on the time of any host.
+//! A host that runs while the test does something else, and the time limit of every host in tests.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -12,8 +12,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Host, Ran};
 
-/// The longest time of a host: far beyond what anything takes on a busy machine. A host that
-/// reaches it hangs, and is killed so that the test can report it.
+/// The time limit of a host: far beyond what anything takes on a busy machine. A host that reaches
+/// it hangs, and is killed so that the test can report it.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A thread that kills a child after [`TIMEOUT`].
@@ -25,7 +25,7 @@ impl Deadline {
         let (sender, ended) = channel::<()>();
         thread::spawn(move || {
             if ended.recv_timeout(TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-                // The test reports a signal where it expects an exit code.
+                // The test expects an exit code and reports the signal instead.
                 let _ = kill_process(pid, Signal::KILL);
             }
         });
@@ -42,15 +42,15 @@ pub struct Running {
     child: Child,
     shown: String,
     deadline: Deadline,
-    /// The part of stderr that was read before its end.
+    /// The part of stderr that was read so far.
     stderr: Vec<u8>,
-    /// Reads the rest of stderr.
+    /// The thread that reads the rest of stderr.
     reader: Option<JoinHandle<Vec<u8>>>,
 }
 
 impl Host {
-    /// Starts `ikigai ARGS` and does not wait for it. It leads a process group of its own, so that
-    /// a signal reaches no other process.
+    /// Starts `ikigai ARGS` and does not wait for it. It leads its own process group, so that a
+    /// signal reaches no other process.
     pub fn start<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Running {
         let mut command = self.command();
         command.args(args);
@@ -73,8 +73,8 @@ impl Running {
         Self { child, shown, deadline, stderr: Vec::new(), reader: None }
     }
 
-    /// Reads stderr from now on, so that a host that logs much does not wait for a reader, or drop
-    /// what nobody has read.
+    /// Reads stderr from now on, so that a host that logs a lot neither waits for a reader nor
+    /// drops unread lines.
     pub fn keep_reading_stderr(&mut self) {
         let mut pipe = self.child.stderr.take().expect("a pipe");
         self.reader = Some(thread::spawn(move || {
@@ -90,7 +90,7 @@ impl Running {
         (stdin.expect("a pipe"), stdout.expect("a pipe"))
     }
 
-    /// Sends a signal to the host's process alone.
+    /// Sends a signal to the host's process only.
     pub fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the host is there");
     }
@@ -101,7 +101,7 @@ impl Running {
         self.wait_until(&format!("`{}` exists", path.display()), || path.exists());
     }
 
-    /// Waits until `holds`, while the host runs.
+    /// Waits until `holds` returns true, while the host runs.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, holds: impl Fn() -> bool) {
         let mut waited = Duration::ZERO;
@@ -127,7 +127,7 @@ impl Running {
     pub fn line_of_stderr(&mut self, start: &str) -> String {
         loop {
             let printed = String::from_utf8_lossy(&self.stderr);
-            // The last one may go on.
+            // The last line may be incomplete.
             let lines = printed.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
             if let Some(rest) = lines.into_iter().find_map(|line| line.strip_prefix(start)) {
                 return rest.to_owned();
@@ -136,7 +136,7 @@ impl Running {
         }
     }
 
-    /// Waits for a part of stderr, in which `text` is looked for.
+    /// Reads the next part of stderr. The test is waiting for `text`.
     #[track_caller]
     fn read_stderr(&mut self, text: &str) {
         let stderr = self.child.stderr.as_mut().expect("a pipe");
@@ -158,8 +158,8 @@ impl Running {
         fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
     }
 
-    /// Waits until the host has used so much more CPU time: a guest that spins shows no other sign
-    /// outside.
+    /// Waits until the host has used `ticks` more ticks of CPU time. A guest that spins shows no
+    /// other sign outside.
     #[track_caller]
     pub fn wait_until_busy(&mut self, ticks: u64) {
         let mut waited = Duration::ZERO;
@@ -172,7 +172,7 @@ impl Running {
         }
     }
 
-    /// Waits until the host catches a signal: before that it would be killed by it.
+    /// Waits until the host catches a signal, because before that the signal would kill it.
     #[track_caller]
     pub fn wait_until_it_catches(&mut self, signal: Signal) {
         let bit = 1_u64 << (signal.as_raw() - 1);
@@ -195,8 +195,8 @@ impl Running {
         kibibytes.unwrap_or(0_u64) << 10
     }
 
-    /// Waits for the host's end, and kills it as soon as it has more than `most` bytes resident: a
-    /// guest that takes memory without end must not take the machine's.
+    /// Waits for the host's end, and kills it as soon as it has more than `most` bytes resident. A
+    /// guest that takes memory without end must not exhaust the machine.
     #[track_caller]
     pub fn wait_within(mut self, most: u64) -> Ran {
         let mut peak = 0;

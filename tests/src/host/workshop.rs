@@ -12,11 +12,11 @@ use rustix::process::geteuid;
 use super::{Host, Ran};
 use crate::{leftovers, paths, tiers};
 
-/// The id of a user without any rights of its own.
+/// The id of the user `nobody`, who has no rights.
 pub const NOBODY: u32 = 65534;
 
 impl Host {
-    /// Creates a host whose tools are the test's own only.
+    /// Creates a host that has only the test's own tools.
     #[must_use]
     pub fn without_system_tools() -> Self {
         Self::new().with_no_system_tools()
@@ -48,8 +48,8 @@ impl Host {
         self.cache.join("ikigai")
     }
 
-    /// Holds the lock for compiling the component of this digest, like another host that compiles
-    /// it, for as long as the value lives. The cache must contain a component already.
+    /// Locks the compilation of the component with this digest, as another host that compiles it
+    /// would, for as long as the value lives. The cache must already contain a component.
     #[must_use]
     pub fn take_turn(&self, digest: impl Display) -> File {
         let mut engines = fs::read_dir(self.cache().join("components")).expect("a cache");
@@ -57,17 +57,18 @@ impl Host {
         locked(&engine.join(format!("{digest}.lock")))
     }
 
-    /// Does the same for its optimised code, also in an empty cache.
+    /// Locks the compilation of the component's optimised code. This works in an empty cache as
+    /// well.
     #[must_use]
     pub fn take_turn_for_optimised(&self, digest: impl Display) -> Vec<File> {
         let dirs = tiers::of_optimised_code(&self.cache()).into_iter();
         dirs.map(|dir| locked(&dir.join(format!("{digest}.lock")))).collect()
     }
 
-    /// Takes the turn of compiling behind the hosts of the cache.
+    /// Takes the lock with which the cache's hosts compile in the background.
     #[must_use]
     pub fn take_turn_behind(&self) -> File {
-        // This makes the directory.
+        // The call creates the directory.
         tiers::of_optimised_code(&self.cache());
         locked(&self.cache().join("components/behind.lock"))
     }
@@ -86,15 +87,15 @@ impl Host {
         self.env("IKIGAI_SYSTEM_TOOLS", dir)
     }
 
-    /// Makes further runs those of a user without rights, who owns everything so far. Without root
-    /// the user is one already.
+    /// Makes further runs those of a user without rights, who owns everything that exists so far.
+    /// If the test does not run as root, its user already has no rights.
     #[must_use]
     pub fn as_nobody(mut self) -> Self {
         if geteuid().is_root() {
             give(self.scratch.path());
-            // Only root may reach the build. It is a copy, because a link would change the file's
-            // times, by which hosts of other tests judge whether they are the host that filled a
-            // cache. It is made after the other files changed their owner: this one stays root's.
+            // Only root can access the build, so it is copied. A link would change the file's
+            // times, by which hosts of other tests decide whether they filled a cache. The copy is
+            // made after the other files changed their owner, so it stays root's.
             let installed = self.scratch.path().join("installed");
             let copy = |from: &Path, to: &str| {
                 let to = installed.join(to);
@@ -109,14 +110,14 @@ impl Host {
         self
     }
 
-    /// Returns `true` if the host runs as [`NOBODY`], and not as the user of the test.
+    /// Returns `true` if the host runs as [`NOBODY`] instead of the user of the test.
     #[must_use]
     pub fn runs_as_nobody(&self) -> bool {
         self.user.is_some()
     }
 
-    /// Runs `ikigai ARGS` where no namespace can be made. Returns nothing if this machine cannot
-    /// prevent that.
+    /// Runs `ikigai ARGS` in an environment that forbids new namespaces. Returns `None` if this
+    /// machine cannot set that up.
     #[must_use]
     pub fn run_without_namespaces(&self, args: &[&str]) -> Option<Ran> {
         let forbid = "for n in user mnt pid net ipc uts; do \
@@ -162,8 +163,8 @@ impl Host {
         self.write(Path::new("user-tools").join(&file), guest_bytes(name), 0o644)
     }
 
-    /// Copies a guest of `tests/guests` as the standard tool `as_name` to the directory of system
-    /// tools, with the grant of that name. The name must have the length of the guest's own.
+    /// Copies a guest of `tests/guests` as the built-in tool `as_name` to the directory of system
+    /// tools, with the grant of that name. The name must have the length of the guest's own name.
     pub fn guest_as(&self, name: &str, own_name: &str, as_name: &str) -> PathBuf {
         assert_eq!(own_name.len(), as_name.len(), "the name is written over the guest's own");
         let mut bytes = guest_bytes(name);
@@ -197,7 +198,7 @@ impl Host {
         files
     }
 
-    /// Fails unless every process that belongs to this host is gone, or ends during a wait.
+    /// Fails unless every process that belongs to this host is gone or ends during a wait.
     #[track_caller]
     pub fn assert_nothing_left(&self) {
         leftovers::assert_none(self.scratch.path());
@@ -249,7 +250,7 @@ fn collect(dir: &Path, without: &[&Path], files: &mut Vec<(PathBuf, u64)>) {
     }
 }
 
-/// Returns a file that is made and locked.
+/// Creates a file and locks it.
 fn locked(path: &Path) -> File {
     let turn = File::create(path).expect("created");
     flock(&turn, FlockOperation::NonBlockingLockExclusive).expect("nobody compiles");

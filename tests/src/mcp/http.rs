@@ -1,4 +1,4 @@
-//! A client of MCP over HTTP that writes and reads bytes, and knows nothing of the protocol's library.
+//! An MCP client over HTTP that writes and reads bytes, and does not use the protocol's library.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server over HTTP, and what its clients need.
 pub struct Server {
-    /// There until the end of the server.
+    /// Set until the end of the server.
     running: Option<Running>,
     scheme: String,
     address: String,
@@ -31,7 +31,7 @@ pub struct Answer {
     pub status: u16,
     /// The headers, each on a line, their names in small letters.
     pub headers: String,
-    /// The message of the body; null where there is none.
+    /// The message of the body, or null if the body is empty.
     pub body: Value,
 }
 
@@ -45,7 +45,7 @@ impl Server {
         Self { running: Some(running), scheme, address, token_file: None }
     }
 
-    /// Starts `command`, and waits until it has said where its token is.
+    /// Starts `command`, and waits until it has printed the path of its token.
     pub fn with_token(command: &mut Command) -> Self {
         let mut server = Self::start(command);
         let file = server.running().line_of_stderr("clients need the token in ");
@@ -112,7 +112,7 @@ impl Server {
         Answer::read(self.ask(method, params))
     }
 
-    /// Sends a message with these headers besides those that every message has.
+    /// Sends a message with `headers` in addition to the ones that every message has.
     pub fn post(&self, headers: &str, message: &str) -> Answer {
         self.answer_to(&self.text_of(headers, message))
     }
@@ -146,7 +146,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing else ends one whose test is over.
+        // Nothing else ends the server of a finished test.
         if let Some(running) = self.running.take() {
             running.signal(Signal::KILL);
             running.wait();
@@ -155,7 +155,7 @@ impl Drop for Server {
 }
 
 impl Answer {
-    /// Reads an answer, after which the connection is closed.
+    /// Reads an answer up to its end, when the server closes the connection.
     pub fn read(mut stream: TcpStream) -> Self {
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("an answer");
@@ -167,7 +167,8 @@ impl Answer {
     pub fn from_text(text: &str) -> Self {
         let (headers, body) = text.split_once("\r\n\r\n").expect("headers");
         let status = headers.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
-        // A stream of events has one message at its end; what is around it are lengths of pieces.
+        // A stream of events has one message at its end. The text around it is the lengths of
+        // chunks.
         let event = body.lines().rev().find_map(|line| line.strip_prefix("data: {"));
         let body = match event {
             Some(rest) => serde_json::from_str(&format!("{{{rest}")).expect("JSON"),

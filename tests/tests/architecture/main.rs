@@ -1,5 +1,7 @@
-//! The structure that docs/architecture.md describes: the packages that a package may depend on, the modules that a
-//! module may use, the opening of doc comments, the links among the pages, and the files and tests that the pages name.
+//! The structure that docs/architecture.md describes. Checks the packages that a package may depend
+//! on, the modules that a module may use, the opening of doc comments, the links among the pages,
+//! and the files and tests that the pages name.
+//!
 //! Each rule is also tried on something that breaks it, to prove that it can fail.
 
 mod evidence;
@@ -263,8 +265,8 @@ fn rust_files() -> BTreeSet<String> {
     files(&paths::repository(), "rs").into_iter().collect()
 }
 
-/// Returns the paths of all files below `root` with an extension, relative to `root`. Leaves out what
-/// builds make, and names that begin with a dot.
+/// Returns the paths of all files below `root` with an extension, relative to `root`. Leaves out
+/// build results and names that begin with a dot.
 fn files(root: &Path, extension: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
@@ -333,7 +335,7 @@ fn a_claim_that_names_no_test_is_found() {
 }
 
 /// Checks that the bans of clippy are in force, which keep certain calls in one place. Clippy
-/// enforces them; this notices a dropped file.
+/// enforces the bans. This test notices if their file is dropped.
 #[test]
 fn the_bans_are_in_force() {
     let banned = |folder: &str, what: &[&str]| {

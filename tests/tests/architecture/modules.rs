@@ -11,10 +11,10 @@ use std::path::Path;
 pub(crate) struct Crate {
     /// The folder of its package.
     pub(crate) folder: &'static str,
-    /// Its modules, from low to high. Those of one row are independent of each other; a module may
-    /// use those of lower rows.
+    /// The crate's modules, from low to high. Modules in one row are independent of each other. A
+    /// module may use modules of lower rows.
     layers: &'static [&'static [&'static str]],
-    /// The program, or the list of modules: above everything.
+    /// The program, or the list of modules. It is above everything.
     top: &'static str,
 }
 
@@ -171,8 +171,8 @@ impl Crate {
 /// Returns the top-level modules that a source names, with their lines. `depth` is the number of
 /// `super` that lead from it to the crate.
 ///
-/// A module inside the file (`mod tests`) is one deeper, and its `super::super` is taken for a step
-/// further up than it is; the name after it is no top-level module, unless by chance.
+/// In a module inside the file (`mod tests`), which is one level deeper, `super::super` counts as
+/// one step too many. The name after it does not match a top-level module, unless by chance.
 fn uses(text: &str, depth: usize) -> Vec<(usize, String)> {
     let tokens = tokens(text);
     let word = |at: usize| tokens.get(at).map_or("", |(_, token)| token.as_str());
@@ -225,8 +225,8 @@ fn first_names(tokens: &[(usize, String)]) -> Vec<(usize, String)> {
     names
 }
 
-/// Splits a source into words, `::` and single other characters, with their lines; no comments, no
-/// strings.
+/// Splits a source into words, `::` and single other characters, with their lines. Comments and
+/// strings are left out.
 fn tokens(text: &str) -> Vec<(usize, String)> {
     let mut tokens = Vec::new();
     let mut line = 1;

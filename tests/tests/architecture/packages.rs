@@ -9,29 +9,30 @@ const ANY: &[&str] = &["*"];
 const ALLOWED: &[(&str, &[&str])] = &[
     ("ikigai-protocol", &[]),
     ("ikigai-assets", &["ikigai-assets-testing", "ikigai-protocol"]),
-    // A server for tests of the store and of the host alike.
+    // A server for the tests of the store and of the host.
     ("ikigai-assets-testing", &[]),
     ("ikigai-tools", &["ikigai-protocol"]),
     ("ikigai-tools-native", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-tools-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-shell-wasm", &["ikigai-protocol", "ikigai-tools"]),
     ("ikigai-provider", &["ikigai-protocol", "ikigai-provider-testing"]),
-    // The vendors' servers for tests, from their documentation, without code of ours.
+    // The vendors' servers for tests, written from their documentation, without our code.
     ("ikigai-provider-testing", &[]),
     ("ikigai-terminal", &["ikigai-protocol", "ikigai-terminal-testing"]),
-    // A terminal for tests of the package and of the program alike.
+    // A terminal for the tests of the package and of the program.
     ("ikigai-terminal-testing", &[]),
     ("ikigai-supervisor", &[]),
     ("ikigai-supply", &["ikigai-protocol", "ikigai-supply-testing"]),
-    // Registries for tests, from the specification, without code of ours.
+    // Registries for tests, written from the specification, without our code.
     ("ikigai-supply-testing", &[]),
-    // Never on `ikigai-tools`: to the host a standard tool is a program like any other.
+    // The host must never depend on `ikigai-tools`: to the host, a built-in tool is a program like
+    // any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
-    // Knows a host only by the trait that a program implements.
+    // The package knows a host only through the trait that a program implements.
     ("ikigai-mcp", &["ikigai-protocol"]),
-    // Servers that misbehave, from the specification alone, without code of ours.
+    // Servers that misbehave, written only from the specification, without our code.
     ("ikigai-mcp-testing", &[]),
-    // Programs for the judge of the protocol, and the test that runs it.
+    // Programs for the protocol's conformance suite, and the test that runs it.
     ("ikigai-mcp-conformance", &["ikigai-mcp", "ikigai-tests"]),
     (
         "ikigai-agent",
@@ -76,12 +77,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-tools",
         ],
     ),
-    // Compiled before anything else, and builds the rest.
+    // `xtask` is compiled before everything, and builds the rest.
     ("xtask", &[]),
 ];
 
 /// Returns every forbidden dependency in `cargo metadata`, in its order. Dependencies of tests
-/// count too.
+/// count as well.
 pub(crate) fn wrong_arrows(metadata: &Value) -> Vec<String> {
     let packages = list(metadata, "packages");
     let in_workspace = |name: &str| packages.iter().any(|package| text(package, "name") == name);

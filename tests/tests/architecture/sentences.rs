@@ -1,7 +1,8 @@
 //! The opening of doc comments: a first sentence describes its item, and is not an indirect
 //! question.
 //!
-//! All items are checked, public or not, and the pages of modules too. Ordinary comments are not.
+//! All items are checked, public or not, and the pages of modules as well. Ordinary comments are
+//! not checked.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +85,8 @@ fn doc_comment(line: &str) -> Option<(&'static str, &str)> {
     (!line.starts_with("////")).then_some((marker, text))
 }
 
-/// Returns the first word of a text, without emphasis. A text that begins with code has none.
+/// Returns the first word of a text, without emphasis. The word is empty if the text begins with
+/// code.
 fn first_word(text: &str) -> &str {
     let text = text.trim_start_matches(['*', '_', '"']);
     text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default()

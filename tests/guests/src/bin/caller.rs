@@ -12,7 +12,8 @@ use wasip2::sockets::ip_name_lookup::resolve_addresses;
 #[path = "caller/http.rs"]
 mod http;
 
-/// The lookups and the requests that are begun and dropped. As tasks of the host they took 230 MiB.
+/// The number of lookups and requests that are begun and dropped. As tasks of the host they once
+/// took 230 MiB.
 const DROPPED: usize = 30_000;
 
 const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network",
@@ -71,8 +72,8 @@ fn anywhere(target: &str) -> SocketAddr {
     any.parse().expect("an address")
 }
 
-/// Connects a socket to the first target and sends to the others with it; then sends to
-/// each in turn with one that is not connected.
+/// Connects a socket to the first target and sends to the others with it. Then sends to each in
+/// turn with an unconnected socket.
 fn udp_strays(attempts: &mut Attempts, targets: &[&str]) {
     let connected = UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
         socket.connect(targets[0])?;
@@ -106,7 +107,7 @@ fn udp_listens(attempts: &mut Attempts, targets: &[&str]) {
     attempts.observe("heard", &heard.unwrap_or_else(|error| error.to_string()));
 }
 
-/// Uses each target as an address to listen on and one to send from.
+/// Uses each target as an address to listen on, and as an address to send from.
 fn listen(attempts: &mut Attempts, targets: &[&str]) {
     for target in targets {
         attempts.note(&format!("tcp {target}"), TcpListener::bind(target));
@@ -125,14 +126,14 @@ fn lookup(attempts: &mut Attempts, name: &str) {
     }
 }
 
-/// Begins lookups, and waits for none of them.
+/// Begins lookups without waiting for them.
 fn drop_lookups(attempts: &mut Attempts) {
     let network = instance_network();
     let begun = (0..DROPPED).filter(|_| resolve_addresses(&network, "a.test").is_ok());
     attempts.observe("lookups", &begun.count().to_string());
 }
 
-/// Connects until that is refused.
+/// Connects until the host refuses.
 fn sockets(attempts: &mut Attempts, target: &str) {
     let mut open = Vec::new();
     let refused = loop {

@@ -1,4 +1,4 @@
-//! A guest that takes more than it may, or does not end, or ends badly.
+//! A guest that takes more than it may, never ends, or ends badly.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -67,7 +67,7 @@ fn open(path: &str) {
     attempts.print();
 }
 
-/// Takes memory and touches it, so that it is really resident.
+/// Takes memory and writes to it, so that it is really resident.
 fn memory(piece: usize) {
     let mut taken: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -96,7 +96,7 @@ fn flood_stderr() {
     std::process::exit(3);
 }
 
-/// Creates clocks that are never waited for: a handle each.
+/// Creates clocks that are never waited for. Each one is a handle.
 fn pollables() {
     let mut taken = Vec::new();
     for _ in 0..1_000_000 {

@@ -11,7 +11,7 @@ const SCHEMA: &str = r#"{"name":"_replacer","description":"Replaces what is not 
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "replace","replace_in_file","replace_many","replace_huge","replace_race"]}}}}"#;
 
-/// The bindings. The library of the tools does not publish its own.
+/// The bindings. The library of the tools does not publish its bindings.
 mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -56,7 +56,7 @@ fn main() {
             let all = (0..100).try_for_each(|_| replace(&dir, &order.path, b"replaced"));
             attempts.note("many", all);
         }
-        // The test meanwhile exchanges a directory on the path for a link that leads out.
+        // In the meantime, the test exchanges a directory on the path for a link that leads out.
         "replace_race" => {
             let done = (0..3000).filter(|_| replace(&dir, &order.path, b"inside").is_ok()).count();
             attempts.observe("inside", &done.to_string());

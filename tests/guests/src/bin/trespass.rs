@@ -9,7 +9,7 @@ use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{Descriptor, DescriptorFlags, NewTimestamp, OpenFlags, PathFlags};
 
 /// The schema. `_trespass` has the length of `file_read` and `file_edit`: the tests write those
-/// names over it, because a grant is given to a standard tool's name.
+/// names over it, because grants are given to the names of built-in tools.
 const SCHEMA: &str = r#"{"name":"_trespass","description":"Reaches for what is not its own",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "surroundings","network","paths","raw","writes","handles","listings","race"]}}}}"#;
@@ -31,7 +31,7 @@ fn main() {
     attempts.print();
 }
 
-/// Reports the surroundings that need no request.
+/// Reports the surroundings that a guest sees without a request.
 fn surroundings(attempts: &mut Attempts) {
     let names: Vec<String> = get_directories().into_iter().map(|(_, name)| name).collect();
     attempts.observe("preopens", &names.join(" "));
@@ -69,8 +69,8 @@ fn paths(attempts: &mut Attempts, names: &str) {
     }
 }
 
-/// Tries the same on the descriptors themselves, where `std` would refuse or rewrite a path before
-/// the host sees it.
+/// Tries the same on the descriptors themselves, because `std` would refuse or rewrite a path
+/// before the host sees it.
 fn raw(attempts: &mut Attempts, names: &str) {
     for (dir, preopen) in get_directories() {
         for name in names.split(':') {

@@ -1,4 +1,4 @@
-//! A guest that takes steps in files, each of its own kind, and reports what came of each.
+//! A guest that performs file operations of different kinds, and reports the result of each.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -16,7 +16,7 @@ const SCHEMA: &str = r#"{"name":"_walker","description":"Walks among files",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "steps"]}}}}"#;
 
-/// The bindings. The library of the tools does not publish its own.
+/// The bindings. The library of the tools does not publish its bindings.
 mod bindings {
     wit_bindgen::generate!({
         path: "../../wit",
@@ -66,7 +66,7 @@ fn main() {
     attempts.print();
 }
 
-/// Takes a step over the library of the language, as most programs do.
+/// Takes a step through Rust's standard library, as most programs do.
 fn with_std(verb: &str, words: &[&str]) -> String {
     let done = |result: std::io::Result<()>| result.map(|()| "done".to_owned());
     let seen = match (verb, words) {
@@ -127,14 +127,14 @@ fn raw(dir: &Descriptor, verb: &str, words: &[&str]) -> String {
         ("rename", [from, to]) => dir.rename_at(from, dir, to),
         ("replace", [path, text]) => replace(dir, path, text.as_bytes()),
         ("list", [path]) => return list(dir, path),
-        // From a handle on a directory below.
+        // Starts from a handle on a directory below.
         ("open-in", [sub, path]) => {
             let sub = dir.open_at(FOLLOW, sub, OpenFlags::DIRECTORY, DescriptorFlags::READ);
             return sub.map_or_else(name, |sub| {
                 read(sub.open_at(FOLLOW, path, file, DescriptorFlags::READ))
             });
         }
-        // From a handle that was opened before the directory got another name.
+        // Starts from a handle that was opened before the directory was renamed.
         ("open-in-moved", [sub, to, path]) => {
             let flags = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
             let sub = dir.open_at(FOLLOW, sub, OpenFlags::DIRECTORY, flags).map(|it| (it, *sub));

@@ -1,5 +1,5 @@
-//! Attempts by sockets: at servers of this tool's own, at local sockets of others by every way to
-//! their files, and at both at once.
+//! Attempts with sockets: at this tool's own servers, at other programs' local sockets by every way
+//! to their files, and at both at once.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,8 +11,8 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// The attempts of a race, of which one is enough, and the number of those since whose last one there was a change. On a
-/// loaded machine many changes can happen between two attempts.
+/// The number of attempts in a race, of which one success is enough, and the number of attempts
+/// that followed a change. On a loaded machine many changes can happen between two attempts.
 const ROUNDS: usize = 3000;
 const ROUNDS_AFTER_CHANGES: usize = 300;
 
@@ -80,7 +80,8 @@ fn reach_own_packets(path: &str) -> io::Result<()> {
     connect(&socket(libc::AF_UNIX, libc::SOCK_SEQPACKET)?, &address)
 }
 
-/// Connects more often than there is room for, which has to wait for the other side.
+/// Connects more often than the queue has room for, so that the last connection has to wait for the
+/// other side.
 fn wait_for_own(path: &str) -> io::Result<()> {
     let listener = UnixListener::bind(path)?;
     // SAFETY: a system call on numbers, the first of an open descriptor.
@@ -97,7 +98,7 @@ fn wait_for_own(path: &str) -> io::Result<()> {
     })
 }
 
-/// Connects to a path whose address has exactly so many bytes: as many as an address of the internet.
+/// Connects to a path whose address has exactly `length` bytes, as many as an internet address.
 fn connect_exactly(path: &str, length: &str) -> io::Result<()> {
     let mut address = named(path);
     let length = length.parse().map_err(io::Error::other)?;
@@ -129,16 +130,18 @@ fn connect(socket: &OwnedFd, address: &[u8]) -> io::Result<()> {
 }
 
 fn connect_at(socket: RawFd, address: *const u8, length: usize) -> io::Result<()> {
-    // SAFETY: a system call on a number and on bytes of this length, which another thread may change.
+    // SAFETY: a system call on a number and on bytes of this length, which another thread may
+    // change.
     match unsafe { libc::connect(socket, address.cast(), length as u32) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Returns whether a socket is connected to a server whose path ends so, whoever connected it.
+/// Returns whether a socket is connected to a server whose path ends with `path`. Any thread may
+/// have connected it.
 fn is_connected_to(socket: RawFd, path: &str) -> bool {
-    // SAFETY: plain numbers, for which zeroes are a value, and a system call on places that live.
+    // SAFETY: plain numbers, for which zeroes are valid, and a system call on places that live.
     let address = unsafe {
         let mut address: libc::sockaddr_un = mem::zeroed();
         let mut length = size_of_val(&address) as libc::socklen_t;
@@ -152,7 +155,8 @@ fn is_connected_to(socket: RawFd, path: &str) -> bool {
     name.ends_with(path.as_bytes())
 }
 
-/// Connects to a server of its own, while another thread writes the path of another server to the address.
+/// Connects to its own server, while another thread writes the path of another server into the
+/// address.
 fn race_address(own: &str, path: &str) -> io::Result<()> {
     let listener = UnixListener::bind(own)?;
     listener.set_nonblocking(true)?;
@@ -167,12 +171,13 @@ fn race_address(own: &str, path: &str) -> io::Result<()> {
     raced(
         &|turn| {
             let address = padded(if turn { path } else { own });
-            // SAFETY: the bytes live as long as this thread, and only the kernel reads them meanwhile.
+            // SAFETY: the bytes live as long as this thread, and only the kernel reads them in the
+            // meantime.
             unsafe { (place as *mut u8).copy_from(address.as_ptr(), length) };
         },
         || {
             let stream = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
-            // Its result does not say to whom.
+            // The result does not say which server it is connected to.
             let _ = connect_at(stream.as_raw_fd(), place as *const u8, length);
             while listener.accept().is_ok() {}
             Ok(is_connected_to(stream.as_raw_fd(), path))
@@ -180,11 +185,11 @@ fn race_address(own: &str, path: &str) -> io::Result<()> {
     )
 }
 
-/// Connects a socket of the internet, while another thread puts a local one at its number. The address is
-/// that of the other server, as long as one of the internet.
+/// Connects an internet socket, while another thread puts a local socket at its descriptor. The
+/// address is the other server's, padded to the length of an internet address.
 fn race_descriptor(path: &str) -> io::Result<()> {
     let inet = socket(libc::AF_INET, libc::SOCK_STREAM)?;
-    // It stays connected, whatever has the number afterwards.
+    // The local socket stays open and connected, even after its copy at the descriptor is replaced.
     let local = socket(libc::AF_UNIX, libc::SOCK_STREAM)?;
     let mut address = named(path);
     address.resize(address.len().max(28), 0);
@@ -203,7 +208,8 @@ fn race_descriptor(path: &str) -> io::Result<()> {
     )
 }
 
-/// Connects by a link that another thread points to a server of its own and to another server in turn.
+/// Connects through a link that another thread points alternately to its own server and to another
+/// server.
 fn race_link(own: &str, path: &str) -> io::Result<()> {
     let listener = UnixListener::bind(own)?;
     listener.set_nonblocking(true)?;
@@ -223,8 +229,8 @@ fn race_link(own: &str, path: &str) -> io::Result<()> {
     )
 }
 
-/// Connects to a server that has no room, for ever, while other threads take the flag from the socket by which
-/// whoever connects it does not wait.
+/// Connects to a server whose queue is full. Other threads constantly clear the socket's
+/// non-blocking flag, without which a connecting process waits forever.
 fn race_flag(own: &str) -> io::Result<()> {
     let listener = UnixListener::bind(own)?;
     // SAFETY: a system call on numbers, the first of an open descriptor.
@@ -245,7 +251,7 @@ fn race_flag(own: &str) -> io::Result<()> {
     })
 }
 
-/// Attempts one thing while another thread changes another in turns.
+/// Attempts one thing while another thread keeps changing something back and forth.
 fn raced(change: &(dyn Fn(bool) + Sync), attempt: impl Fn() -> io::Result<bool>) -> io::Result<()> {
     let (over, changes) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {

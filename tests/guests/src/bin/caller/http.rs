@@ -11,7 +11,7 @@ use wasip2::io::streams::StreamError;
 /// The most redirections that are followed.
 const MOST: usize = 5;
 
-/// A URL, in three parts. Nothing is checked: that is the host's task.
+/// A URL, in three parts. Nothing is checked here, because the host must do it.
 struct Target<'a> {
     scheme: Scheme,
     authority: &'a str,
@@ -46,7 +46,7 @@ fn send(
 ) -> Result<IncomingResponse, ErrorCode> {
     let waiting = handle(request, options)?;
     waiting.subscribe().block();
-    // The response is there once it is ready, and only once.
+    // The response exists once it is ready, and can be taken only once.
     waiting.get().expect("ready").expect("once")
 }
 
@@ -80,7 +80,8 @@ pub(crate) fn get(url: &str) -> String {
     fetch(url).map_or_else(|error| format!("{error:?}"), |response| text(&response))
 }
 
-/// Requests with a timeout of zero for the first byte, then with one between two bytes.
+/// Requests with a timeout of zero for the first byte, then with a timeout of zero between two
+/// bytes.
 pub(crate) fn impatient(attempts: &mut Attempts, url: &str) {
     let options = RequestOptions::new();
     options.set_first_byte_timeout(Some(1_000_000)).expect("supported");
@@ -110,7 +111,7 @@ pub(crate) fn follow(attempts: &mut Attempts, url: &str) {
     }
 }
 
-/// Keeps everything that arrives, twice.
+/// Keeps two copies of everything that arrives.
 pub(crate) fn hoard(attempts: &mut Attempts, url: &str) {
     let mut kept = Vec::new();
     match fetch(url) {
@@ -123,7 +124,7 @@ pub(crate) fn hoard(attempts: &mut Attempts, url: &str) {
     attempts.observe("kept", &kept.iter().map(Vec::len).sum::<usize>().to_string());
 }
 
-/// Sends requests that name another host, or another kind of request, than that of the connection.
+/// Sends requests that name a different host than the connection, or that are not plain requests.
 pub(crate) fn forge(attempts: &mut Attempts, url: &str) {
     for name in ["host", "Host", "transfer-encoding", "connection", "upgrade", "proxy-connection"] {
         attempts
@@ -150,7 +151,7 @@ pub(crate) fn forge(attempts: &mut Attempts, url: &str) {
     forge("no scheme", &|it| it.set_scheme(Some(&Scheme::Other("file".into()))));
 }
 
-/// Begins requests until that is refused, and keeps them all.
+/// Begins requests until the host refuses, and keeps them all.
 pub(crate) fn connections(attempts: &mut Attempts, url: &str) {
     let mut open = Vec::new();
     let refused = loop {
@@ -183,7 +184,7 @@ pub(crate) fn texts(attempts: &mut Attempts) {
     attempts.observe("taken", &taken.to_string());
 }
 
-/// Makes the host keep requests with a body that nobody reads, until it refuses.
+/// Makes the host keep requests with unread bodies, until it refuses.
 pub(crate) fn requests(attempts: &mut Attempts) {
     let mut kept = Vec::new();
     for _ in 0..600 {
@@ -203,12 +204,12 @@ pub(crate) fn requests(attempts: &mut Attempts) {
     attempts.observe("kept", &kept.len().to_string());
 }
 
-/// Begins requests, and waits for none of them.
+/// Begins requests without waiting for them.
 pub(crate) fn drop_requests(attempts: &mut Attempts) {
     let begin = || handle(request("http://a.test/", Fields::new())?, None);
     let begun = (0..crate::DROPPED).filter(|_| begin().is_ok());
     attempts.observe("requests", &begun.count().to_string());
-    // Without a path, the host cannot make a URL of it.
+    // Without a path, the host cannot make a URL of the request.
     let begin = || {
         let request = OutgoingRequest::new(Fields::new());
         request.set_authority(Some("a.test")).expect("short");
