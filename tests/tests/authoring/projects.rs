@@ -1,5 +1,5 @@
-//! Projects of tools: `ikigai tool new`, `build` and `test`, with commands of the tests' own and with
-//! the compiler of each language.
+//! Projects of tools: `ikigai tool new`, `build` and `test`, with the tests' own build commands and
+//! with the compiler of each language.
 
 mod build;
 mod cases;
@@ -26,7 +26,7 @@ impl Project {
         project
     }
 
-    /// Returns its directory.
+    /// Returns the project's directory.
     fn directory(&self) -> PathBuf {
         self.host.scratch().join("project")
     }

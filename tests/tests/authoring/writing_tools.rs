@@ -19,7 +19,7 @@ fn examples() -> PathBuf {
     paths::repository().join("tests").join("examples")
 }
 
-/// A call that every tool must answer with `INVALID_PARAMS`: no JSON at all.
+/// Arguments that every tool must answer with `INVALID_PARAMS`, because they are not JSON.
 const MALFORMED: &[u8] = b"{\"malformed\":";
 
 #[test]
@@ -92,7 +92,7 @@ fn shown_files(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Returns the files of `tests/examples` that git does not ignore, as it does the built ones.
+/// Returns the files of `tests/examples`, without the built ones, which git ignores.
 fn example_files() -> Vec<String> {
     let mut git = Command::new("git");
     git.current_dir(examples()).args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -103,7 +103,7 @@ fn example_files() -> Vec<String> {
     files
 }
 
-/// One example, installed for a host of its own.
+/// One example, installed in its own host.
 struct Example {
     host: Host,
     name: &'static str,
@@ -118,8 +118,8 @@ impl Example {
         Self { host, name, path }
     }
 
-    /// Installs a native example from the repository. Returns `None` if `interpreter` is not on
-    /// this machine.
+    /// Installs a native example from the repository. Returns `None` if this machine lacks
+    /// `interpreter`.
     fn native(name: &'static str, file: &str, interpreter: &str) -> Option<Self> {
         let found = Command::new(interpreter).args(["-c", ""]).output();
         if !found.is_ok_and(|output| output.status.success()) {
@@ -128,8 +128,8 @@ impl Example {
         Some(Self::install(Host::new(), name, &examples().join(file)))
     }
 
-    /// Installs a component that `cargo xtask test` built. Returns `None` if it could not, because
-    /// `language` is not on this machine.
+    /// Installs a component that `cargo xtask test` built. Returns `None` if it was not built,
+    /// because this machine lacks `language`.
     fn component(name: &'static str, file: &str, language: &str) -> Option<Self> {
         let file = paths::built_examples().join(file);
         if !file.is_file() {
@@ -146,8 +146,8 @@ impl Example {
         envelope["result"].take()
     }
 
-    /// Asserts that the tool is listed, that `check` finds nothing wrong, that `--schema` is passed
-    /// on, and that malformed arguments are answered in JSON.
+    /// Asserts that the tool is listed, that `check` finds no problem, that `--schema` reaches the
+    /// tool, and that malformed arguments are answered in JSON.
     fn is_a_good_tool(&self) {
         let path = self.path.to_str().expect("a path in UTF-8");
 
@@ -241,7 +241,7 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("MISSING_CREDENTIALS"), "{answer}");
     assert!(answer["help"]["steps"].as_array().is_some_and(|steps| !steps.is_empty()));
 
-    // The user has followed the steps.
+    // The user has followed the steps of the page.
     let database = tool.host.workspace().join("crew.db");
     let mut make = Command::new("python3");
     make.args(["-c", MAKE_DATABASE]).arg(&database);
@@ -255,7 +255,7 @@ fn the_python_script_asks_for_its_credentials_and_works_with_them() {
     assert_eq!(answer["error_code"], json!("QUERY_FAILED"), "{answer}");
 }
 
-/// Calls the tool without a grant of assets. `asset_access` has the call with a grant.
+/// Calls the tool without a grant of assets. `asset_access` tests the call with a grant.
 #[test]
 fn the_python_script_that_reads_assets() {
     let Some(tool) = Example::native("open_questions", "open-questions", "python3") else {
@@ -313,7 +313,7 @@ fn the_javascript_component() {
             { "index": 3, "text": "b22", "groups": ["b", "22"] },
         ] })
     );
-    // The answer is longer than WASI writes at once.
+    // The answer is longer than one write in WASI.
     let text = "ab".repeat(10_000);
     let answer = tool.call(&json!({ "pattern": "A", "flags": "i", "text": text }));
     assert_eq!(answer["matches"].as_array().map(Vec::len), Some(10_000));

@@ -1,5 +1,5 @@
-//! Assets of the host, as tools reach them: over the import of components and over
-//! the host socket of native tools, with a store in memory behind both.
+//! The host's assets, as tools use them: over the import of components and over the host socket of
+//! native tools, with a store in memory behind both.
 
 #![cfg(target_os = "linux")]
 

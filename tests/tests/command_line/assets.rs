@@ -1,5 +1,5 @@
-//! Assets from end to end: the tools and the commands of a host over a store of each
-//! kind, as a model and a person use them.
+//! Assets from end to end: the tools and the commands of a host over a store of each kind, as
+//! models and people use them.
 
 mod commands;
 mod dialogue;

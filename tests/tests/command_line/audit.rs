@@ -1,5 +1,5 @@
-//! The audit log from outside: what is recorded of a call, how it is asked for, and
-//! that nothing about it gets in the way of calls.
+//! The audit log from outside: the record of a call, queries of the log, and calls that succeed
+//! although logging fails.
 
 mod ask;
 mod follow;
@@ -106,7 +106,7 @@ fn everything_is_known_of_a_native_call() {
         (&grant["dirs"], &grant["net"], &grant["sandbox"]),
         (&dirs, &json!([]), &json!("require"))
     );
-    // An unconfined tool sees the user's environment, which is not listed.
+    // An unconfined tool sees the user's environment, so the record does not list variables.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     host.run(["tool", "call", "tool", arguments]).expect_code(0);
     let grant = &records(&host)[1]["grant"];

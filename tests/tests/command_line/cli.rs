@@ -21,7 +21,7 @@ fn two_tools() -> Host {
     host
 }
 
-/// Replaces the parts of an output that differ from run to run.
+/// Replaces the parts of an output that differ between runs.
 fn stable(host: &Host, text: &str) -> String {
     let text = text.replace(&host.scratch().display().to_string(), "SCRATCH");
     let is_digest =
@@ -55,7 +55,7 @@ fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
         }
     }
     limited("-n 256", &["tool", "call", "tool"]).expect_code(0);
-    // Blocks of 1,024 bytes in bash, and of 512 in others.
+    // The blocks have 1,024 bytes in bash, and 512 in other shells.
     let ran = limited("-f 8", &["asset", "put", "a", "-"]).expect_code(1);
     assert!(ran.stderr().contains("may write no file of more than"), "{ran}");
     assert!(!ran.stderr().contains("disk I/O error"), "{ran}");
@@ -81,7 +81,7 @@ fn help_says_what_there_is() {
     ] {
         let args = command.split_whitespace().chain([flag]);
         let mut asked = host.command();
-        // Help shows the values of variables that are set.
+        // The help shows the values of variables that are set.
         asked.env_remove("IKIGAI_SYSTEM_TOOLS").env_remove("IKIGAI_USER_TOOLS").args(args);
         let ran = Ran::from_command(&mut asked, b"").expect_code(0);
         assert_eq!(ran.stderr(), "");
@@ -165,7 +165,7 @@ fn a_run_passes_on_everything_as_it_is() {
     let ran = host.run([&["tool", "run", guest, "echo_args"], &args[..]].concat()).expect_code(0);
     assert_eq!(ran.stdout(), format!("{args:?}"), "{ran}");
 
-    // Bytes that are neither JSON nor text pass in both directions.
+    // Bytes that are neither JSON nor text pass through in both directions.
     host.script("copy", "cat; echo problem >&2");
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     let output = {
@@ -251,7 +251,7 @@ fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
         let mut command = host.command();
         let output = command.args(args).stdin(Stdio::null()).stdout(writer).output().expect("runs");
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // A tool writes to the closed pipe itself, and SIGPIPE kills it.
+        // The tool writes to the closed pipe directly, and SIGPIPE kills it.
         let expected = |code| code <= 1 || (args.contains(&"run") && code == 128 + 13);
         assert!(output.status.code().is_some_and(expected), "{args:?}: {output:?}");
         assert_eq!(stderr, "", "{args:?}");
@@ -259,7 +259,7 @@ fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
     host.assert_nothing_left();
 }
 
-/// A parent that ignores the ends of its children leaves that to what it starts.
+/// If a parent ignores the ends of its children, the programs that it starts inherit that.
 #[test]
 fn a_parent_that_reaps_nobody_keeps_no_native_tool_from_its_end() {
     let host = two_tools();
@@ -342,7 +342,7 @@ fn a_path_is_relative_to_the_directory_it_was_given_in() {
     let elsewhere = host.scratch().to_str().expect("UTF-8").to_owned();
     let ran = host.run(["--workspace", &elsewhere, "tool", "run", "here/tool", "said"]);
     assert_eq!(ran.expect_code(0).stdout(), "said\n");
-    // So is a directory of tools.
+    // A directory of tools is resolved in the same way.
     let flags = ["--workspace", &elsewhere, "--user-tools", "../user-tools"];
     let names = |listed: &Value| listed["tools"].as_array().map(Vec::len);
     let there = host.run([&flags[..], &["tool", "list", "--json"]].concat()).expect_code(0).json();
@@ -359,7 +359,7 @@ fn a_stderr_that_nobody_reads_does_not_hold_a_run_past_its_limit() {
     command.args(["--timeout", "1s", "tool", "run", "floods"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("started");
-    // The pipe stays open, and full, to the end.
+    // The pipe stays open and full until the end.
     let stderr = child.stderr.take();
     assert_eq!(child.wait().expect("ended").code(), Some(124));
     drop(stderr);
@@ -401,7 +401,7 @@ fn nothing_that_a_terminal_obeys_is_written_into_a_pipe() {
     ] {
         let ran = host.run([&["--workspace", workspace], args].concat());
         let is_obeyed = |c: &char| is_deceptive(*c) && !matches!(c, '\n' | '\t');
-        // Output for programs is not sanitized.
+        // Output that programs read is not sanitized.
         let (stdout, stderr) = (ran.stdout(), ran.stderr());
         let stdout = if args.starts_with(&["tool", "call"]) { String::new() } else { stdout };
         let obeyed: String = format!("{stdout}{stderr}").chars().filter(is_obeyed).collect();
@@ -409,7 +409,7 @@ fn nothing_that_a_terminal_obeys_is_written_into_a_pipe() {
         shown.push_str(&stdout);
     }
     assert!(shown.contains("␛]0;title␇\u{fffd}2J\u{fffd}"), "{shown}");
-    // JSON has the text unchanged, as escapes.
+    // JSON contains the unchanged text, as escapes.
     let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
     assert_eq!(listed["tools"][0]["description"], evil, "{listed}");
 }

@@ -1,5 +1,5 @@
-//! A person who is asked to widen what a call may touch: what each answer does, what is never asked,
-//! and the bound that no answer passes.
+//! A person is asked to widen the access of a call. Tests the effect of each answer, the accesses
+//! that are never asked about, and the bound that no answer can exceed.
 
 mod native;
 mod peers;
@@ -39,7 +39,7 @@ async fn a_script_is_told_the_command_and_a_person_is_asked() {
     assert_eq!(record.asked[0].answer, "once");
     assert_eq!((record.asked[0].by.as_deref(), record.asked[0].waited_ms), (Some("person"), 7));
     assert!(record.grant.expect("granted").dirs.iter().any(|dir| dir.ends_with("/beside")));
-    // Once is once.
+    // The answer "once" applies to one call.
     assert!(is_refused(&rig.list("beside", Some(&person)).await));
     assert_eq!(person.asked().len(), 2);
 }
@@ -51,13 +51,13 @@ async fn an_answer_for_the_session_holds_for_it_and_a_refusal_too() {
     for _ in 0..3 {
         assert!(found(&rig.list("beside", Some(&person)).await));
     }
-    // Also where nobody is there.
+    // The answer applies even if no person is there.
     assert!(found(&rig.list("beside", None).await));
     for _ in 0..3 {
         assert!(is_refused(&rig.list("other", Some(&person)).await));
     }
     assert_eq!(person.asked().len(), 2, "{:?}", person.asked());
-    // It is the tool's, and no other's.
+    // The answer is for this tool only.
     let grep = json!({ "pattern": "x", "path": rig.path("beside") });
     let other = rig.run("grep", &grep, None).await;
     assert!(is_refused(&other), "{other}");
@@ -127,7 +127,7 @@ async fn what_a_bound_forbids_and_what_is_the_hosts_own_is_never_asked() {
         (unasked, "", ""),
         ("", unasked, ""),
         ("", "", unasked),
-        // Asking is not what a workspace can turn on.
+        // A workspace cannot turn questions on.
         (unasked, "", "[tools.glob]\nask = true\n"),
         ("[tools.\"*\"]\nask = false\n", "[tools.glob]\nask = true\n", ""),
     ] {
@@ -212,12 +212,12 @@ async fn equal_questions_of_parallel_calls_are_one() {
     };
     let answering = async {
         person.begun.notified().await;
-        // The others have joined when they wait: they have nothing else to wait for.
+        // All other calls have joined the question by then: they wait for nothing else.
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
         told.notify_one();
-        // One that came later would be asked again, and refused.
+        // A second question would be asked again here, and refused.
         person.begun.notified().await;
     };
     let (first, second, third) = tokio::select! {
@@ -244,7 +244,7 @@ async fn a_call_that_is_cancelled_takes_its_question_back() {
     let record = rig.last_record();
     let [asked] = &record.asked[..] else { panic!("{record:?}") };
     assert_eq!((asked.answer.as_str(), asked.by.as_deref()), ("cancelled", Some("person")));
-    // Nothing was answered, so that it is asked again.
+    // The question was not answered, so it is asked again.
     let person = Person::answering([WidenAnswer::Once]);
     assert!(found(&rig.list("beside", Some(&person)).await));
 }
@@ -273,7 +273,7 @@ async fn to_write_is_asked_for_the_directory() {
 #[tokio::test]
 async fn the_component_of_the_shell_waits_for_a_person_and_looks_for_its_commands_alone() {
     let run = async |person: Option<&Arc<Person>>| {
-        // The shell has a `/tmp` of its own.
+        // In `/tmp` the shell would see its own directory.
         let place = ikigai_tests::paths::shown_scratch();
         let scratch = tempfile::tempdir_in(place).expect("a directory");
         let files = ["", "[tools.bash]\nbackend = \"wasm\"\n", ""];

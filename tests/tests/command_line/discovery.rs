@@ -1,5 +1,5 @@
-//! Discovery in tool directories: each file becomes a tool or a line with the reason why not, and
-//! none makes the host hang or takes another tool away.
+//! Discovery in tool directories. Each file becomes a tool, or a line with the reason why it did
+//! not. No file makes the host hang or hides another tool.
 
 mod compiling;
 mod embedded;
@@ -22,13 +22,13 @@ fn names(ran: &Ran) -> Vec<String> {
     tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// Runs `tool list --all --json`, which succeeds whatever the directories contain.
+/// Runs `tool list --all --json`, which succeeds for any contents of the directories.
 #[track_caller]
 fn list(host: &Host) -> Ran {
     list_with(host, &[])
 }
 
-/// Does the same where the files `hanging` do not answer. On a busy machine others may be late as
+/// Does the same while the files `hanging` do not answer. On a busy machine others may be late as
 /// well, and each list asks them again.
 #[track_caller]
 fn list_with(host: &Host, hanging: &[&str]) -> Ran {
@@ -47,7 +47,7 @@ fn list_with(host: &Host, hanging: &[&str]) -> Ran {
     panic!("in 30 attempts not every tool answered within its second");
 }
 
-/// Returns the reason for which the file of this name was skipped, empty if it was not.
+/// Returns the reason why the file of this name was skipped, or an empty text if it was not.
 fn reason(listed: &Value, file: &str) -> String {
     let skipped = listed["skipped"].as_array().expect("skipped");
     let named = |it: &&Value| Path::new(it["path"].as_str().expect("a path")).ends_with(file);
@@ -85,7 +85,7 @@ fn a_directory_that_is_not_there_is_an_empty_one() {
     for named in ["`/nowhere` does not exist", "`/no` does not exist"] {
         assert!(ran.stderr().contains(named), "{ran}");
     }
-    // Without a home there are no user tools, and no cache.
+    // Without a home directory, there are neither user tools nor a cache.
     let bare = host.command().env_clear().args(["tool", "list", "--json"]).output().expect("runs");
     assert!(bare.status.success(), "{bare:?}");
 }
@@ -135,7 +135,7 @@ fn what_is_no_file_is_no_tool() {
     fifo(&dir.join("fifo.wasm"));
     let _socket = UnixListener::bind(dir.join("socket.wasm")).expect("bound");
     if geteuid().is_root() {
-        // /dev/zero has no end to read to.
+        // /dev/zero never ends, so it cannot be read to its end.
         for name in ["zero", "zero.wasm"] {
             let (path, mode) = (dir.join(name), Mode::from(0o777));
             mknodat(CWD, &path, FileType::CharacterDevice, mode, makedev(1, 5)).expect("made");
@@ -259,7 +259,8 @@ fn an_invalid_schema_is_refused_with_the_reason() {
         } else {
             text.clone().into_bytes()
         };
-        // Both executors give the same reason. The answer is in a file, as no shell could quote it.
+        // Both executors give the same reason. The answer is in a file, because no shell could
+        // quote it.
         let answer = host.write(format!("user-tools/answers/{name}"), &bytes, 0o644);
         host.program(name, format!("#!/bin/sh\nexec cat '{}'\n", answer.display()));
         host.program(&format!("{name}_c.wasm"), printing(&bytes, Ending::Well));
@@ -326,7 +327,7 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
         ("hangs", "timeout"),
         ("floods", "over 1048576 bytes"),
         ("floods_stderr", "timeout"),
-        // A tool that reads stdin meets its end and goes on.
+        // A tool that reads stdin finds it closed and continues.
         ("waits", "exited with 9"),
         ("dies", "exited with 139"),
         ("says", "exited with 7: one / no such module"),
@@ -352,7 +353,8 @@ fn a_schema_may_be_written_in_short_and_refer_to_itself_alone() {
     let inner = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/p"}}, "$defs": {"p": {"type": "string"}}});
     host.program("short.wasm", printing(short, Ending::Well));
     host.program("inner.wasm", printing(with_parameters("inner", inner), Ending::Well));
-    // Neither a reference to an existing file nor one to an address with a listener is opened.
+    // The host opens neither an existing file nor an address with a listener that a reference
+    // points to.
     let file = host.write("schema.json", r#"{"type":"string"}"#, 0o644);
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
     listener.set_nonblocking(true).expect("set");
@@ -384,7 +386,7 @@ fn a_user_tool_takes_the_place_of_a_system_tool_and_gets_nothing_from_it() {
     let host = Host::without_system_tools();
     host.write("system-tools/file-write.wasm", printing(schema("file_write"), Ending::Well), 0o644);
     host.write("user-tools/mine.wasm", printing(schema("file-write"), Ending::Badly), 0o644);
-    // A tool that fails does not replace another.
+    // A failing tool does not replace another tool.
     assert_eq!(entry(&list(&host).json(), "file_write")["source"], "system");
     host.write("user-tools/mine.wasm", printing(schema("file-write"), Ending::Well), 0o644);
     let ran = list(&host);
@@ -431,7 +433,7 @@ fn a_file_of_any_size_costs_no_memory() {
     sparse("vast.wasm", 1 << 40);
     sparse("large.wasm", (256 << 20) + 1);
     sparse("large", 500 << 20);
-    // In kilobytes. The limit is smaller than the file and large enough for the host.
+    // The limit is in kilobytes. It is smaller than the file and large enough for the host.
     let limited = "ulimit -d 300000 && exec \"$0\" tool list --all --json";
     let command = host.command();
     let program = command.get_program().to_owned();
@@ -458,7 +460,7 @@ fn a_schema_is_asked_for_with_nothing_granted() {
     let schema = schema.replace('"', "\\\"").replace("SEEN", seen);
     host.program("asked", format!("#!/bin/sh\nprintf %s \"{schema}\"\n"));
     let ran = host.run_with(["tool", "list", "--json"], b"text for nobody").expect_code(0);
-    // The shell sets these itself.
+    // The shell sets these variables itself.
     let own = ["OLDPWD", "PWD", "SHLVL", "_"];
     let described = entry(&ran.json(), "asked")["description"].as_str().expect("text").to_owned();
     let (names, rest) = described.split_once(", ").expect("both");
@@ -480,7 +482,7 @@ fn one_program_under_two_names_is_two_tools() {
         std::os::unix::fs::symlink(host.scratch().join("many"), host.user_tools().join(name))
             .expect("linked");
     }
-    // The first list asks the tool, the second reads the memo.
+    // The first list asks the tool. The second reads the remembered answer.
     for _ in 0..2 {
         assert_eq!(names(&list(&host)), ["aa", "bb"]);
     }

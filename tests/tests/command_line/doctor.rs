@@ -30,12 +30,12 @@ fn a_machine_that_lacks_nothing_is_reported_as_good() {
             assert!(check[member].as_str().is_some_and(|text| !text.is_empty()), "{check}");
         }
         let status = check["status"].as_str().expect("text");
-        // Each check that is not ok has advice, unless the checks that it sums up have it.
+        // Each check that is not ok has advice, unless the checks that it summarises have it.
         let sandbox = check["section"].as_str().is_some_and(|it| it.contains("native sandbox"));
         assert!(check.get("advice").is_some() == (status != "ok") || sandbox, "{check}");
     }
     assert_eq!(check(&ran, "runtime")["status"], "ok");
-    // The words are those of a user, and not of the runtime's insides.
+    // The output uses a user's words, and not the runtime's internal ones.
     let text = host.run(["doctor"]).stdout();
     for word in ["Winch", "Cranelift", "pagemap scan", "  there\n", " 1 files"] {
         assert!(!text.contains(word), "{word}: {text}");
@@ -141,7 +141,7 @@ fn it_fails_where_policy_requires_what_the_machine_does_not_give() {
             let bash = check(&ran, "bash");
             assert_eq!(bash["status"], "fail", "{bash}");
             assert!(bash["detail"].as_str().expect("text").contains("fs is partial"), "{bash}");
-            // The call indeed does not run.
+            // The call really does not run.
             let call = [&flags[..], &["tool", "call", "bash", r#"{"command":"true"}"#]].concat();
             let ran = host.run_without_namespaces(&call).expect("as before").expect_code(1);
             assert_eq!(ran.json()["tool_success"], false, "{ran}");

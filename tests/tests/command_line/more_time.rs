@@ -1,4 +1,4 @@
-//! Calls that are given more time while they run.
+//! Calls that get more time while they run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,13 +13,15 @@ use ikigai_tests::paths;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The time of a call that is given more in the end: long enough to begin on a busy machine.
+/// The time limit of a call that gets more time in the end. It is long enough to begin on a busy
+/// machine.
 const SHORT: Duration = Duration::from_secs(2);
 
-/// The time that is given, which no test waits for.
+/// The added time, which no test waits for.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A host with the native tool `slow`, which says that it has begun and ends when it may go.
+/// A host with the native tool `slow`, which reports that it has begun, and ends when the test lets
+/// it.
 struct Rig {
     scratch: TempDir,
     host: Arc<Host>,
@@ -66,7 +68,7 @@ impl Rig {
         self.scratch.path().join("work").join(name)
     }
 
-    /// Calls the tool, and does something when it has begun.
+    /// Calls the tool, and runs `meanwhile` once the tool has begun.
     async fn call(&self, control: &Control, meanwhile: impl AsyncFnOnce()) -> Value {
         let tools = self.host.refresh().await;
         let call = self.host.call(&tools, "slow", "{}".into(), control.clone());
@@ -92,7 +94,7 @@ fn write(path: &Path, text: &str, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
 }
 
-/// Waits until something has happened.
+/// Waits until `happened` returns true.
 async fn eventually(happened: impl Fn() -> bool) {
     let begun = Instant::now();
     while !happened() {
@@ -110,7 +112,7 @@ async fn a_call_that_was_given_more_time_ends_by_itself() {
             let begun = Instant::now();
             assert_eq!(control.deadline.time(), Some(SHORT));
             assert_eq!(control.deadline.extend(HOUR), Extended::To(SHORT + HOUR));
-            // Without more time it is ended now.
+            // Without more time the call would have ended by now.
             eventually(|| begun.elapsed() > SHORT + Duration::from_millis(500)).await;
             fs::write(rig.path("go"), "").expect("written");
         })

@@ -1,5 +1,5 @@
-//! The host's own directories are not writable by a tool: one that could write there could install
-//! a tool that runs with its user's rights.
+//! A tool must not be able to write to the host's own directories: there it could install a tool
+//! that runs with its user's rights.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -28,7 +28,7 @@ fn a_tool_cannot_install_a_tool() {
             assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{path}\n{ran}");
             assert_eq!(ran.stderr().matches("--workspace").count(), 1, "said once\n{ran}");
         }
-        // A workspace below it, without directories of the host, is writable.
+        // A workspace below the home directory that contains no directory of the host is writable.
         let ran = write(&host, &["--backend", backend], "free");
         assert!(ran.json()["result"]["bytes"].is_number() && ran.stderr().is_empty(), "{ran}");
     }
@@ -75,7 +75,7 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
             assert!(!ran.stdout().contains("hunter2"), "{backend} {file}\n{ran}");
         }
     }
-    // The command that the refusal names lets the tool read that file and none beside it.
+    // The command in the refusal lets the tool read that file, and no other file in its directory.
     let ran = seen("wasm", "file_read", json!({"file_path": "home/.ssh/config"}));
     let allow = ran.json()["allow_with"].as_str().expect("a command").to_owned();
     assert!(allow.contains("home/.ssh/config"), "{ran}");
@@ -151,7 +151,7 @@ fn a_tool_that_other_tools_could_replace_does_not_run_with_all_rights() {
     let ran = host.run(["tool", "call", "hello"]).expect_code(1);
     assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
     assert!(ran.stdout().contains("ikigai policy grant hello"), "{ran}");
-    // A grant binds it to its content, so that it runs until another tool replaces it.
+    // A grant binds the tool to its content, so that it runs until another tool replaces it.
     host.run(["policy", "grant", "hello", "--yes"]).expect_code(0);
     let ran = host.run(["tool", "call", "hello"]).expect_code(0);
     assert_eq!(ran.json()["result"]["said"], 1, "{ran}");
@@ -186,7 +186,8 @@ fn what_other_programs_execute_is_granted_by_name() {
         let now = [".vscode/tasks.json", ".git/config", "free"].map(read);
         assert_eq!(now, ["good\n", "good\n", "made\n"], "{backend}");
     }
-    // A place that is not there yet is refused by a component, and set aside after a native call.
+    // For a name that does not exist yet, a component is refused. A native tool's file is set aside
+    // after the call.
     let make = json!({"command": "echo evil >.envrc"});
     let ran = call("wasm", "bash", make.clone());
     assert!(allow(&ran).ends_with("bash --write .envrc") && read(".envrc").is_empty(), "{ran}");
@@ -198,7 +199,7 @@ fn what_other_programs_execute_is_granted_by_name() {
         (String::new(), "evil\n".into()),
         "{ran}"
     );
-    // The command that the answer names lets the tool make it.
+    // The command in the answer lets the tool create the file.
     let command = allow(&ran);
     let words = command.split(' ').skip(1).chain(["--yes"]);
     host.run(words).expect_code(0);
@@ -273,7 +274,8 @@ fn what_links_in_a_place_lead_to_is_guarded_too() {
     symlink("../skills", host.workspace().join(".claude/skills")).expect("linked");
     host.write("workspace/mods/sub/config", "good\n", 0o644);
     symlink("../mods", host.workspace().join(".git/modules")).expect("linked");
-    // A directory around such a file, or one from a repository, gets no other name in a component.
+    // In a component, a directory around such a file cannot be renamed, and neither can a directory
+    // from a repository.
     let moves = "mv hooks h; echo evil >>h/pre-commit; mv h hooks; mkdir -p .git/x; \
                  echo evil >.git/x/HEAD; mv .git/x made";
     let arguments = json!({ "command": moves }).to_string();

@@ -20,7 +20,7 @@ const USER: &str = "home/.config/ikigai/policy.toml";
 const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
 const CEILING: &str = "ceiling.toml";
 
-/// Returns a host with a native tool and a component of its user, without system tools.
+/// Returns a host with a native tool and a component as user tools, and without system tools.
 fn host() -> Host {
     let host = Host::without_system_tools();
     host.script("tool", "printf '{\"secret\":\"%s\"}' \"$GRANTED\"");
@@ -111,7 +111,7 @@ fn an_old_word_is_read_and_its_place_is_told_with_the_new_one() {
     assert_eq!(ran.json()["tools"][0]["approve"], "none", "{ran}");
     let told = "policy.toml:2: `approve = \"never\"` is now `approve = \"none\"`";
     assert_eq!(ran.stderr().matches(told).count(), 1, "{ran}");
-    // The flag of the server has the words of the policy, and `never` means the opposite elsewhere.
+    // The server's flag uses the policy's words. `never` means the opposite elsewhere.
     let ran = host.run(["mcp", "serve", "--approve", "never"]).expect_code(2);
     assert!(ran.stderr().contains("possible values: none, changes, unlisted, always"), "{ran}");
 }
@@ -126,7 +126,7 @@ fn what_is_no_text_is_refused_with_its_place() {
     let ran = host.run(["tool", "list"]).expect_code(2);
     assert!(ran.stderr().contains("is larger than"), "{ran}");
     host.write(USER, "", 0o600);
-    // Anybody may have written a workspace's file, and so its size has a smaller limit.
+    // A workspace's file can come from any author, so its size has a smaller limit.
     host.write(WORKSPACE, vec![b'#'; 64 << 10], 0o600);
     host.run(["tool", "list"]).expect_code(0);
     host.write(WORKSPACE, vec![b'#'; (64 << 10) + 1], 0o600);
@@ -177,7 +177,7 @@ fn a_grant_lives_until_the_file_changes() {
         assert!(error.contains("`tool` changed since you granted it at "), "{error}");
         assert_eq!(command_in(&error), ["policy", "grant", "tool"]);
         assert_eq!(ran.json()["allow_with"], "ikigai policy grant tool", "{ran}");
-        // The refusal and the page name the same line.
+        // The refusal and `policy show` name the same line.
         let shown = host.run(["--profile", profile, "policy", "show", "tool", "--json"]);
         let shown = shown.expect_code(0).stdout();
         for text in [&error, &shown] {
@@ -202,7 +202,7 @@ fn a_revoked_tool_gets_nothing_by_it() {
     };
     host.write(USER, "# mine\n\n[tools.tool]\napprove = \"changes\"\n", 0o600);
     host.run(["policy", "grant", "tool", "--read", ".", "--limit", "wall_clock=9s"]).expect_code(0);
-    // As it was granted, and changed since.
+    // The tool is unchanged in the first round, and changed since the grant in the second.
     for change in ["", "changed"] {
         host.script("tool", &format!("echo 1 {change}"));
         let ran = host.run(["policy", "revoke", "tool", "--json"]).expect_code(0);
@@ -213,12 +213,12 @@ fn a_revoked_tool_gets_nothing_by_it() {
         assert_eq!(command_in(&error), ["policy", "grant", "tool"]);
         host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
     }
-    // One that is no tool now, and could be one again.
+    // The file is not a tool now, and could become one again.
     host.program("tool", "#!/bin/false\n");
     host.run(["policy", "revoke", "tool"]).expect_code(0);
     host.script("tool", "echo 1");
     denied(&host);
-    // The file may have another name than the tool.
+    // The name of the file may differ from the tool's name.
     let there = |name: &str| host.user_tools().join(name);
     fs::rename(there("tool"), there("tool.sh")).expect("renamed");
     host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
@@ -227,7 +227,7 @@ fn a_revoked_tool_gets_nothing_by_it() {
     host.run(["policy", "revoke", "tool"]).expect_code(0);
     fs::write(there("tool.sh"), whole).expect("written");
     denied(&host);
-    // An entry without a tool goes as a whole, and so does that of a component.
+    // An entry whose tool is gone is removed as a whole. The same applies to a component's entry.
     fs::remove_file(there("tool.sh")).expect("removed");
     host.run(["policy", "revoke", "tool"]).expect_code(0);
     assert_eq!(text(), "# mine\n");
@@ -237,7 +237,7 @@ fn a_revoked_tool_gets_nothing_by_it() {
     let ran = host.run(["policy", "revoke", "tol"]).expect_code(1);
     let told = "nothing to revoke: your policy file has no entry for `tol`";
     assert!(ran.stderr().contains(told), "{ran}");
-    // What denies a tool grants it nothing, and stays.
+    // An entry that denies a tool grants it nothing, so it stays.
     host.write(USER, "[tools.part]\ndeny = true\nnet = [\"*\"]\n", 0o600);
     let ran = host.run(["policy", "revoke", "part", "--json"]).expect_code(0);
     assert_eq!(ran.json()["runs"], false, "{ran}");
@@ -260,12 +260,12 @@ fn a_grant_adds_to_what_the_tool_has_and_replaces_it_on_request() {
         host.run([&["policy", "grant", "tool"], flags].concat()).expect_code(0).stderr()
     };
     let is_taken = |told: &str| told.contains("can then no longer");
-    // A native tool has the workspace by its profile, and keeps it whatever is granted.
+    // A native tool has the workspace through its profile, and keeps it when more is granted.
     assert!(!is_taken(&grant(&["--limit", "wall_clock=9s"])));
     assert_eq!(written_dirs(&host), "fs = [\"rw:.\"]");
     assert!(!is_taken(&grant(&["--read", data])));
     assert_eq!(written_dirs(&host), format!("fs = [\"rw:.\", \"ro:{data}\"]"));
-    // The wider access stays, and is named.
+    // The wider access stays, and the message names it.
     let told = grant(&["--read", "docs"]);
     assert!(told.contains("`tool` keeps `rw:.`, which allows more than `ro:docs`"), "{told}");
     assert_eq!(written_dirs(&host), format!("fs = [\"rw:.\", \"ro:{data}\"]"));
@@ -322,10 +322,10 @@ fn parts_of_a_grant_are_taken_back_and_the_rest_is_told() {
     let ran = revoke(&["--net", "a.example:443", "--env", "A"]).expect_code(0);
     let told = "revoked: the entry of `part` keeps --read docs --net b.example:443\n";
     assert!(ran.stderr().contains(told), "{ran}");
-    // It is still bound to the contents of its file.
+    // The grant is still bound to the contents of the tool's file.
     host.run(["policy", "test", "part", "--read", "docs/a"]).expect_code(0);
     host.run(["policy", "test", "part", "--connect", "a.example:443"]).expect_code(1);
-    // Each command takes the word of the others too.
+    // Each command accepts the other commands' name for the flag as well.
     host.run(["policy", "test", "part", "--net", "b.example:443"]).expect_code(0);
     host.run(["policy", "grant", "part", "--connect", "b.example:443"]).expect_code(0);
     let before = fs::read_to_string(host.scratch().join(USER)).expect("read");
@@ -383,7 +383,7 @@ fn assets_are_granted_shown_and_recorded() {
     let record = records.lines().last().expect("a record");
     assert!(record.contains("\"assets\":\"read\""), "{record}");
 
-    // A change of the file ends the grant, and the command in the error grants the same again.
+    // A change of the file ends the grant. The command in the error grants the same again.
     host.script("tool", "printf '{}'");
     let told = host.run(["tool", "call", "tool"]).expect_code(1).json();
     let told = told["error"].as_str().expect("a text").to_owned();
@@ -459,7 +459,7 @@ fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
     assert!(!ran.stderr().contains("\ngranted"), "{ran}");
     let taken_away = &ran.json()["taken_away"];
     assert_eq!(taken_away[0], json!({ "what": "net *", "decided_by": [format!("{path}:2")] }));
-    // The entry is written, since another workspace or machine may have no such bound.
+    // The entry is written anyway, since another workspace or machine may not have such a bound.
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
     assert!(text.contains("net = [\"*\"]") && text.contains("fs = [\"ro:.\"]"), "{text}");
     let again = ["policy", "grant", "part", "--read", "."];
@@ -469,7 +469,7 @@ fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
     let ran = beneath(&host, &again).expect_code(1);
     assert!(ran.stderr().contains(&format!("{path}:2 denies this tool")), "{ran}");
     assert!(!ran.stderr().contains("granted"), "{ran}");
-    // One's own file may deny every tool but those that are granted.
+    // The user's own file may deny every tool except the granted ones.
     host.write(USER, "[tools.\"*\"]\ndeny = true\n", 0o600);
     host.run(["policy", "test", "part"]).expect_code(1);
     host.run(["policy", "grant", "part"]).expect_code(0);
@@ -553,7 +553,7 @@ fn a_question_is_answered_with_the_line_that_decides() {
         assert_eq!(json["allowed"], Value::from(code == 0));
     }
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(1);
-    // The sandbox shows programs and public files to native tools, and to no component.
+    // The sandbox shows programs and public files to native tools only, not to components.
     for (path, code) in
         [("/etc/passwd", 0), ("/usr/bin/env", 0), ("/proc/self/status", 0), ("/etc/shadow", 1)]
     {
@@ -563,7 +563,7 @@ fn a_question_is_answered_with_the_line_that_decides() {
     let page = |tool: &str| host.run(["policy", "show", tool]).expect_code(0).stdout();
     assert!(page("tool").contains("Base view: native tools also read /usr, "));
     assert!(!page("part").contains("Base view"));
-    // A tool that runs with its user's rights may do anything.
+    // A tool that runs with its user's rights may access everything.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
     host.run(["--profile", "strict", "policy", "test", "tool", "--write", "/etc/passwd"])
@@ -616,7 +616,7 @@ fn a_tool_that_misses_a_credential_gets_the_hint_that_grants_it() {
     let answer = r#"printf '{"error_code":"MISSING_CREDENTIALS","error":"%s"}' "$GRANTED""#;
     host.script("tool", answer);
     let call = |host: &Host| host.run(["tool", "call", "tool"]).expect_code(0).stderr();
-    // Unconfined it has the environment of its user, so that no grant would show it more.
+    // An unconfined tool already has its user's environment, so no grant would add to it.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     assert!(!call(&host).contains("hint:"), "{}", call(&host));
     host.run(["policy", "grant", "tool", "--sandbox", "require"]).expect_code(0);

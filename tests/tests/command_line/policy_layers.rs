@@ -1,5 +1,5 @@
-//! The layers of a policy: a ceiling and a workspace take away and never give, and an edit is in
-//! force at the next call.
+//! The layers of a policy. A ceiling and a workspace only narrow grants. An edit takes effect at
+//! the next call.
 
 mod bounds;
 mod commands;
@@ -95,10 +95,10 @@ fn a_grant_ends_when_the_contents_change() {
             assert!(denial.contains(part), "{part}: {denial}");
         }
     }
-    // The contents that were compiled and those of the file now must both be granted.
+    // Both the compiled contents and the current contents of the file must be granted.
     let both = [contents()[0], changed[0]];
     rig.decide(users(Backend::Wasm, &both)).expect_err("denied");
-    // A tool that is called by its path is found by its contents alone.
+    // For a tool that is called by its path, only the contents count.
     let own = contents();
     let of_path = |request| Request { name: None, ..request };
     assert!(!rig.allowed(of_path(users(Backend::Wasm, &own))).grant.net.is_none());
@@ -169,11 +169,11 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     fs::remove_file(rig.path("w/link")).expect("removed");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("w/link")).expect("linked");
     denied(&rig, "leads out of the workspace");
-    // A tool may have made it.
+    // A tool may have made the link.
     let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:link\"]"), "");
     std::os::unix::fs::symlink("docs", rig.path("w/link")).expect("linked");
     denied(&rig, "a tool may have made the link");
-    // Two names of one directory with different access.
+    // The directory has two names, with different access.
     let rig = Rig::with("", &granted("fs = [\"ro:ELSEWHERE\", \"rw:~/link\"]"), "");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("home/link")).expect("linked");
     denied(&rig, "a directory has one access");
@@ -193,7 +193,7 @@ fn programs_have_sockets_of_their_own_unless_the_profile_is_strict() {
     let without = granted("net = []");
     for (ceiling, user, expected) in [
         ("", "", true),
-        // It is no peer, so that nothing takes it away but a profile.
+        // The tool's own sockets are not peers, so only a profile can take them away.
         ("[tools.\"*\"]\nnet = []\n", without.as_str(), true),
         ("profile = \"strict\"\n", without.as_str(), false),
     ] {
@@ -227,11 +227,11 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
             assert_eq!(decision.grant.assets, assets, "{tool} {backend:?} {profile:?}");
         }
     }
-    // A user's tool without a grant has none.
+    // A user's tool without a grant has no access to assets.
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.assets, AssetAccess::None);
     assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.assets, AssetAccess::None);
 
-    // The access is the least of all layers. A bound alone grants nothing.
+    // The access is the lowest of all layers. A bound without a grant grants nothing.
     let words =
         [("none", AssetAccess::None), ("read", AssetAccess::Read), ("write", AssetAccess::Write)];
     for (user, granted_value) in words {
@@ -287,7 +287,7 @@ fn an_edit_is_in_force_at_the_next_call() {
     assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
     rig.write(USER, "[tools.grep]\nfs = [\"ro:docs\"]\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
-    // An invalid file is reported, and the policy before it stays in force.
+    // An invalid file is reported, and the previous policy stays in force.
     rig.write(USER, "[tools.grep]\nfs = [\"ro:src\"]\nfss = []\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
     let problems = |kind: LayerKind| {
@@ -302,7 +302,7 @@ fn an_edit_is_in_force_at_the_next_call() {
     assert_eq!(problems(LayerKind::User), None);
     fs::remove_file(rig.path(USER)).expect("removed");
     assert_eq!(dirs(), Ok(vec!["ro:w".into()]));
-    // An edit of the workspace's file is in force too.
+    // An edit of the workspace's file takes effect as well.
     rig.write(WORKSPACE, "[tools.grep]\nfs = [\"ro:docs\"]\n");
     assert_eq!(dirs(), Ok(vec!["ro:w/docs".into()]));
     rig.write(WORKSPACE, "[tools");
@@ -332,7 +332,8 @@ fn changes_that_nobody_looked_at_are_merged_and_others_are_not_written() {
     ];
     let removed = authority.propose_revoke("grep").expect("a proposal").expect("an entry");
     for (index, proposal) in proposals.iter().enumerate() {
-        // A change that somebody agreed to is the one that is shown, or none.
+        // A user agreed to exactly the change that was shown. If the file has changed, nothing is
+        // written.
         assert_eq!(proposal.write().is_ok(), index == 0, "{index}");
         let merged = proposal.write_merged().expect("written");
         assert_eq!(merged.is_unchanged(), index == 0, "{index}");

@@ -20,7 +20,7 @@ pub(super) fn echo() -> Vec<u8> {
     tool(&schema("tool"), "", ECHO)
 }
 
-/// The time in which an interrupted command ends on the busiest machine.
+/// The time in which an interrupted command ends, even on a very busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 /// The bytes 4 to 8 of a component.
@@ -61,7 +61,7 @@ fn a_component_stays_as_it_is_before_its_manifest() {
     let first = project.built();
     assert!(first.starts_with(&component), "{ran}");
     assert!(ran.stdout().contains("version  1.2.3\nneeds    nothing\n"), "{ran}");
-    // The output has a manifest already, in whose place the new one is put.
+    // The output already has a manifest, which the new one replaces.
     project.write("in.wasm", &first);
     project.describe(
         "[[needs.fs]]\ndir = \"ro:.\"\nwhy = \"looks\"",
@@ -91,7 +91,8 @@ fn the_command_runs_in_the_project_with_its_variables_and_away_from_stdout() {
     }
 }
 
-/// Whatever goes wrong, an earlier tool stays, and nothing lies beside it.
+/// If anything goes wrong, an earlier tool stays, and the build leaves no other file in its
+/// directory.
 #[test]
 fn a_build_that_fails_leaves_the_earlier_tool() {
     let project = Project::from_binary(&echo());
@@ -101,7 +102,7 @@ fn a_build_that_fails_leaves_the_earlier_tool() {
     project.write("other.wasm", tool(&schema("other"), "", ECHO));
     project.write("broken.wasm", &echo()[..100]);
     project.write("silent.wasm", printing("", Ending::Well));
-    // As a Rust program ends that panics.
+    // The module ends as a Rust program that panics.
     let complains = r#"(module
       (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
       (memory (export "memory") 1)

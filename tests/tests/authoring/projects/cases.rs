@@ -19,8 +19,8 @@ const RIGHTS: u32 = 0x2 | 0x40 | 0x4;
 /// Flags of WASI preview 1: make the file, which must be new.
 const NEW: u32 = 1 | 4;
 
-/// Returns a tool that opens `a.txt` in the first directory that it has, with these flags, and answers
-/// with what the file has, or with `null` where it cannot be opened.
+/// Returns a tool that opens `a.txt` in its first directory with these flags. It answers with the
+/// contents of the file, or with `null` if it cannot be opened.
 fn opener(flags: u32, rights: u32) -> Vec<u8> {
     let imports = import("path_open", "i32 i32 i32 i32 i32 i64 i64 i32 i32")
         + &saying("null")
@@ -84,13 +84,13 @@ fn each_case_has_its_own_files_and_nothing_is_granted_but_what_the_project_asks_
     reads.host.write("workspace/a.txt", "\"of the user\"", 0o644);
     let ran = reads.run("test", &[]).expect_code(0);
     assert!(ran.stdout().ends_with("2 passed, 0 failed\n"), "{ran}");
-    // What one case writes, the next does not see.
+    // A case does not see the files that an earlier case wrote.
     let cases = "{\"name\": \"first\", \"arguments\": {}, \"expect\": \"\"}\n".repeat(2);
     let writes = project(&opener(NEW, RIGHTS), &READS.replace("ro:", "rw:"), &cases);
     let ran = writes.run("test", &[]).expect_code(0);
     assert!(ran.stdout().ends_with("2 passed, 0 failed\n"), "{ran}");
     assert!(!writes.host.workspace().join("a.txt").exists());
-    // It may only read, and then it may not even that.
+    // The first project may only read, and the second may not even read.
     let only_reads = project(&opener(NEW, RIGHTS), READS, &cases.replace("\"\"", "null"));
     only_reads.run("test", &[]).expect_code(0);
     let none = project(&opener(0, 0x2 | 0x4), "", &cases.replace("\"\"", "null"));
@@ -106,7 +106,7 @@ fn each_case_has_its_own_files_and_nothing_is_granted_but_what_the_project_asks_
     }
 }
 
-/// A broken policy of the user stops every other call.
+/// The user's policy is broken, which stops every other call.
 #[test]
 fn the_users_policy_tools_and_log_take_no_part() {
     let case = "{\"name\": \"a\", \"arguments\": {}, \"expect\": {}}";
@@ -175,7 +175,7 @@ fn mistakes_are_told_with_what_to_do() {
     told(2, "is not a WebAssembly module or component");
 }
 
-/// Returns a built project around a component of another name than `tool`.
+/// Returns a built project around a component whose name is not `tool`.
 fn project_around(file: &Path, name: &str, needs: &str, cases: &str) -> Project {
     let project = Project::from_binary(&fs::read(file).expect("a component"));
     project.describe(needs, "command = \"cp in.wasm out.wasm\"\noutput = \"out.wasm\"");
@@ -186,7 +186,7 @@ fn project_around(file: &Path, name: &str, needs: &str, cases: &str) -> Project 
     project
 }
 
-/// Each run has another workspace.
+/// Each run has a different workspace.
 #[test]
 fn a_blessed_answer_has_a_name_for_the_workspace_and_passes_in_the_next_run() {
     let case = "{\"name\": \"a\", \"arguments\": {\"at\": \"${IKIGAI_WORKSPACE}/b\"}}";
@@ -214,7 +214,7 @@ fn a_case_has_binary_files_and_variables() {
         + &case("without", "echo $KEY", "", &output(""));
     let bash = paths::tools().join("bash.wasm");
     let mut project = project_around(&bash, "bash", &needs, &cases);
-    // A variable of the user is none of a case.
+    // A case does not see the user's variables.
     project.host = project.host.env("KEY", "of the user");
     project.write("testdata/b", "of the project");
     let ran = project.run("test", &[]).expect_code(0);

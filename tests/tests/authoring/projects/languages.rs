@@ -10,8 +10,8 @@ use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::{left_out, paths};
 use serde_json::json;
 
-/// Returns a host whose user has the compilers of this machine, and keeps what they compile for the
-/// next run of the tests.
+/// Returns a host whose user has this machine's compilers. Their results are kept for the next run
+/// of the tests.
 fn host() -> Host {
     let own = |variable: &str, directory: &str| {
         let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
@@ -38,8 +38,8 @@ fn path() -> OsString {
     std::env::join_paths(all).expect("a PATH")
 }
 
-/// Begins a project in a language, builds, tests, checks and calls it. `prepare` puts into the project
-/// what was compiled or installed before.
+/// Begins a project in a language, then builds, tests, checks and calls it. `prepare` puts earlier
+/// compiled or installed files into the project.
 fn follow(language: &str, prepare: impl FnOnce(&Path)) {
     let host = host();
     host.run(["tool", "new", "count_all", "--lang", language]).expect_code(0);
@@ -57,7 +57,7 @@ fn follow(language: &str, prepare: impl FnOnce(&Path)) {
     assert_eq!(called.json()["result"], json!({"lines": 1, "words": 2}), "{called}");
 }
 
-/// Returns a file that `cargo xtask test` installed, or nothing where the language is missing.
+/// Returns a file that `cargo xtask test` installed, or `None` if the language is missing.
 fn installed(file: PathBuf, what: &str, language: &str) -> Option<PathBuf> {
     if file.is_file() { Some(file) } else { left_out(what, language) }
 }

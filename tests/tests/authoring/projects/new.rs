@@ -9,7 +9,7 @@ use serde_json::json;
 
 const LANGUAGES: &[&str] = &["rust", "python", "js", "go", "c", "shell"];
 
-/// Returns the number of entries in a directory; none for one that is absent.
+/// Returns the number of entries in a directory, or 0 if the directory does not exist.
 fn entries(directory: &Path) -> usize {
     fs::read_dir(directory).map_or(0, Iterator::count)
 }

@@ -1,4 +1,4 @@
-//! Programs of the command line that a definition makes tools of, natively and as core modules.
+//! Command-line programs that a definition turns into tools, natively and as core modules.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use ikigai_tests::core_module;
 use ikigai_tests::host::{Host, Ran};
 use serde_json::{Value, json};
 
-/// A program that shows its arguments, one on a line, and its stdin.
+/// A program that prints its arguments, one per line, and its stdin.
 const SHOWING: &str = "#!/bin/sh\nfor word; do echo \"[$word]\"; done\ncat\nexit ${1#--exit=}\n";
 
 /// Returns a host with a program that is not among the tools.
@@ -60,7 +60,7 @@ fn a_wrapped_program_can_be_called_at_once() {
     assert!(shown["wraps"].as_str().is_some_and(|it| it.ends_with("/echo")), "{shown}");
     assert_eq!((&shown["backend"], &shown["sandbox"]), (&json!("native"), &json!("sandboxed")));
     host.write("workspace/7z", SHOWING, 0o755);
-    // Nothing is replaced, neither a definition nor another tool.
+    // The command replaces neither a definition nor another tool.
     let again = new(&host, &["my_echo", "--wrap", "echo"]).expect_code(2);
     assert!(again.stderr().contains("there is already a tool `my_echo`"), "{again}");
     for (args, expected) in [
@@ -123,7 +123,7 @@ text = { type = "string" }"#,
         assert_eq!(answer["error_code"], "INVALID_PARAMS", "{answer}");
         assert!(answer["error"].as_str().is_some_and(|it| it.contains(expected)), "{answer}");
     }
-    // The bare protocol is that of any tool.
+    // `tool run` uses the same bare protocol as for any tool.
     let ran = host.run(["tool", "run", "show", "-x"]).expect_code(126);
     assert!(ran.stderr().contains("its arguments are one JSON object"), "{ran}");
     let ran = host.run_with(["tool", "run", "show"], br#"{"code": 4, "path": "p"}"#).expect_code(0);
@@ -155,7 +155,7 @@ fn a_grant_is_for_the_definition_and_the_program_together() {
     refused();
     granted();
     assert_eq!(call(&host, "show", &json!({}))["exit_code"], 1);
-    // The grant is not for the program by itself.
+    // The grant applies to the tool, not to the program itself.
     let grant =
         fs::read_to_string(host.home().join(".config/ikigai/policy.toml")).expect("a policy");
     let digest = ikigai_host::Digest::from_bytes(SHOWING.as_bytes()).to_string();
@@ -194,7 +194,7 @@ const ECHO: &str = "
 #[test]
 fn a_core_module_is_wrapped_as_it_is() {
     let host = Host::without_system_tools();
-    // It knows nothing of tools: no argument makes it print a schema.
+    // The program knows nothing about tools: no argument makes it print a schema.
     let module = core_module::text("", "", ECHO).replace("(call $is_asked)", "(i32.const 0)");
     host.write("user-tools/show.wasm", core_module::assemble(&module), 0o644);
     let text = definition(

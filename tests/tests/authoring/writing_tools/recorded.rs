@@ -1,5 +1,5 @@
-//! The contract of `policy record`: with the entry that it proposes an example does under `strict` what it
-//! did while it was recorded, and with any part of that entry taken away it does not.
+//! The contract of `policy record`. Under `strict`, an example with the proposed entry must do the
+//! same as while it was recorded. Without any part of that entry, it must not.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,11 +25,11 @@ fn strict(tool: &Example, arguments: &Value) -> Value {
     }
 }
 
-/// The most recordings of a tool, which may stop at the first thing that it is refused.
+/// The most recordings of a tool. A run may stop at the first thing that is refused.
 const ROUNDS: usize = 8;
 
-/// Records the calls and grants what is proposed until nothing is, and checks that each answer passes
-/// then, and that some does not without a part of the entry.
+/// Records the calls and grants each proposal, until nothing more is proposed. Then checks that
+/// every answer passes, and that at least one fails if any part of the entry is missing.
 #[track_caller]
 fn holds(tool: &Example, calls: &[Value], passes: impl Fn(&Value) -> bool) {
     let calls: Vec<String> = calls.iter().map(Value::to_string).collect();
@@ -65,8 +65,8 @@ fn parsed(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
-/// Returns the policy without each of its keys, and without each entry of a list that has several. The
-/// file has one entry, as `policy grant` writes it.
+/// Returns variants of the policy: one without each of its keys, and one without each entry of each
+/// list that has several. The file has one entry, as `policy grant` writes it.
 fn withouts(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
@@ -94,8 +94,9 @@ fn withouts(text: &str) -> Vec<String> {
 #[test]
 fn the_shell_script() {
     let Some(tool) = Example::native("disk_free", "disk-free", "sh") else { return };
-    // It asks about the directory that it works in, which is there in every sandbox: an empty one, if
-    // nothing grants it. So it reaches for nothing, and needs to be allowed to run alone.
+    // The script asks about its working directory, which exists in every sandbox: without a grant
+    // it is an empty directory. So the script accesses nothing outside the sandbox, and needs only
+    // the permission to run.
     holds(&tool, &[json!({})], |answer| answer["total"].is_u64());
 }
 
@@ -162,7 +163,7 @@ fn components_that_only_compute_need_nothing() {
     }
 }
 
-/// A script of the user that reads beside the workspace and writes into it.
+/// The user's script reads a file outside of the workspace and writes into the workspace.
 #[test]
 fn a_script_with_files_inside_and_outside_of_the_workspace() {
     let host = Host::without_system_tools();

@@ -60,7 +60,7 @@ fn an_asset_has_a_size_that_every_port_holds_it_to() {
             printed(&rig.call(build, tool, AssetAccess::Write, &input, |_| {}))
         };
         let write = |size: usize| {
-            // Each of these bytes takes six in JSON.
+            // Each of these bytes becomes six in JSON.
             let content = "\\u0001".repeat(size);
             call(
                 "file-write",

@@ -132,7 +132,7 @@ print(sent)
     for sandbox in MODES {
         let (output, store) = run(AssetAccess::Read, sandbox, body);
         let sent: usize = output.parse().expect("a number");
-        // The buffers of two sockets and of the host hold less than this.
+        // The buffers of two sockets and of the host together are smaller than this.
         assert!(sent < 4 << 20, "the host took {sent} bytes");
         assert!(store.asked() < 40_000, "the store was asked {} times", store.asked());
     }
@@ -225,7 +225,7 @@ print(os.environ.get("IKIGAI_HOST_FD"), open_ones)
         ] {
             let rig = Rig::new(Some(Store::new()));
             let outcome = rig.python(assets, sandbox, body, |call| {
-                // The host may itself be a tool of another host, with this variable in its
+                // The host may itself be a tool of another host, and then has this variable in its
                 // environment.
                 let mut grant = (*call.grant).clone();
                 grant.env.push(("IKIGAI_HOST_FD".into(), "1".into()));

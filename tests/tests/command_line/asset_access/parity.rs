@@ -1,5 +1,5 @@
-//! Equal answers of every port: each call is made in memory, of the component, and of the native
-//! build with and without a sandbox, one after the other on equal assets.
+//! Checks that every port gives equal answers. Each call is made in memory, by the component, and
+//! by the native build with and without a sandbox, one after the other on equal assets.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use ikigai_tools::ports::{NoAssets, Storage};
 
 use crate::asset_access::rig::{Build, Rig, Store, assets, printed};
 
-/// The calls: a tool, its arguments, its answer, which is that for a file with the same content.
+/// The calls: a tool, its arguments, and its answer, which is the same as for a file with this
+/// content.
 #[rustfmt::skip]
 const CALLS: &[(&str, &str, &str)] = &[
     ("file-read", r#"{"file_path":"ikigai:///blocks/decisions.md"}"#, r#"{"output":"one\ntwo\n\ntwo"}"#),
@@ -128,7 +129,7 @@ fn nothing_is_read_or_changed_without_a_grant() {
         for (tool, input) in WITHOUT {
             let outcome = rig.call(build, tool, AssetAccess::None, input, |_| {});
             assert_eq!(printed(&outcome), NOT_GRANTED, "{build:?}: {tool}");
-            // A native tool has no socket, and so the host sees no attempt.
+            // A native tool without a grant has no socket, so the host sees no attempt.
             let denials = if build == Build::Component { 1 } else { 0 };
             assert_eq!(outcome.denied.count, denials, "{build:?}: {:?}", outcome.denied);
         }

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// The timeout of a case, far longer than any takes on a busy machine.
+/// The timeout of a case, far longer than any case takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the assets that a store has at the beginning of a case.
@@ -151,7 +151,7 @@ impl AssetStore for Silent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
     Component,
-    /// In the sandbox or without.
+    /// The native build, in the sandbox or without it.
     Native(Sandbox),
 }
 
@@ -160,7 +160,7 @@ impl Build {
         [Self::Component, Self::Native(Sandbox::Require), Self::Native(Sandbox::Off)];
 }
 
-/// Both executors over one store, in a workspace of their own.
+/// Both executors over one store, in their own workspace.
 pub(crate) struct Rig {
     scratch: TempDir,
     components: Arc<Components>,
@@ -270,7 +270,7 @@ impl Rig {
 }
 
 impl Drop for Rig {
-    /// Does not wait for tasks that a failed case left.
+    /// Does not wait for tasks that a failed case left behind.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();

@@ -1,4 +1,4 @@
-//! The threads on which the operations of a store run, and what becomes of them there.
+//! The threads that run a store's operations, and the effects on these threads.
 
 use std::future::{pending, ready};
 use std::path::PathBuf;
@@ -17,12 +17,12 @@ use crate::asset_access::rig::{Build, Rig, printed};
 const READ: &str = r#"{"file_path":"ikigai:///x"}"#;
 const WRITE: &str = r#"{"file_path":"ikigai:///x","content":"1"}"#;
 
-/// A store that can be read, and notes for each read what it knows of its thread.
+/// A store that can be read. For each read it records what it knows about its thread.
 #[derive(Default)]
 struct Noting {
     runs_on_guest_threads: bool,
     panics: bool,
-    /// The name of the thread, and whether it was called the operation's own.
+    /// The name of the thread, and whether the caller marked it as the operation's own thread.
     threads: Mutex<Vec<(Option<String>, bool)>>,
 }
 
@@ -40,7 +40,7 @@ impl AssetStore for Noting {
             assert!(!self.panics, "as it should");
             let name = std::thread::current().name().map(str::to_owned);
             self.threads.lock().expect("no panic while held").push((name, caller.own_thread));
-            // A wait, after which it goes on where it was.
+            // The operation waits here, and then continues on the same thread.
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok(Bytes::from_static(b"read"))
         })
@@ -97,8 +97,8 @@ fn a_store_that_panics_fails_the_operation_and_not_the_call() {
     }
 }
 
-/// The store waits for 10 seconds, on the thread of a component too. A call that has less time ends
-/// in its time, and the next one gets what it asks for.
+/// The store blocks for 10 seconds, even on a component's thread. A call with less time ends in its
+/// time, and the next one gets its answer.
 #[test]
 fn a_store_that_is_locked_keeps_no_call_beyond_its_time() {
     for build in Build::ALL {

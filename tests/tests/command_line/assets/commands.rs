@@ -44,7 +44,7 @@ fn what_is_written_is_listed_and_read_and_kept() {
         let lines: Vec<&str> = table.lines().collect();
         let head: Vec<&str> = lines[1].split_whitespace().collect();
         assert_eq!(head, ["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
-        // Each line names the author of its version, the first and the current one included.
+        // Each line names the author of its version, including the first and the current version.
         let mine = ["write, ", "write, ", "restore, "].map(|cause| format!("{cause}{AGENT}"));
         let authors = mine.into_iter().chain(["restore, other".to_owned()]);
         for (line, by) in lines[2..].iter().rev().zip(authors) {

@@ -1,5 +1,5 @@
-//! The dialogue of the specification: a write that the budget refuses, a look at another
-//! asset, a shorter version of that, and the write again, which is stored this time.
+//! The dialogue of the specification: the budget refuses a write, the model looks at another asset,
+//! shortens that, and repeats the write. This time the write is stored.
 
 use ikigai_tests::host::Host;
 use serde_json::json;
@@ -36,7 +36,7 @@ fn a_model_makes_room_and_writes_again() {
             let refused = call(host, &flags, "file_write", &write);
             let message = format!("{REFUSED} Use /compact or /unpin to free space.");
             assert_eq!(refused, json!({ "error": message, "error_code": "BUDGET_EXCEEDED" }));
-            // The budget holds for edits too.
+            // The budget applies to edits as well.
             let old = "a b\n".repeat(40_000);
             let edit = json!({
                 "file_path": LARGE, "old_string": old, "new_string": text(50_000),

@@ -1,4 +1,4 @@
-//! `ikigai asset edit`: whatever happens in the editor, no text is lost.
+//! `ikigai asset edit`: no text is lost, even if the editor fails.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn edit(host: &Host, script: &str, path: &str) -> Ran {
     let editor = host.write("editor", format!("#!/bin/sh\n{script}\n"), 0o755);
     let mut command = host.command();
     command.env("EDITOR", format!("{} --wait", editor.display())).args(["asset", "edit", path]);
-    // The first argument of the script is the editor's own option.
+    // The first argument of the script is the editor's option.
     Ran::from_command(&mut command, b"")
 }
 
@@ -28,7 +28,7 @@ fn what_the_editor_leaves_is_stored() {
     let host = host();
     edit(&host, "echo new > \"$2\"", "blocks/new.md").expect_code(0);
     assert_eq!(get(&host, "new"), "new\n");
-    // Many editors replace the file by another.
+    // Many editors replace the file by a new one.
     let ran = edit(&host, "sed 's/new/old/' \"$2\" > \"$2.x\"; mv \"$2.x\" \"$2\"", "new");
     ran.expect_code(0);
     assert_eq!(get(&host, "new"), "old\n");
@@ -53,7 +53,7 @@ fn a_text_that_cannot_be_stored_is_kept() {
     let ran = edit(&host, &format!("{interrupt}; echo more >> \"$2\""), "a").expect_code(0);
     assert_eq!(get(&host, "a"), "mine\nmore\n", "{ran}");
     put(&host, "blocks/a.md", b"mine\n");
-    // Somebody else changes the asset meanwhile.
+    // In the meantime, another program changes the asset.
     let other = host.command();
     let store = host.home().join(".local/share/ikigai/store.db");
     let program = other.get_program().to_str().expect("UTF-8").to_owned();

@@ -41,7 +41,7 @@ fn a_name_of_no_asset_is_an_error() {
         let longest = format!("ikigai:///{}", "a".repeat(1024));
         assert_eq!(read(host, &longest)["error_code"], "FILE_NOT_FOUND");
         assert_eq!(read(host, "ikigai:/a")["error_code"], "INVALID_ARG");
-        // Any other path is the path of a file.
+        // Any other path is a file's path.
         assert_eq!(read(host, "ikigai/a")["error_code"], "FILE_NOT_FOUND");
     });
 }
@@ -99,7 +99,7 @@ fn fifty_megabytes_are_read_in_parts() {
             let part = read(json!({ "offset": 51_200, "limit": 5 }));
             assert_eq!(part["output"].as_str().map(str::len), Some(1024), "{backend}");
         }
-        // The budget holds for assets that could be pinned.
+        // The budget applies to assets that could be pinned.
         let ran = host.run_with(["asset", "put", "large"], &line.repeat(50 << 10)).expect_code(1);
         assert!(ran.stderr().contains("Block budget exceeded"), "{ran}");
     });
@@ -151,7 +151,7 @@ fn a_store_that_cannot_be_reached_is_an_error_within_the_call() {
     assert_secret_is_absent(&host, &format!("{}{}", ran.stdout(), ran.stderr()), "s3cret");
     let ran = host.run(["asset", "list"]).expect_code(1);
     assert!(!ran.stderr().contains("s3cret"), "{ran}");
-    // The rest of the host works.
+    // The rest of the host still works.
     host.write("workspace/file", "text", 0o644);
     assert_eq!(read(&host, "file")["output"], "text");
 }
@@ -194,7 +194,7 @@ fn names_of_agents_and_sums_have_their_bounds() {
     for agent in [AGENT, "other"] {
         host.run(["--agent", agent, "asset", "pin", "a"]).expect_code(0);
     }
-    // The asset is pinned by another agent too.
+    // Another agent has pinned the asset as well.
     put(&host, "b", text(30_000).as_bytes());
     host.run(["--agent", "other", "asset", "pin", "b"]).expect_code(0);
     let ran = host.run_with(["asset", "put", "a"], text(80_000).as_bytes()).expect_code(1);
@@ -215,13 +215,13 @@ fn no_tool_learns_where_the_store_is() {
         let said = result["error"].as_str().expect("a text");
         assert!(!said.contains("127.0.0.1") && !said.contains("postgres"), "{said}");
     }
-    // A tool with the user's own environment does not learn it either.
+    // A tool with the user's environment does not learn the secret either.
     host.script("spy", "printf '\"%s\"' \"$(env | grep -c s3cret)\"");
     host.run(["policy", "grant", "spy", "--unconfined"]).expect_code(0);
     assert_eq!(host.run(["tool", "call", "spy", "{}"]).expect_code(0).json()["result"], "0");
     let ran = host.run(["policy", "grant", "spy", "--env", "IKIGAI_STORE"]).expect_code(2);
     assert!(ran.stderr().contains("may hold a password"), "{ran}");
-    // The file is no store. Its path is shown to the person alone.
+    // The file is not a store. Only the person sees its path, not the model.
     let file = host.write("no.db", "text", 0o600);
     let store = format!("sqlite:{}", file.display());
     let flags = ["--store", store.as_str()];

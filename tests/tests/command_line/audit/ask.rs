@@ -203,7 +203,7 @@ fn what_failed_is_listed_with_the_error_of_the_answer() {
         assert!(row(tool).contains(word), "{ran}");
     }
     assert!(!row("works").contains("exit"), "{ran}");
-    // A check names its tool by a path.
+    // `tool check` names its tool by a path.
     assert!(
         table.contains("  …/works ") && !table.contains(path.to_str().expect("UTF-8")),
         "{ran}"

@@ -1,5 +1,5 @@
-//! `ikigai audit --follow`: new records are shown, over rotations, until it is interrupted or its
-//! reader is gone.
+//! `ikigai audit --follow`: new records are shown, across rotations, until the command is
+//! interrupted or its reader is gone.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -45,7 +45,7 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // The process is still there only if the test failed.
+        // The process still runs only if the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The records of installations, which are no calls.
+//! The records of installations, which are not calls.
 
 use ikigai_host::audit::{Granted, Installation, Program, Reader, Via};
 use ikigai_host::{Digest, Paths};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{keys, records, script};
 
-/// Records an update of the tool that went well, and one that did not.
+/// Records a successful update of the tool, and a failed one.
 fn record(host: &Host) {
     let paths = Paths { state: Some(host.state()), ..Paths::of_installation("/nowhere") };
     let writer = ikigai_host::Host::builder(host.workspace()).paths(paths).build();

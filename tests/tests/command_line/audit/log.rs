@@ -26,7 +26,7 @@ fn assert_goes_on(host: &Host, warning: &str) {
 fn the_log_is_its_users_alone() {
     let host = script("echo 1");
     let mut command = host.command();
-    // The umask would give everybody access.
+    // With this umask, every user would have access.
     let shell = format!("umask 0; exec {} tool call tool", command.get_program().display());
     let mut shell_command = std::process::Command::new("sh");
     shell_command.args(["-c", &shell]).current_dir(host.workspace()).env_clear();
@@ -67,7 +67,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
         let path = host.state().join("audit.jsonl");
         make(&path);
         assert_goes_on(&host, said);
-        // Reading it is refused as well, with a remedy.
+        // Reading the log is refused as well, with a hint.
         let ran = host.run(["audit"]).expect_code(1);
         assert!(ran.stderr().contains("hint: "), "{ran}");
         let target = host.state().join("target");
@@ -112,7 +112,7 @@ fn a_place_that_cannot_be_written_stops_no_call() {
 }
 
 /// Runs a script with the log on a disk of a few pages. Returns `None` if this machine cannot mount
-/// one.
+/// such a disk.
 fn on_a_small_disk(host: &Host, script: &str) -> Option<Ran> {
     let mut command = std::process::Command::new("unshare");
     let disk = host.scratch().join("state");
@@ -128,7 +128,7 @@ fn on_a_small_disk(host: &Host, script: &str) -> Option<Ran> {
 #[test]
 fn a_full_disk_stops_no_call_and_leaves_no_half_line() {
     let host = script("echo 1");
-    // A user namespace with one user has no other one for the sandbox.
+    // A user namespace with only one user has no second user for the sandbox.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     let calls = "chmod 700 \"$1\"; i=0; while [ $i -lt 40 ]; do \"$2\" tool call tool || exit 98; \
                  i=$((i + 1)); done; echo ---; cat \"$1/ikigai/audit.jsonl\"";

@@ -1,4 +1,5 @@
-//! Values of variables that policy grants by name, which are in no failure and in no record.
+//! Values of variables that policy grants by name. They must appear neither in failures nor in
+//! records.
 
 use std::path::PathBuf;
 
@@ -63,7 +64,7 @@ fn a_failure_does_not_tell_what_a_tool_was_entrusted_with() {
 
 #[test]
 fn neither_does_one_that_is_cut_inside_of_it() {
-    // The kept 64 KiB begin inside the value.
+    // The 64 KiB that are kept begin inside the value.
     for left in [1, 5, VALUE.len() - 1] {
         let rest = 65536 - left;
         let body =

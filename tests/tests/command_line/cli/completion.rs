@@ -42,7 +42,7 @@ fn completions_are_scripts_of_their_shell() {
         let script = ran.stdout();
         assert!(script.contains(mark) && script.contains("IKIGAI_COMPLETE="), "{shell}: {script}");
         let file = host.write(format!("completions.{shell}"), ran.stdout(), 0o644);
-        // Only a shell that is on this machine can check the syntax.
+        // The syntax can be checked only if this machine has the shell.
         match Command::new(shell).arg("-n").arg(&file).output() {
             Ok(read) => assert!(read.status.success(), "{shell}: {read:?}"),
             Err(error) => {
@@ -152,7 +152,7 @@ fn sessions_are_offered_by_their_ids_and_titles() {
         assert_eq!(ids, all, "{command}: the newest first");
     }
     assert_eq!(offered(&host, &["session", "show", &parser[..35]]).first(), Some(&parser));
-    // A shell would split or run these titles, so that the id stands for them.
+    // A shell would split or run these titles, so the id is offered instead.
     assert_eq!(offered(&host, &["session", "show", "fix"]), [parser]);
     assert_eq!(offered(&host, &["session", "show", "$(re"]), [command]);
     assert_eq!(offered(&host, &["session", "show", "tid"]), ["tidying"]);
@@ -167,11 +167,12 @@ fn a_store_that_does_not_answer_is_not_waited_for() {
     let host = Host::without_system_tools().env("IKIGAI_STORE", store);
     let begun = Instant::now();
     assert!(offered(&host, &["asset", "get", "b"]).is_empty());
-    // A command waits for ten seconds.
+    // A normal command waits for ten seconds.
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
-/// Returns the options of a manual page that have no text: nothing, or their variable, follows the line with their name.
+/// Returns the options of a manual page that have no description. The line after the name of such
+/// an option is missing, or only names its variable.
 fn options_without_text(page: &str) -> Vec<&str> {
     let lines: Vec<&str> = page.lines().collect();
     let options = lines.windows(3).filter(|it| it[0] == ".TP" && it[1].contains("\\-\\-"));

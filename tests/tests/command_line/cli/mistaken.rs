@@ -58,7 +58,7 @@ fn arguments_are_flags_of_the_schema_too_and_a_mistake_shows_an_example() {
     let expected = json!({ "file_path": "a b.txt", "all": true, "count": 3, "name": "x" });
     assert_eq!(ran.json()["result"], expected, "{ran}");
     assert!(ran.stdout().lines().count() > 1, "`--pretty` is ikigai's: {ran}");
-    // The flags stay, if a file of the configuration has the line read again.
+    // The flags survive if a configuration file causes the command line to be parsed again.
     host.write("home/.config/ikigai/config.toml", "timeout = \"20s\"\n", 0o600);
     let again = call(&flags).expect_code(0);
     assert_eq!(again.json(), ran.json());

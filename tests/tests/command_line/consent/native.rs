@@ -1,5 +1,5 @@
-//! Native tools and their person: questions before a call, and after a run that failed and was refused
-//! something, which the tool then repeats.
+//! Native tools and the questions about them: before a call, and after a run that failed because an
+//! access was refused. After an allowed question of the second kind, the tool runs again.
 
 use std::fs;
 use std::sync::Arc;
@@ -13,15 +13,17 @@ use tokio::sync::Notify;
 
 use crate::consent::rig::{Person, Rig, is_refused};
 
-/// Leaves a line in the workspace for each run, and then reads a file beside it.
+/// Appends a line to a file in the workspace for each run, and then reads a file outside of the
+/// workspace.
 const READER: &str = "echo line >>notes\n\
     if text=$(cat BASE/beside/secret 2>/dev/null); then printf '{\"text\":\"%s\"}' \"$text\"\n\
     else printf '{\"error\":\"not readable\",\"error_code\":\"PERMISSION_DENIED\"}'; fi";
 
-/// The directories that the tool of these tests was granted.
+/// The directories that are granted to the tool of these tests.
 const GRANT: &str = "fs = [\"rw:.\"]";
 
-/// Returns a host with the tool `reader`, which has its workspace, and with the file beside it.
+/// Returns a host with the tool `reader`, which may use its workspace, and with a file outside of
+/// the workspace.
 fn reading() -> Rig {
     let rig = Rig::new("", "", "");
     rig.write("beside/secret", "the secret", 0o644);
@@ -49,7 +51,7 @@ async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     let secret = rig.reading("beside");
     let person = Person::answering([WidenAnswer::Once]);
     let envelope = read(&rig, Some(&person)).await;
-    // The model sees the second result.
+    // The model sees the result of the second run.
     assert!(was_read(&envelope) && envelope.get("allow_with").is_none(), "{envelope}");
     assert_eq!(person.asked_when(), [(secret.clone(), true)]);
     assert_eq!(runs(&rig), 2, "{envelope}");
@@ -58,12 +60,12 @@ async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     assert_eq!((asked.what.as_str(), asked.answer.as_str()), (secret.as_str(), "once"));
     assert_eq!((asked.by.as_deref(), asked.waited_ms), (Some("person"), 7));
     assert!(record.reached.is_empty(), "{record:?}");
-    // It was watched, and used what it was granted.
+    // The tool was watched, and used the access that it was granted.
     let used = ["beside", "work"].map(|name| Used::Dir { path: rig.path(name) });
     assert_eq!(record.used, used);
     let dirs = record.grant.expect("granted").dirs;
     assert!(dirs.iter().any(|dir| dir.ends_with("/beside")), "{dirs:?}");
-    // It was for this call.
+    // The answer was for this call only.
     let envelope = read(&rig, None).await;
     assert!(is_refused(&envelope), "{envelope}");
     assert_eq!((runs(&rig), rig.last_record().used), (3, vec![]));
@@ -110,7 +112,7 @@ async fn a_no_ends_the_call_with_the_first_result() {
         let record = rig.last_record();
         assert_eq!(record.asked[0].answer, "no");
         assert_eq!(record.reached, [Reached::Path { access: Access::ReadOnly, path }]);
-        // It is not asked again in this session.
+        // The question is not asked again in this session.
         let envelope = read(&rig, Some(&person)).await;
         assert!(is_refused(&envelope) && envelope.get("told").is_none(), "{envelope}");
         assert_eq!((person.asked().len(), runs(&rig)), (1, 2));
@@ -153,12 +155,12 @@ async fn a_run_that_succeeded_asks_nothing_and_hints_at_nothing() {
         let envelope = read(&rig, Some(&person)).await;
         assert_eq!(person.asked().len(), usize::from(asks), "{answer}");
         assert_eq!(envelope.get("allow_with").is_some(), asks, "{envelope}");
-        // `policy suggest` reads it there.
+        // `policy suggest` reads the access from this record.
         assert_eq!(rig.last_record().reached.len(), 1, "{answer}");
     }
 }
 
-/// Reads two files of one directory and one of another, and fails without them.
+/// Reads two files of one directory and a file of another, and fails without them.
 const MANY: &str = "echo line >>notes\n\
     if text=$(cat BASE/beside/one BASE/beside/two BASE/other/three 2>&1); then echo '{\"text\":\"the secret\"}'\n\
     else echo '{\"exit_code\":1}'; fi";
@@ -230,14 +232,15 @@ async fn a_program_that_is_a_link_is_asked_about_with_the_link() {
     let envelope = read(&rig, Some(&person)).await;
     assert!(was_read(&envelope), "{envelope}");
     assert_eq!(person.asked(), [format!("{}; {}", rig.reading("opt"), rig.reading("links"))]);
-    // So it is if only the program was granted.
+    // The same happens if only the program was granted.
     rig.grant("reader", &[digest], &format!("fs = [\"ro:{}\"]", rig.path("opt").display()));
     let person = Person::answering([WidenAnswer::Once]);
     assert!(was_read(&read(&rig, Some(&person)).await));
     assert_eq!(person.asked(), [rig.reading("links")]);
 }
 
-/// Returns a host with bun in the home, and with the tool `reader`, which runs it by this name.
+/// Returns a host with bun in the home directory, and with the tool `reader`, which runs it as
+/// `name`.
 fn running_bun(ceiling: &str, name: &str) -> Rig {
     let rig = Rig::new(ceiling, "", "");
     rig.write("home/.bun/bin/bun", "#!/bin/sh\necho '{\"text\":\"the secret\"}'\n", 0o755);
@@ -255,13 +258,13 @@ async fn a_run_that_lacked_a_toolchain_gets_it_as_a_whole() {
         let person = Person::answering([WidenAnswer::Toolchain]);
         let envelope = read(&rig, Some(&person)).await;
         assert!(was_read(&envelope), "{name}: {envelope}");
-        // Of a program that no directory of `PATH` has, no access was refused.
+        // If no directory of `PATH` contains the program, no access was refused.
         let asked = if name == "bun" { String::new() } else { bin.clone() };
         assert_eq!((person.asked_when(), runs(&rig)), (vec![(asked, true)], 2), "{name}");
         let record = rig.last_record();
         let [asked] = &record.asked[..] else { panic!("{record:?}") };
         assert_eq!((asked.what.as_str(), asked.answer.as_str()), (bin.as_str(), "toolchain"));
-        // It is what `policy grant --toolchain` writes.
+        // The answer writes the same entry as `policy grant --toolchain`.
         let dir = rig.path("home/.bun/bin").display().to_string();
         let policy = rig.read("policy.toml");
         for part in ["\"rw:.\"", &format!("\"ro:{dir}\""), &format!("path = [\"{dir}\"]")] {
@@ -303,13 +306,13 @@ async fn a_call_that_is_interrupted_at_a_question_is_recorded_as_cancelled() {
     assert_eq!((record.asked[0].answer.as_str(), record.exit_code), ("cancelled", Some(0)));
 }
 
-/// Another file of the tool, which does the same.
+/// Returns another file for the tool, which does the same.
 fn other() -> String {
     format!("{READER}\n# another file")
 }
 
-/// Returns a host with the tool, whose entry grants the workspace to its file and to the other one: so
-/// only an answer tells them apart. Returns the digests of the two as well.
+/// Returns a host with the tool. Its entry grants the workspace to the tool's file and to the other
+/// file, so that only an answer distinguishes them. Also returns the digests of both.
 fn reading_by_two_files() -> (Rig, [Digest; 2]) {
     let rig = reading();
     let new = rig.script("reader", &json!({}), &other());
@@ -327,7 +330,7 @@ async fn an_answer_for_the_session_ends_with_the_contents() {
     rig.script("reader", &json!({}), &other());
     let envelope = read(&rig, None).await;
     assert!(is_refused(&envelope), "{envelope}");
-    // It is another tool, about which somebody can be asked.
+    // The new file is another tool, so a person can be asked about it.
     assert!(is_refused(&read(&rig, Some(&person)).await));
     assert_eq!(person.asked().len(), 2);
     rig.script("reader", &json!({}), READER);
@@ -348,7 +351,7 @@ async fn an_answer_for_good_ends_with_the_contents() {
     assert!(!was_read(&envelope), "{envelope}");
 }
 
-/// Leaves a file in the workspace and one beside it, where it can.
+/// Creates a file in the workspace and a file outside of it, if it can.
 const MAKER: &str =
     "{ echo x >made; echo x >BASE/beside/made; } 2>/dev/null; printf '{\"ran\":true}'";
 
@@ -358,7 +361,8 @@ async fn make(rig: &Rig, person: Option<&Arc<Person>>) -> Value {
 
 #[tokio::test]
 async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the_sandbox() {
-    // Because nothing was granted to it, or to another file of its name.
+    // The tool is denied because nothing is granted to it, or because the grant is for another file
+    // with its name.
     let strict = "profile = \"strict\"\n".to_owned();
     let of_another = format!("[tools.maker]\nsha256 = [\"{}\"]\n", Digest::from_bytes(b"another"));
     for policy in [strict, of_another] {
@@ -384,7 +388,7 @@ async fn a_tool_that_nobody_granted_runs_once_somebody_allows_it_and_only_in_the
             (record.asked[0].what.as_str(), record.asked[0].answer.as_str()),
             ("run", "once")
         );
-        // Once is once, and a no is for the session.
+        // The answer "once" applies to one call, and "no" to the session.
         assert!(is_denied(&make(&rig, None).await));
         let person = Person::answering([WidenAnswer::No]);
         for _ in 0..2 {
@@ -432,7 +436,8 @@ async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
     for (property, asked, again) in [
         (json!({ "type": "string", "x-ikigai-access": "ro" }), reads as fn(&Rig) -> String, false),
         (json!({ "type": "string", "x-ikigai-access": "rw" }), writes, false),
-        // Without the mark it is a text, and the access is noticed while the tool runs.
+        // Without the mark the argument is plain text, and the access is noticed while the tool
+        // runs.
         (json!({ "type": "string" }), reads_all, true),
     ] {
         let rig = Rig::new("", "", "");
@@ -446,7 +451,7 @@ async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
         assert_eq!(person.asked_when(), [(asked(&rig), again)], "{property}");
         assert_eq!(runs(&rig), if again { 2 } else { 1 }, "{property}");
         fs::remove_file(rig.path("work/notes")).expect("removed");
-        // After a no it runs once, with what it was granted.
+        // After a refusal the tool runs once, with the access that it was granted.
         let person = Person::answering([WidenAnswer::No]);
         let envelope = rig.run("reader", &arguments, Some(&person)).await;
         assert!(is_refused(&envelope) && envelope["allow_with"].is_string(), "{envelope}");
@@ -454,8 +459,8 @@ async fn a_path_in_a_marked_argument_is_asked_about_before_the_call() {
     }
 }
 
-/// Calls the reader, and replaces its entry by one with these keys besides while a person is asked, who
-/// then allows what it reaches for.
+/// Calls the reader. While a person is asked, replaces its entry by one with the additional `keys`.
+/// The person then allows the access.
 async fn read_under_a_new_rule(rig: &Rig, arguments: &Value, keys: &str) -> Value {
     let told = Arc::new(Notify::new());
     let thinks = Some(Arc::clone(&told));
@@ -473,12 +478,12 @@ async fn read_under_a_new_rule(rig: &Rig, arguments: &Value, keys: &str) -> Valu
 #[tokio::test]
 async fn a_rule_that_is_made_while_a_person_is_asked_holds_after_the_answer() {
     let asks = "approve = \"always\"";
-    // The tool does not run again.
+    // The tool does not run a second time.
     let rig = reading();
     let envelope = read_under_a_new_rule(&rig, &json!({}), asks).await;
     assert!(is_refused(&envelope), "{envelope}");
     assert_eq!(runs(&rig), 1);
-    // It does not run at all.
+    // The tool does not run at all.
     let rig = reading();
     let marked = json!({ "file": { "type": "string", "x-ikigai-access": "ro" } });
     let digest = rig.script("reader", &marked, READER);
@@ -488,7 +493,7 @@ async fn a_rule_that_is_made_while_a_person_is_asked_holds_after_the_answer() {
     let error = envelope["error"].as_str().unwrap_or_default();
     assert!(error.contains("the rule is newer than the call"), "{envelope}");
     assert_eq!(runs(&rig), 0);
-    // It runs again, with the limit of now.
+    // The tool runs again, with the new limit.
     let rig = reading();
     let limit = "limits = { output = \"16B\" }";
     let envelope = read_under_a_new_rule(&rig, &json!({}), limit).await;
@@ -506,6 +511,6 @@ async fn an_access_that_makes_a_tool_one_that_changes_something_is_agreed_to_by_
     let person = Person::answering([WidenAnswer::Once]);
     let envelope = rig.run("reader", &arguments, Some(&person)).await;
     assert!(was_read(&envelope), "{envelope}");
-    // It cannot write its notes, of which it is asked afterwards.
+    // The tool cannot write its notes. The person is asked about that afterwards.
     assert_eq!(person.asked_when()[0], (rig.writing("beside"), false));
 }

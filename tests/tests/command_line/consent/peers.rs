@@ -1,5 +1,5 @@
-//! Peers that a call reaches for beyond its grant: it waits for a person, its clock stands still, and
-//! then it goes on. The address of the store is never asked about.
+//! Peers that a call tries to use beyond its grant. The call waits for a person while its clock
+//! stands still, and then continues. The address of the store is never asked about.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use tokio::sync::Notify;
 use crate::consent::rig::{Person, Rig};
 use crate::servers::{Server, ok};
 
-/// The time of a call in which a person thinks longer than that.
+/// The time limit of a call. The person thinks longer than that.
 const SHORT: Duration = Duration::from_secs(3);
 
-/// Returns a host with the component `_caller`, which is granted nothing and has little time.
+/// Returns a host with the component `_caller`, which has no grants and little time.
 fn calling() -> Rig {
     let rig = Rig::new("", "", "");
     grant(&rig);
@@ -31,14 +31,14 @@ fn grant(rig: &Rig) {
     rig.grant("_caller", &[digest], &keys);
 }
 
-/// Has the component connect to these targets, and returns its answer.
+/// Makes the component connect to these targets, and returns its answer.
 async fn connect(rig: &Rig, mode: &str, targets: &[&str], person: Option<&Arc<Person>>) -> Value {
     let arguments = json!({ "mode": mode, "path": targets.join(" ") });
     rig.run("_caller", &arguments, person).await
 }
 
-/// Returns a person who thinks longer than a call may take, and then gives these answers. They have to
-/// be waited for.
+/// Returns a person who thinks longer than a call may take, and then gives these answers. The test
+/// must run the returned future next to the call.
 fn slow(answers: impl IntoIterator<Item = WidenAnswer>) -> (Arc<Person>, impl Future<Output = ()>) {
     let told = Arc::new(Notify::new());
     let thinks = Some(Arc::clone(&told));
@@ -55,7 +55,7 @@ fn slow(answers: impl IntoIterator<Item = WidenAnswer>) -> (Arc<Person>, impl Fu
     })
 }
 
-/// Waits for the end of a call while somebody answers its questions.
+/// Waits for the end of a call while `answers` answers its questions.
 async fn answered(call: impl Future<Output = Value>, answers: impl Future<Output = ()>) -> Value {
     tokio::select! {
         envelope = call => envelope,
@@ -86,7 +86,7 @@ async fn a_component_waits_for_a_person_and_connects() {
     assert_eq!(record.reached, [peer(&refused)]);
     let used = Used::Peer { host: "127.0.0.1".to_owned(), port: allowed.port() };
     assert_eq!(record.used, [used]);
-    // It was for this call.
+    // The answer was for this call only.
     let envelope = connect(&rig, "tcp", &[&to], None).await;
     assert_ne!(envelope["result"][&to], "REACHED", "{envelope}");
     assert_eq!(allowed.connections(), 0);
@@ -101,7 +101,7 @@ async fn a_request_over_http_waits_for_a_person_too() {
     let envelope = answered(connect(&rig, "get", &[&url], Some(&person)), answers).await;
     assert_eq!(envelope["result"][&url], "200 /x", "{envelope}");
     assert_eq!(person.asked_when(), [(peer(&server).to_string(), false)]);
-    // For the session, whoever is there.
+    // The answer applies to the session, even if no person is there.
     let envelope = connect(&rig, "get", &[&url], None).await;
     assert_eq!(envelope["result"][&url], "200 /x", "{envelope}");
     assert_eq!(server.connections(), 2);
@@ -113,7 +113,7 @@ async fn a_request_over_http_waits_for_a_person_too() {
     assert_eq!((no.asked().len(), other.connections()), (1, 0));
 }
 
-/// Asks the relay for a page, and answers with the status.
+/// Requests a page from the relay, and answers with the status.
 const FETCH: &str = r#"bash -c 'proxy=${HTTP_PROXY#http://}
 exec 3<>"/dev/tcp/${proxy%:*}/${proxy#*:}"
 printf "GET http://PEER/ HTTP/1.1\r\n\r\n" >&3
@@ -132,7 +132,7 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     let call = rig.run("fetch", &nothing, Some(&person));
     let envelope = answered(call, answers).await;
     assert_eq!(envelope["result"], json!({ "status": "200" }), "{envelope}");
-    // The tool was held, and did not run again.
+    // The connection waited for the answer, and the tool did not run a second time.
     assert_eq!((person.asked_when(), server.connections()), (question.to_vec(), 1));
     let record = rig.last_record();
     assert_eq!(record.asked[0].answer, "once");
@@ -142,7 +142,7 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     let no = Person::answering([WidenAnswer::No]);
     let envelope = rig.run("fetch", &nothing, Some(&no)).await;
     assert_eq!(envelope["result"], json!({ "status": "403" }), "{envelope}");
-    // Once is once, and nobody is asked again after the end.
+    // The answer "once" applied to one call, and no question follows after the end.
     assert_eq!((no.asked_when(), server.connections()), (question.to_vec(), 0));
     let record = rig.last_record();
     assert_eq!(record.reached, [peer(&server)]);
@@ -163,7 +163,7 @@ async fn nobody_is_asked_about_a_peer_of_a_native_tool_that_a_bound_forbids() {
         ("", nothing.as_str(), false),
         ("", &elsewhere, false),
         (&there, &elsewhere, false),
-        // Within a bound they are asked.
+        // Within a bound, the person is asked.
         (&there, &there, true),
     ] {
         let rig = Rig::new(ceiling, "", workspace);
@@ -182,7 +182,7 @@ async fn nobody_is_asked_about_a_peer_of_a_native_tool_that_a_bound_forbids() {
     }
 }
 
-/// A store at these addresses, which never answers.
+/// A store at these addresses that never answers.
 struct Remote(Vec<(String, u16)>);
 
 impl AssetStore for Remote {
@@ -249,7 +249,7 @@ async fn nobody_is_asked_about_the_address_of_the_store() {
         for envelope in [envelope, over_http] {
             assert!(envelope.get("allow_with").is_none(), "no command would help: {envelope}");
         }
-        // Another port of the same address is another matter.
+        // Another port of the same address is a separate question.
         let envelope = connect(&rig, "tcp", &[&elsewhere], Some(&yes)).await;
         assert_eq!(envelope["result"][&elsewhere], "REACHED", "{envelope}");
         assert_eq!(yes.asked(), [peer(&other).to_string()], "{own}");

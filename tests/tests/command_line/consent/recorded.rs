@@ -1,5 +1,6 @@
-//! Tools that are recorded permissively: they read beyond their grant, which is noted, and have no secret.
-//! A component has nothing to write either; what a native tool writes is thrown away. Nobody is asked.
+//! Tools that are recorded permissively. They can read beyond their grant, which is recorded, but
+//! cannot read secrets. A component cannot write beyond its grant. The writes of a native tool are
+//! discarded. No question is asked.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 use crate::consent::rig::Rig;
 use crate::servers::Server;
 
-/// A front end that records, at which somebody sits who is not to be asked.
+/// A front end that records. Its user is present, but must not be asked.
 struct Recorder {
     recording: Recording,
     reached: Mutex<Vec<Reached>>,
@@ -72,7 +73,8 @@ async fn what_is_read_elsewhere_is_noted_and_secrets_are_kept_from_it() {
         let digest = rig.guest("walker");
         rig.grant("_walker", &[digest], keys);
         let plain = ["beside/plain", "other/sub/deep"];
-        // By their names anywhere, and by their places in the home and among the host's own.
+        // The secrets are recognised by their names in any directory, by their places in the home
+        // directory, and by being the host's own.
         let secrets = [
             "work/.env",
             "beside/.env",
@@ -128,11 +130,11 @@ async fn no_recording_reaches_this_machine_or_a_private_network() {
     }
 }
 
-/// The user without rights.
+/// The user `nobody`, who has no rights.
 const NOBODY: u32 = 65_534;
 
-/// Changes the machine in every way that a program has, and fails if it does not see its changes, or sees a
-/// secret.
+/// Changes the machine in every way that a program can. Fails if it does not see its changes, or if
+/// it sees a secret.
 const CHANGES: &str = r#"set -e
 cd BASE/work
 echo new >made; echo more >>kept; [ "$(cat made kept)" = "new
@@ -172,7 +174,8 @@ async fn what_a_native_tool_writes_is_noted_and_thrown_away() {
         if is_nobody && !geteuid().is_root() {
             continue;
         }
-        // A tool has a `/tmp` of its own. A user without rights sees nothing in somebody's home.
+        // A tool has its own `/tmp`. A user without rights cannot see another user's home
+        // directory.
         let place = if is_nobody { PathBuf::from("/var") } else { paths::shown_scratch() };
         let scratch = tempfile::tempdir_in(place).expect("a directory");
         let base = scratch.path().canonicalize().expect("there");
@@ -201,7 +204,7 @@ async fn what_a_native_tool_writes_is_noted_and_thrown_away() {
         let written = ["work", "work/kept", "work/long", "work/beside", "work/beside/removed"];
         for name in written {
             let noted = Reached::Path { access: Access::ReadWrite, path: rig.path(name) };
-            // This process is root, and notes what root could be granted.
+            // This process is root, and records accesses that root could be granted.
             assert!(reached.contains(&noted), "{keys} {noted}: {reached:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! The fixtures of `consent`: people with answers in store, and a host that they sit at.
+//! The fixtures of `consent`: people with prepared answers, and a host that they use.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -18,12 +18,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
-/// A person with answers in store, who refuses what is asked beyond them.
+/// A person with prepared answers, who refuses every further question.
 #[derive(Default)]
 pub(crate) struct Person {
     pub(crate) answers: Mutex<VecDeque<WidenAnswer>>,
     pub(crate) asked: Mutex<Vec<Widen>>,
-    /// Set while a person thinks, until they are told to answer.
+    /// Set if the person thinks until notified.
     pub(crate) thinks: Option<Arc<Notify>>,
     pub(crate) begun: Notify,
 }
@@ -38,19 +38,19 @@ impl Person {
         Self { answers, ..Self::default() }
     }
 
-    /// Returns what was asked, in words.
+    /// Returns the questions so far, as text.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").iter().map(in_words).collect()
     }
 
-    /// Returns what was asked, in words, each with whether the tool had run already.
+    /// Returns the questions so far, as text, each with whether the tool had already run.
     pub(crate) fn asked_when(&self) -> Vec<(String, bool)> {
         let asked = self.asked.lock().expect("no panic");
         asked.iter().map(|it| (in_words(it), it.again)).collect()
     }
 }
 
-/// Returns what a question is about, in the words of the record.
+/// Returns the accesses that a question is about, as the record words them.
 fn in_words(question: &Widen) -> String {
     question.reached.iter().map(Reached::to_string).collect::<Vec<_>>().join("; ")
 }
@@ -88,8 +88,8 @@ impl FrontEnd for Person {
     }
 }
 
-/// A host with the standard tools, a directory for tools of the user, a workspace, and a directory
-/// beside it.
+/// A host with the built-in tools, a directory for user tools, a workspace, and a directory next to
+/// the workspace.
 pub(crate) struct Rig {
     scratch: TempDir,
     host: Arc<Host>,
@@ -100,13 +100,13 @@ impl Rig {
         Self::built([ceiling, user, workspace], |host| host)
     }
 
-    /// Creates a host with these files of policy, which is built as `adjust` says.
+    /// Creates a host with these policy files. `adjust` changes its builder.
     pub(crate) fn built(files: [&str; 3], adjust: impl FnOnce(HostBuilder) -> HostBuilder) -> Self {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         Self::in_scratch(scratch, paths::supervisor(), files, adjust)
     }
 
-    /// Creates a host in this directory, whose native tools have this supervisor.
+    /// Creates a host in this directory, whose native tools run under this supervisor.
     pub(crate) fn in_scratch(
         scratch: TempDir,
         supervisor: PathBuf,
@@ -152,7 +152,7 @@ impl Rig {
         Self { scratch, host: host.build().expect("a host") }
     }
 
-    /// Writes a file beside the workspace or in it.
+    /// Writes a file in the workspace or next to it.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
@@ -165,8 +165,8 @@ impl Rig {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{:?}", error.kind()))
     }
 
-    /// Installs a shell script as a tool of the user, whose schema has these properties. `BASE` stands
-    /// for the directory of the test. Returns the digest of its file.
+    /// Installs a shell script as a user tool, whose schema has these properties. `BASE` stands for
+    /// the directory of the test. Returns the digest of its file.
     pub(crate) fn script(&self, name: &str, properties: &Value, body: &str) -> Digest {
         let schema = json!({
             "name": name,
@@ -182,21 +182,22 @@ impl Rig {
         Digest::from_bytes(text.as_bytes())
     }
 
-    /// Installs a guest of `tests/guests` as a tool of the user. Returns the digest of its file.
+    /// Installs a guest of `tests/guests` as a user tool. Returns the digest of its file.
     pub(crate) fn guest(&self, name: &str) -> Digest {
         let bytes = fs::read(paths::guests().join(format!("{name}.wasm"))).expect("the guest");
         self.write(&format!("tools/_{name}.wasm"), &bytes, 0o644);
         Digest::from_bytes(&bytes)
     }
 
-    /// Makes the user's file an entry of this tool, bound to these contents, with these keys.
+    /// Writes an entry for this tool into the user's policy file, bound to these contents, with
+    /// these keys.
     pub(crate) fn grant(&self, tool: &str, contents: &[Digest], keys: &str) {
         let contents: Vec<String> = contents.iter().map(|it| format!("\"{it}\"")).collect();
         let text = format!("[tools.{tool}]\nsha256 = [{}]\n{keys}\n", contents.join(", "));
         self.write("policy.toml", text, 0o600);
     }
 
-    /// Returns what a person is told of an access to a file.
+    /// Returns the text that the person sees about an access to a file.
     pub(crate) fn reading(&self, name: &str) -> String {
         Reached::Path { access: Access::ReadOnly, path: self.path(name) }.to_string()
     }
@@ -209,13 +210,13 @@ impl Rig {
         self.scratch.path().canonicalize().expect("there").join(name)
     }
 
-    /// Lists a directory by `glob`, with this person there.
+    /// Lists a directory by `glob`. `person` is asked, if present.
     pub(crate) async fn list(&self, name: &str, person: Option<&Arc<Person>>) -> Value {
         let arguments = json!({ "pattern": "*", "path": self.path(name) });
         self.run("glob", &arguments, person).await
     }
 
-    /// Calls a tool to its end, with this person there.
+    /// Calls a tool to its end. `person` is asked, if present.
     pub(crate) async fn run(
         &self,
         tool: &str,

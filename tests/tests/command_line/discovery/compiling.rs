@@ -1,7 +1,7 @@
 //! Components that are not compiled yet, and the commands that wait for them.
 //!
-//! A test holds the lock of a component, as another host that compiles it does, and so makes its
-//! compilation last.
+//! To make a compilation take long, a test holds the lock of the component, as another host that
+//! compiles it would.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

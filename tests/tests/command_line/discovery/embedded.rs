@@ -1,5 +1,5 @@
-//! Tools of a workspace, which a program that embeds the host offers, and signatures of what was
-//! found.
+//! A workspace's tools, which a program that embeds the host offers, and signatures of the found
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,14 +31,14 @@ impl Rig {
         Self { installation, approved: Arc::default(), compiled: Arc::default() }
     }
 
-    /// Writes a tool where the tools of workspaces lie, and returns its path and its digest.
+    /// Writes a tool into the directory of workspaces' tools, and returns its path and its digest.
     fn place(&self, extension: &str, content: impl AsRef<[u8]>) -> (PathBuf, Digest) {
         let digest = Digest::from_bytes(content.as_ref());
         let name = format!("data/tools/{digest}{extension}");
         (self.installation.write(name, content, 0o755), digest)
     }
 
-    /// Writes such a tool, and approves it under this name.
+    /// Writes a tool in the same way, and approves it under this name.
     fn approve(&self, name: &str, extension: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (path, digest) = self.place(extension, content);
         self.add(name, path.clone(), digest);
@@ -91,7 +91,7 @@ fn component(name: &str) -> Vec<u8> {
     printing(schema(name), Ending::Well)
 }
 
-/// Returns the reason for which a file is skipped, empty if it is not.
+/// Returns the reason why a file was skipped, or an empty text if it was not.
 fn reason(snapshot: &Snapshot, path: &std::path::Path) -> String {
     let skipped = snapshot.skipped().iter().find(|skipped| skipped.path == path);
     skipped.map_or_else(String::new, |skipped| skipped.reason.clone())
@@ -107,7 +107,8 @@ async fn a_tool_of_the_workspace_is_found_by_its_name_and_contents() {
     let rig = Rig::new();
     let path = rig.approve("weather", ".wasm", component("weather"));
     let script = rig.approve("tides", "", shell_tool("tides"));
-    // The file is not named like the tool, and the first scan for one tool compiles it nevertheless.
+    // The file's name is not the tool's name. The first scan for one tool compiles the file
+    // nevertheless.
     let found = rig.host().look_up("weather").await;
     let tool = found.get("weather").unwrap_or_else(|| panic!("{:?}", found.skipped()));
     assert_eq!(
@@ -120,14 +121,14 @@ async fn a_tool_of_the_workspace_is_found_by_its_name_and_contents() {
     assert_eq!(all.get("tides").map(|tool| &tool.build.path), Some(&script), "{:?}", all.skipped());
     assert_eq!(call(&host, &all, "weather").await["tool_success"], true);
     assert_eq!(rig.compiled.load(Ordering::Relaxed), 1, "the answer is remembered");
-    // What is approved no longer is no tool at the next scan.
+    // At the next scan, a tool that is no longer approved disappears.
     rig.approved.lock().expect("no panic").clear();
     let none = host.refresh().await;
     assert_eq!((none.tools().len(), none.skipped()), (0, &[][..]));
 }
 
-/// Returns the page faults of the children that this process has waited for (proc(5), `cminflt`): more
-/// of them once another one has run.
+/// Returns the page faults of the children that this process has waited for (proc(5), `cminflt`).
+/// The number grows once another child has run.
 fn faults_of_children() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").expect("/proc");
     let (_, fields) = stat.rsplit_once(')').expect("the name of the program");
@@ -147,7 +148,7 @@ async fn a_sandbox_that_held_is_not_tried_again_for_a_list() {
         return ikigai_tests::impossible_here("no sandbox that holds");
     }
     assert!(faults_of_children() > before, "it is tried at first");
-    // This process may be in another control group since then.
+    // This process may have moved to another control group since then.
     assert!(list().await);
     let known = faults_of_children();
     assert!(list().await);
@@ -189,13 +190,14 @@ async fn a_tool_of_the_workspace_takes_no_name_of_the_installation() {
     let rig = Rig::new();
     let mut refused = vec![rig.approve("installed", ".wasm", component("installed"))];
     rig.installation.write("system-tools/installed", shell_tool("installed"), 0o755);
-    // One that failed keeps its name as well, and a user's tool in its place gives it away to nobody.
+    // A failed tool keeps its name as well. If a user's tool replaces it, the name does not become
+    // free.
     rig.installation.write("system-tools/out-of-order.wasm", "damaged", 0o644);
     refused.push(rig.approve("out_of_order", "", shell_tool("out_of_order")));
     rig.installation.write("system-tools/other-name", shell_tool("replaced"), 0o755);
     rig.installation.script("replaced", "echo '{}'");
     refused.push(rig.approve("replaced", "", shell_tool("replaced")));
-    // Nothing is installed under this name, and it is a standard one.
+    // No tool is installed under this name, but it is a built-in tool's name.
     refused.push(rig.approve("file_write", "", shell_tool("file_write")));
     for snapshot in [rig.host().refresh().await, rig.host().look_up("installed").await] {
         for path in &refused {
@@ -225,7 +227,7 @@ async fn a_tool_of_the_workspace_goes_before_the_users() {
     assert!(said.contains("its only build is native, and the backend is set to wasm"), "{said:?}");
 }
 
-/// Admits these contents.
+/// Admits only these contents.
 #[derive(Default)]
 struct Admitted(BTreeSet<Digest>);
 
@@ -267,14 +269,14 @@ async fn the_build_that_runs_is_the_one_that_is_signed() {
     rig.policy("require_signed = true\n");
     let host = signed(&[component_digest]);
     assert!(!denied(&host, "two").await);
-    // The tools of a workspace are tools of its user.
+    // A workspace's tools are its user's tools.
     assert!(denied(&host, "weather").await);
     assert!(denied(&signed(&[Digest::from_bytes(native.as_bytes())]), "two").await);
     rig.policy("require_signed = true\n[tools.two]\nbackend = \"native\"\n");
     assert!(denied(&host, "two").await, "its native build is not signed");
     let host = signed(&[Digest::from_bytes(native.as_bytes())]);
     assert!(!denied(&host, "two").await);
-    // The contents count that the file has when it is called, also where no scan saw them.
+    // The contents at the time of the call count, even if no scan saw them.
     let snapshot = host.refresh().await;
     fs::write(&script, format!("{native}# changed\n")).expect("written");
     let envelope = call(&host, &snapshot, "two").await;

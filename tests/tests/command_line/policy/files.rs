@@ -1,4 +1,5 @@
-//! The files that are read as a policy, and those that are refused because others could write them.
+//! The files that are read as a policy, and the files that are refused because other users could
+//! write them.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -29,7 +30,7 @@ fn what_is_no_file_or_anybodys_is_refused() {
         fs::create_dir(&path).expect("made");
         refused("it is not a regular file");
         fs::remove_dir(&path).expect("removed");
-        // A FIFO without a writer would be waited for.
+        // Opening a FIFO without a writer would block.
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).expect("made");
         refused("it is not a regular file");
         fs::remove_file(&path).expect("removed");
@@ -38,7 +39,7 @@ fn what_is_no_file_or_anybodys_is_refused() {
         fs::remove_file(&path).expect("removed");
         host.write(file, text, 0o600);
         if file == WORKSPACE {
-            // Anybody may write to a workspace's file, which can only narrow grants.
+            // A workspace's file may be writable by every user, because it can only narrow grants.
             fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
             host.run(args(&path)).expect_code(0);
             fs::remove_file(&path).expect("removed");
@@ -100,7 +101,8 @@ fn a_policy_in_a_closed_directory_is_refused_like_a_closed_file() {
     if !host.runs_as_nobody() {
         return;
     }
-    // A home of somebody else, as with `sudo -u`: its policy is not this user's.
+    // The home directory belongs to another user, as with `sudo -u`. Its policy is not this user's
+    // policy.
     let home = host.home();
     chown(&home, Some(0), None).expect("given away");
     permit("home", 0o700);

@@ -1,5 +1,5 @@
-//! `ikigai policy record`: what it refuses, when it proposes nothing, and what it writes. The
-//! recordings of whole tools are in `writing_tools`.
+//! `ikigai policy record`: the recordings that it refuses, the cases in which it proposes nothing,
+//! and the entries that it writes. The recordings of whole tools are in `writing_tools`.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use super::{USER, host};
 use crate::servers::{Server, ok};
 
-/// Waits until the tool has opened the FIFO to read it, and opens it. The tool goes on once the result is
-/// dropped.
+/// Waits until the tool has opened the FIFO for reading, and opens the other end. The tool
+/// continues once the result is dropped.
 fn hold(recording: &mut Running, fifo: &Path) -> File {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).expect("a flag");
     let opened = RefCell::new(None);
@@ -29,7 +29,7 @@ fn hold(recording: &mut Running, fifo: &Path) -> File {
     opened.into_inner().expect("opened")
 }
 
-/// A host with a tool that waits until somebody has written to a FIFO of the workspace.
+/// A host with a tool that waits until the test writes to a FIFO in the workspace.
 fn waiting() -> (Host, PathBuf) {
     let host = Host::without_system_tools();
     host.script("tool", "cat fifo >/dev/null; echo '{}'");
@@ -101,7 +101,7 @@ fn the_log_has_no_access_as_refused_that_a_recording_let_through() {
     let refused = || host.run(["audit", "--refused", "--json"]).expect_code(0).stdout();
     assert!(record("file_read", json!({ "file_path": file })).contains(&file));
     assert_eq!(refused(), "");
-    // A component does not learn whether a directory beyond its grant is there.
+    // A component does not learn whether a directory beyond its grant exists.
     let directory = host.scratch().join("data").display().to_string();
     record("grep", json!({ "pattern": "text", "path": directory }));
     assert!(refused().contains(&directory), "{}", refused());
@@ -154,7 +154,7 @@ fn a_tool_that_may_not_run_is_granted_to_run_and_its_contents_are_bound() {
 fn a_file_that_is_not_installed_is_recorded_and_not_granted() {
     let host = host();
     let bytes = fs::read(host.user_tools().join("part.wasm")).expect("the tool");
-    // One that has the contents of the installed tool stands for it.
+    // A file with the contents of the installed tool is treated as the installed tool.
     host.write("workspace/copy.wasm", &bytes, 0o755);
     let args = |path| ["policy", "record", path, "--limits", "--yes", "--json", "--", "{}"];
     let same = host.run(args("./copy.wasm")).expect_code(0).json();
@@ -214,7 +214,7 @@ fn without_a_home_nobody_knows_what_to_hide() {
     }
 }
 
-/// A host below a directory that a native tool is shown: in `/tmp` it would see its own.
+/// A host below a directory that native tools see. In `/tmp` a tool would see its own directory.
 fn shown_host() -> Host {
     Host::within(&paths::shown_scratch()).with_no_system_tools()
 }
@@ -225,7 +225,7 @@ fn a_native_tool_is_shown_the_machine_without_its_secrets() {
     let shown = [host.write("data/list", "x", 0o644), host.write("home/notes", "x", 0o644)];
     let kept = ["home/.ssh/key", "away/credentials", "home/.env", "home/.config/ikigai/x"];
     let kept = kept.map(|path| host.write(path, "x", 0o644));
-    // A place of secrets may be a link to another.
+    // A directory of secrets may be a link to another directory.
     symlink(host.scratch().join("away"), host.scratch().join("home/.aws")).expect("linked");
     let linked = host.scratch().join("home/.aws/credentials");
     let [shown_names, kept_names] = [&shown[..], &[&kept[..], &[linked]].concat()]
@@ -282,7 +282,7 @@ fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_propose
     host.assert_nothing_left();
 }
 
-/// Asks the relay for a page, and fails unless it comes.
+/// Requests a page from the relay, and fails unless it arrives.
 const FETCH: &str = r#"bash -c 'proxy=${HTTP_PROXY#http://}
 exec 3<>"/dev/tcp/${proxy%:*}/${proxy#*:}"
 printf "GET http://PEER/ HTTP/1.1\r\n\r\n" >&3
@@ -302,7 +302,8 @@ fn a_peer_of_a_native_tool_is_recorded_as_it_was_asked_for_and_reached_with_net_
     };
     let asked = json!({ "kind": "peer", "host": "localhost", "port": server.port() });
     let has = |list: &Value, one: &Value| list.as_array().is_some_and(|list| list.contains(one));
-    // A recording reaches public addresses, and others where they are granted. This one has no name.
+    // A recording can connect to public addresses, and to other addresses if they are granted. This
+    // grant names the address, but the tool uses a host name.
     host.run(["policy", "grant", "tool", "--net", &address]).expect_code(0);
     assert_eq!(call().json()["tool_success"], false);
     assert_eq!(server.connections(), 0);
@@ -324,7 +325,7 @@ fn a_peer_of_a_native_tool_is_recorded_as_it_was_asked_for_and_reached_with_net_
     host.run(line.split(' ').skip(1)).expect_code(0);
     let ran = call().expect_code(0);
     assert_eq!(server.connections(), 1, "{ran}");
-    // Nothing is left to propose, and what was granted is used.
+    // Nothing is left to propose, and the granted peer is used.
     let again = record(&[]);
     assert!(has(&again["used"], &asked) && again["proposal"]["net"].is_null(), "{again:#}");
     assert_eq!(server.connections(), 1, "{again:#}");
@@ -346,10 +347,10 @@ fn nothing_is_recorded_on_a_machine_without_the_sandbox() {
         assert!(ran.stderr().contains("`ikigai doctor` shows all of it"), "{ran}");
         assert!(ran.stdout().is_empty(), "{ran}");
         assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
-        // With a grant it is recorded without `--permissive`, too.
+        // With a grant, the second round tries to record without `--permissive`.
         host.run(["policy", "grant", "tool", "--replace", "--read", "."]).expect_code(0);
     }
-    // Where there is one, both are recorded.
+    // On a machine with the sandbox, both are recorded.
     for args in [&permissive[..], &granted] {
         host.run(args).expect_code(0);
     }

@@ -1,4 +1,4 @@
-//! `ikigai policy suggest`: grants from the audit log, which tools have written into.
+//! `ikigai policy suggest`: grants from the audit log, which contains text that tools wrote.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,7 +15,7 @@ fn digest(host: &Host, file: &str) -> String {
     Digest::from_bytes(&fs::read(host.user_tools().join(file)).expect("the tool")).to_string()
 }
 
-/// Returns a record of a call, with these fields besides.
+/// Returns a record of a call, with these additional fields.
 fn record(host: &Host, tool: &str, file: &str, fields: Value) -> Value {
     let mut record = json!({
         "time": "2026-01-31T12:00:00.000Z",
@@ -50,7 +50,7 @@ fn path(access: &str, path: impl AsRef<Path>) -> Value {
     json!({ "kind": "path", "access": access, "path": path.as_ref() })
 }
 
-/// Returns the words of the command that a proposal has.
+/// Returns the words of the command in a proposal.
 #[track_caller]
 fn command(page: &Value) -> Vec<String> {
     let line = page["tools"][0]["proposal"]["command"].as_str();
@@ -116,7 +116,7 @@ fn what_was_refused_is_granted_by_the_command_and_by_nothing_else() {
     for more in [["--write", "docs/a"], ["--read", "."], ["--connect", "example.com:443"]] {
         host.run([&asked[..], &more].concat()).expect_code(1);
     }
-    // What is granted now is not proposed again.
+    // Accesses that are granted now are not proposed again.
     let again = page(&host, &["part"]);
     assert!(again["tools"][0]["proposal"].is_null(), "{again:#}");
     let text = host.run(["policy", "suggest", "part"]).expect_code(0);
@@ -137,7 +137,7 @@ fn what_the_file_says_stays_in_the_command() {
     ] });
     write_log(&host, &[record(&host, "part", "part.wasm", reached)]);
     let found = page(&host, &["part"]);
-    // The command adds to it.
+    // The proposed command adds to the grant.
     let expected = "policy grant part --read other --net b.example:2";
     assert_eq!(command(&found).join(" "), expected);
     let difference = found["tools"][0]["difference"].to_string();
@@ -216,7 +216,7 @@ fn a_log_that_tools_wrote_into_deceives_nobody() {
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{shown}");
     assert!(shown.contains("\\u{202e}"), "{shown}");
     assert!(shown.contains("more was reached than was kept"), "{shown}");
-    // It is told in a line, and begins none.
+    // The text appears within a line, and does not begin one.
     assert!(!shown.lines().any(|line| line.trim_start().starts_with("env =")), "{shown}");
     assert!(!host.scratch().join(USER).exists());
 }

@@ -1,5 +1,5 @@
-//! `ikigai policy grant --toolchain`: layouts of version managers in the home of a host, whose programs then
-//! run in the sandbox.
+//! `ikigai policy grant --toolchain`: version managers' layouts in the home directory of a host.
+//! The programs then run in the sandbox.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::USER;
 
-/// A host in whose sandbox the home is no part of `/tmp`, with these directories on its `PATH`.
+/// A host whose home directory is not in `/tmp`, which the sandbox replaces, and with these
+/// directories on its `PATH`.
 fn host(path: &[&str]) -> Host {
     let host = Host::within(&paths::shown_scratch()).with_shared_cache();
     let own = path.iter().map(|dir| host.home().join(dir));
@@ -22,7 +23,7 @@ fn host(path: &[&str]) -> Host {
     host.env("PATH", path)
 }
 
-/// Runs a command by the native `bash`.
+/// Runs a command with the native `bash`.
 fn bash(host: &Host, command: &str) -> Ran {
     let arguments = json!({ "command": command }).to_string();
     host.run(["--backend", "native", "tool", "call", "bash", &arguments])
@@ -38,7 +39,8 @@ fn assert_prints(ran: &Ran, output: &str) {
     assert_eq!(result, json!({ "output": output, "exit_code": 0 }), "{ran}");
 }
 
-/// Writes the layout of rustup: programs that are links to one that starts those of a toolchain.
+/// Writes the layout of rustup: its programs are links to a program that starts the toolchain's
+/// programs.
 fn install_rustup(host: &Host) {
     let rustup = "#!/bin/sh\nexec \"$HOME/.rustup/toolchains/stable/bin/${0##*/}\" \"$@\"\n";
     host.write("home/.cargo/bin/rustup", rustup, 0o755);
@@ -87,7 +89,7 @@ fn one_grant_runs_cargo_and_shows_no_token() {
 
     let ran = grant(&host, &["--toolchain", "rust"]).expect_code(0);
     assert!(ran.stderr().contains("already says this"), "{ran}");
-    // With a network it keeps what it downloads.
+    // With a network the toolchain keeps its downloads.
     let peer = ["--toolchain", "rust", "--net", "index.crates.io:443"];
     let ran = grant(&host, &peer).expect_code(0);
     assert!(ran.stderr().contains("  write       ~/.cargo/registry "), "{ran}");
@@ -127,7 +129,7 @@ fn what_cannot_run_a_toolchain_and_what_is_not_there_is_refused() {
     assert!(ran.stderr().contains("a similar value exists: 'rust'"), "{ran}");
     let ran = host.run(["policy", "grant", "part", "--toolchain", "rust"]).expect_code(2);
     assert!(ran.stderr().contains("`part` is a component here, which runs no programs"), "{ran}");
-    // A directory has one access, with all that is in it.
+    // A directory has one access, for everything in it.
     let inner = host.home().join(".rustup/toolchains");
     let flags = ["--toolchain", "rust", "--write", inner.to_str().expect("UTF-8")];
     let ran = grant(&host, &flags).expect_code(2);
@@ -148,7 +150,7 @@ fn the_key_path_is_for_the_users_own_file_and_for_whole_directories() {
         assert!(ran.stderr().contains(told), "{told}\n{ran}");
         fs::remove_file(path).expect("removed");
     }
-    // A directory where a tool can write is no place for programs.
+    // A directory that a tool can write to must not be used for programs.
     host.write(
         USER,
         "[tools.bash]\npath = [\"~/open\", \"~/safe\"]\nfs = [\"rw:~/open\"]\n",
@@ -160,7 +162,7 @@ fn the_key_path_is_for_the_users_own_file_and_for_whole_directories() {
     assert!(output.starts_with(&format!("{}/safe:/usr/bin", host.home().display())), "{ran}");
 }
 
-/// Compiles and tests a project by the rustup that runs this test.
+/// Compiles and tests a project with the rustup that runs this test.
 #[test]
 fn the_rustup_of_this_machine_tests_a_project_in_the_sandbox() {
     let variable = |name: &str| std::env::var_os(name);

@@ -1,4 +1,5 @@
-//! Bounds, which take away: ceilings, the file of the workspace, and entries for all tools.
+//! Bounds, which only narrow grants: ceilings, the file of the workspace, and entries for all
+//! tools.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +13,7 @@ use ikigai_tests::draw::Draw;
 
 use crate::policy_layers::rig::{CEILING, Rig, USER, contents, granted, system, users};
 
-/// A policy that asks for more of everything. A bound must not give any of it.
+/// A policy that asks for more of everything. As a bound it must not grant any of it.
 const GREEDY: &str = "profile = \"standard\"\n\
     [tools.\"*\"]\nfs = [\"rw:/\"]\nnet = [\"*\"]\nenv = [\"PATH\", \"HOME\"]\nsandbox = \"off\"\n\
     limits = { wall_clock = \"1h\", fuel = 999999999999999, memory = \"64GiB\", output = \"1GiB\", \
@@ -80,7 +81,7 @@ fn each_bound_takes_away_what_it_does_not_allow() {
         }
         assert_eq!(decision.provenance.for_capability("memory").len(), 1);
     }
-    // An absent key takes nothing away. An empty list takes everything away.
+    // A missing key narrows nothing. An empty list takes everything away.
     let rig = Rig::with("[tools.tool]\nnet = []\n", &user, "");
     let decision = rig.allowed(users(Backend::Wasm, &own));
     assert_eq!(rig.dirs(&decision), ["ro:elsewhere", "rw:w"]);
@@ -127,14 +128,15 @@ fn a_bound_on_an_unconfined_tool_needs_the_sandbox() {
                 let decision = rig.allowed(users(Backend::Native, &own));
                 let grant = &decision.grant;
                 assert_eq!(grant.sandbox, Sandbox::Require, "{text}");
-                // The entry names nothing, and a bound gives nothing.
+                // The entry lists nothing, and a bound grants nothing.
                 assert!(!grant.inherits_env && grant.dirs.is_empty(), "{text}: {grant:?}");
                 assert!(grant.net.is_none(), "{text}: {grant:?}");
                 assert!(decision.provenance.for_capability("sandbox").len() > 1, "{text}");
             }
         }
     }
-    // A file tool keeps to a bound by itself, and so stays at `prefer`. `off` becomes `require`.
+    // A file tool enforces a bound itself, so its sandbox stays at `prefer`. `off` becomes
+    // `require`.
     let rig = Rig::with("[tools.grep]\nfs = [\"ro:docs\"]", "", "");
     let decision = rig.allowed(system("grep", Backend::Native));
     assert_eq!(
@@ -168,7 +170,7 @@ fn a_denied_tool_does_not_run_whatever_grants_it() {
             Rig::with(&deny, &grants, ""),
             Rig::with("", &grants, &deny),
             Rig::with("", &denying_grants, ""),
-            // An entry takes away without a digest, too.
+            // An entry denies without a digest as well.
             Rig::with("", &deny, ""),
         ] {
             for request in [
@@ -186,7 +188,7 @@ fn a_denied_tool_does_not_run_whatever_grants_it() {
             }
         }
     }
-    // Nothing lifts it: neither an answer of a person nor another layer.
+    // Nothing lifts the denial: neither a person's answer nor another layer.
     let rig = Rig::with("[tools.tool]\ndeny = true\n", "[tools.tool]\ndeny = false\n", "");
     let host = rig.host().expect("a policy");
     let denial = host.authority().decide(&users(Backend::Native, &own)).expect_err("denied");
@@ -211,13 +213,13 @@ fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
     assert_eq!(runs(&Rig::with("", every, "")), [false; 4]);
     let denial = Rig::with("", every, "").decide(system("grep", Backend::Wasm));
     assert!(denial.is_err_and(|it| it.is_by_deny));
-    // A bound is about names. A grant of a user's tool is about contents.
+    // A bound applies to names. A grant of a user's tool applies to contents.
     assert_eq!(runs(&Rig::with(&with_entries, "", "")), [true, false, true, false]);
     assert_eq!(runs(&Rig::with("", "", &with_entries)), [true, false, true, false]);
     assert_eq!(runs(&Rig::with("", &with_entries, "")), [true, false, false, false]);
     let bound = format!("{every}{}", granted(""));
     assert_eq!(runs(&Rig::with("", &bound, "")), [false, false, true, true]);
-    // An entry of another file lifts nothing.
+    // An entry in another file lifts no denial.
     assert_eq!(runs(&Rig::with(every, entries, entries)), [false; 4]);
     let rig = Rig::with("", &with_entries, "");
     let denial = rig.decide(users(Backend::Wasm, &own)).expect_err("denied");
@@ -243,7 +245,7 @@ fn a_key_of_an_entry_replaces_that_of_every_tool_in_the_same_file() {
         assert_eq!(decision.grant.net.is_none(), !replaces, "{what}");
         let approve = if replaces { Approve::Changes } else { Approve::Always };
         assert_eq!((decision.approve, decision.ask), (approve, replaces), "{what}");
-        // A key that the entry does not have stays, and names that are hidden add up.
+        // If the entry lacks a key, the value for all tools stays. Hidden names add up.
         let fuel = if replaces { 50 } else { 5 };
         assert_eq!((decision.limits.fuel, decision.limits.handles), (fuel, 5), "{what}");
         assert_eq!(decision.grant.hide.patterns().len(), 2, "{what}");
@@ -254,7 +256,7 @@ fn a_key_of_an_entry_replaces_that_of_every_tool_in_the_same_file() {
     check(&Rig::with(every, &entry, ""), false);
     check(&Rig::with(every, &both, &entry), false);
     check(&Rig::with("", &entry, every), false);
-    // An entry that is no grant of this tool, as it is bound to no contents, replaces nothing.
+    // An entry that is bound to no contents is not a grant of this tool, and replaces nothing.
     let named = "[tools.tool]\napprove = \"changes\"\nask = true\n";
     let rig = Rig::with("", &format!("{every}{named}"), "");
     let decision = rig.allowed(users(Backend::Wasm, &own));
@@ -363,7 +365,7 @@ fn assert_hides(rig: &Rig, after: &Decision, without: &Rig, before: &Decision, w
     }
 }
 
-/// Asserts that `after` gives nothing that `before` does not.
+/// Asserts that `after` grants nothing that `before` does not.
 #[track_caller]
 fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
     let (now, then) = (&after.grant, &before.grant);
@@ -378,7 +380,7 @@ fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what
     }
     assert!(was_free || !now.net.any || then.net.any, "the whole network\n{what}");
     for peer in &now.net.peers {
-        // A peer that the list covers is equal to what it shares with the list.
+        // If the list covers a peer, the peer equals its intersection with the list.
         let alone = ikigai_host::policy::Net { any: false, peers: vec![peer.clone()] };
         let shared = then.net.meet(&alone);
         assert!(was_free || shared.peers.contains(peer), "{peer}\n{what}");
