@@ -1,5 +1,5 @@
-//! Relative paths, which start from the workspace whatever directories are granted. `policy test`
-//! and calls agree on them.
+//! Relative paths, which start from the workspace, even if other directories are granted. `policy
+//! test` and calls agree on them.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 const TOOLS: [&str; 4] = ["file_read", "glob", "grep", "bash"];
 
-/// Returns a host with `a.txt` and `docs/b.txt` in its workspace and `beside/c.txt` beside it. Each
-/// tool may read what is below `granted`.
+/// Returns a host with `a.txt` and `docs/b.txt` in its workspace, and with `beside/c.txt` next to
+/// the workspace. Each tool may read everything below `granted`.
 fn host(granted: &str) -> Host {
     let host = Host::new();
     for path in ["workspace/a.txt", "workspace/docs/b.txt", "beside/c.txt"] {
@@ -37,7 +37,7 @@ fn they_lead_where_policy_says() {
         let host = host(granted);
         for backend in ["native", "wasm"] {
             for path in ["a.txt", "docs/b.txt", "./docs/./b.txt", "../beside/c.txt"] {
-                // The test is below `/tmp`, of which a sandbox has its own.
+                // The test is below `/tmp`, and the sandbox has its own `/tmp`.
                 if (granted, backend) == ("/", "native") && path.starts_with("..") {
                     continue;
                 }
@@ -111,7 +111,7 @@ fn a_shell_starts_in_the_workspace() {
 #[test]
 fn what_is_answered_to_be_written_is_there_after_the_call() {
     let host = Host::new();
-    // The file is usually below `/tmp`, of which a sandbox has its own.
+    // The file is usually below `/tmp`, and the sandbox has its own `/tmp`.
     let file = host.write("beside/file.txt", "", 0o644);
     let dir = file.parent().and_then(|dir| dir.to_str()).expect("UTF-8");
     let arguments = json!({ "file_path": file, "content": "kept" });

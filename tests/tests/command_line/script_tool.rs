@@ -1,4 +1,4 @@
-//! A shell script as a component: the built shell with a script in it, which is a tool like any other
+//! A shell script as a component: the built shell with a script in it. It is a tool like any other,
 //! and confined like any component.
 
 use std::fs;
@@ -9,8 +9,8 @@ use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 
-/// The tool of all tests here, since the shell takes many seconds to compile. It does what its
-/// parameter `action` says.
+/// The tool of all tests here, since the shell takes many seconds to compile. Its parameter
+/// `action` selects what it does.
 const SCRIPT: &str = r##"#!/usr/bin/env bash
 # Exercises everything that a script gets and gives.
 set -u
@@ -72,7 +72,7 @@ fn shell() -> Vec<u8> {
     fs::read(&path).unwrap_or_else(|error| panic!("`{}`: {error}", path.display()))
 }
 
-/// Returns a host whose one tool is the script.
+/// Returns a host with the script as its only tool.
 fn host() -> Host {
     let host = Host::without_system_tools().with_shared_cache();
     let tool = embed(&shell(), SCRIPT.as_bytes()).expect("a tool");
@@ -135,7 +135,8 @@ fn arguments_that_are_no_json_are_answered() {
     let host = host();
     let refused = call(&host, "{\"action\":").expect_code(1).json();
     assert_eq!(refused["error_code"], "INVALID_PARAMS", "{refused}");
-    // The host asks no script about these. Whoever runs it alone does.
+    // The host rejects such arguments before the script runs. With `tool run`, the script itself
+    // answers.
     let path = host.user_tools().join("scripted.wasm");
     for input in ["{\"action\":", "", "[]", "{}"] {
         let arguments = ["tool", "run", path.to_str().expect("UTF-8")];
@@ -150,7 +151,7 @@ fn arguments_that_are_no_json_are_answered() {
 fn a_script_that_fails_or_misses_a_program_is_reported() {
     let host = host();
     let envelope = call(&host, &action("fail")).expect_code(1).json();
-    // WASI 0.2 has success and failure only: every code but 0 arrives as 1.
+    // WASI 0.2 only has success and failure: every code except 0 arrives as 1.
     let found = (&envelope["error_code"], &envelope["exit_code"], &envelope["stderr"]);
     assert_eq!(found, (&json!("TOOL_CRASHED"), &json!(1), &json!("the reason\n")), "{envelope}");
     let envelope = call(&host, &action("absent")).expect_code(1).json();
@@ -167,7 +168,8 @@ fn a_script_that_does_not_end_is_ended() {
         let envelope = ran.expect_code(1).json();
         (envelope["error_code"].clone(), envelope["limit"].clone())
     };
-    // Compiled before the time runs.
+    // The first call compiles the component, so that the compilation does not count against the
+    // time limits.
     assert_eq!(result(&host, &action("variable")), "none");
     let (looping, growing) = (action("loop"), action("grow"));
     let timeout = |limit: &str| (json!("TOOL_TIMEOUT"), json!(limit));

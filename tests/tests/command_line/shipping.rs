@@ -1,7 +1,7 @@
-//! Tools that come from elsewhere: installed, updated, verified, removed, shared and pushed by the
-//! program, against registries and web servers that also cut, stall and lie.
+//! Installed tools: the program installs, updates, verifies, removes, shares and pushes them,
+//! against registries and web servers that may also disconnect, stall and lie.
 //!
-//! Whatever goes wrong ends in one sentence, and the tool that was there runs as it did.
+//! Every failure ends with one sentence, and the earlier tool still runs.
 
 mod artifacts;
 mod credentials;

@@ -1,4 +1,4 @@
-//! Two builds of one tool: the choice between them, which nothing that happens in a call changes.
+//! Two builds of one tool. The choice between them never changes because of the outcome of a call.
 
 use ikigai_tests::component::{Ending, importing, printing};
 use ikigai_tests::host::{Host, schema};
@@ -39,7 +39,7 @@ fn the_component_is_taken_unless_a_flag_says_otherwise() {
     assert_backend(&host, "auto", "wasm", "components come first");
     assert_backend(&host, "wasm", "wasm", "--backend asks for it");
     assert_backend(&host, "native", "native", "--backend asks for it");
-    // The component prints its schema, whatever it is asked.
+    // The component always prints its schema.
     let answer = |backend: &str| {
         host.run(["tool", "call", "twin", "{}", "--backend", backend]).expect_code(0).json()["result"].clone()
     };
@@ -64,7 +64,7 @@ fn a_component_that_fails_takes_its_native_build_down_with_it() {
             assert_eq!(tool, None, "{ending:?}\n{ran}");
             assert!(ran.contains("never falls back to native"), "{ending:?}\n{ran}");
         }
-        // A build that a flag asks for is a choice, not a fallback.
+        // A build that a flag selects is a choice, not a fallback.
         assert_backend(&host, "native", "native", "--backend asks for it");
         let call = host.run(["tool", "call", "twin", "{}"]).expect_code(1);
         assert_eq!(call.json()["error_code"], "TOOL_NOT_FOUND", "{call}");
@@ -87,7 +87,7 @@ fn a_component_that_cannot_be_used_here_leaves_the_native_build() {
 
 #[test]
 fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
-    // The tool must work for `--schema` and fail in a call, which takes a guest in Rust.
+    // The tool must answer `--schema` and fail in a call. Only a guest in Rust can do both.
     let host = Host::without_system_tools();
     let guest = host.guest("greedy");
     let asked =
@@ -117,7 +117,7 @@ fn a_call_that_traps_or_reaches_a_limit_never_falls_back() {
         );
     }
     assert!(!ran_natively.exists(), "the native build ran");
-    // The native build itself runs, so that only the rule kept it from running.
+    // The native build works, so only the rule kept it from running.
     host.run(["tool", "call", "greedy", "{}", "--backend", "native"]).expect_code(0);
     assert!(ran_natively.exists());
 }

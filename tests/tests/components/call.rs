@@ -8,7 +8,7 @@ use ikigai_tests::host::{Host, Ran};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-/// The time in which a call with a limit of half a second ends on the busiest machine.
+/// The time in which a call with a limit of half a second ends, even on a very busy machine.
 const IN_TIME: Duration = Duration::from_secs(30);
 
 /// A host with the script `tool`.
@@ -18,7 +18,8 @@ fn script(body: &str) -> Host {
     host
 }
 
-/// Calls the script `tool`, and checks that no process of it is left and that the next call works.
+/// Calls the script `tool`, and checks that none of its processes is left and that the next call
+/// works.
 #[track_caller]
 fn call(host: &Host, flags: &[&str]) -> Ran {
     host.script("next", "echo 1");
@@ -111,7 +112,7 @@ fn a_native_tool_that_does_not_end_is_ended() {
         "echo '{}'; exec >&-; sleep 1000",
         "trap '' TERM INT HUP PIPE; sleep 1000; sleep 1000",
         "kill -STOP $$",
-        // Its children keep all of its descriptors open.
+        // The tool's children keep all of its descriptors open.
         "(setsid sleep 1000 &); setsid sh -c 'sleep 1000; :' & wait",
     ] {
         let ran = call(&script(body), &["--timeout", "700ms"]).expect_code(1);
@@ -129,7 +130,7 @@ fn a_native_tool_that_does_not_end_is_ended() {
 fn what_a_native_tool_leaves_behind_ends_with_the_call() {
     for body in [
         "(setsid sleep 1000 </dev/null >/dev/null 2>&1 &); echo 1",
-        // It keeps the pipes open, and ignores the signals that can be ignored.
+        // The child keeps the pipes open, and ignores all signals that can be ignored.
         "(setsid sh -c 'trap \"\" HUP INT TERM PIPE; sleep 1000; sleep 1000' &); echo 1",
         "nohup sleep 1000 & cd /; (setsid setsid sleep 1000 &) & echo 1",
     ] {
@@ -154,7 +155,7 @@ fn the_output_of_a_native_tool_is_judged_as_it_is() {
         assert_eq!(envelope["error_code"], code, "{body}\n{ran}");
         assert!(envelope["error"].as_str().expect("text").contains(text), "{body}\n{ran}");
     }
-    // A flood on stderr is no failure; its end is kept for one that follows.
+    // A flood on stderr is not a failure. Its end is kept in case a failure follows.
     let ran = call(&script("head -c 50000000 /dev/zero >&2; echo 1"), &[]).expect_code(0);
     assert_eq!((ran.json()["result"].clone(), ran.stderr()), (json!(1), String::new()));
 }
@@ -181,7 +182,7 @@ fn a_limit_that_the_policy_can_raise_is_named_with_the_command_that_raises_it() 
         host.run(["policy", "grant", "tool", "--limit", limit]).expect_code(0);
         let ran = call(&host, &[]).expect_code(1);
         assert_eq!(ran.json()["error"], format!("{error}; {hint}"), "{ran}");
-        // No entry raises the limit of a flag.
+        // A policy entry cannot raise a flag's limit.
         let ran = call(&host, &flag).expect_code(1);
         assert_eq!(ran.json()["error"], error, "{ran}");
     }
@@ -211,8 +212,8 @@ fn arguments_that_are_no_object_are_refused_before_anything_runs() {
     ];
     for (arguments, expected) in cases {
         let shown = String::from_utf8_lossy(&arguments[..arguments.len().min(40)]);
-        // An unpaired surrogate is well-formed JSON but not text. Both answers are right; a crash
-        // is not.
+        // An unpaired surrogate is well-formed JSON but not text. Both answers are right, but a
+        // crash is not.
         let ran = host.run_with(["tool", "call", "tool", "-"], arguments);
         if shown.contains("ud800") && ran.code() == Some(0) {
             fs::write(&log, "").expect("written");

@@ -1,5 +1,5 @@
-//! The end of the host itself, by an interruption or by SIGKILL, which ends every process that it
-//! started.
+//! The end of the host itself, by an interruption or by SIGKILL. It ends every process that the
+//! host started.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use ikigai_tests::leftovers;
 use rustix::process::Signal;
 use serde_json::json;
 
-/// The time in which an interrupted command ends on the busiest machine. Without the interruption
-/// it would take at least a minute.
+/// The time in which an interrupted command ends, even on a very busy machine. Without the
+/// interruption it would take at least a minute.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The CPU time from which on a guest counts as spinning, in ticks of 10 ms.
+/// The CPU time from which a guest counts as spinning, in ticks of 10 ms.
 const BUSY: u64 = 50;
 
 /// Installs a script that creates the file `began`, starts children of every kind, and never ends.
@@ -49,7 +49,7 @@ fn an_interrupted_call_ends_with_all_that_it_started() {
 #[test]
 fn what_a_command_printed_before_it_was_ended_is_in_the_answer() {
     let host = Host::new();
-    // The output is larger than a pipe, so that its beginning was read before `began` exists.
+    // The output is larger than a pipe's buffer, so its beginning was read before `began` exists.
     let command = "head -c 300000 /dev/zero | tr '\\0' x; touch began; sleep 1000";
     let arguments = json!({ "command": command }).to_string();
     let mut running = host.start(["tool", "call", "--backend", "native", "bash", &arguments]);
@@ -81,7 +81,7 @@ fn an_interrupted_component_ends() {
 #[test]
 fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     let host = Host::without_system_tools();
-    // The compilation takes long enough for the interruption to come during it.
+    // The compilation takes long enough to be interrupted.
     host.program("heavy.wasm", heavy(&schema("heavy"), 100_000));
     let path = host.user_tools().join("heavy.wasm");
     let path = path.to_str().expect("UTF-8");
@@ -101,7 +101,7 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     running.signal(Signal::INT);
     assert_ne!(running.wait().code(), Some(0));
     host.assert_nothing_left();
-    // A compilation ends with a host that is killed, too.
+    // A compilation also ends if the host is killed.
     let mut running = host.start(["tool", "list"]);
     running.wait_until("the component is compiled", compiles);
     running.signal(Signal::KILL);
@@ -113,7 +113,7 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
 fn a_list_that_is_interrupted_leaves_no_tool_running() {
     let host = Host::without_system_tools();
     let hangs = host.program("hangs", "#!/bin/sh\n(setsid sleep 1000 &)\nsleep 1000\n");
-    // A tool that is asked for its schema cannot create a file, so that its process is looked for.
+    // A tool that is asked for its schema cannot create a file, so the test looks for its process.
     let command = format!(": /bin/sh {}", hangs.display());
     let runs = || leftovers::list(host.scratch()).iter().any(|process| process.contains(&command));
     host.program("spins.wasm", printing("", Ending::Spin));

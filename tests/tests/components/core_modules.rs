@@ -1,5 +1,5 @@
-//! Core modules of WASI preview 1 as tools: what a component may do, they may do, and the limits of a
-//! component hold for them.
+//! Core modules of WASI preview 1 as tools. They may do what a component may do, under a
+//! component's limits.
 
 mod limits;
 mod refused;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// Answers with its arguments.
 const ECHO: &str = "(call $say (i32.const 65536) (call $read))";
 
-/// Returns a host with the core module `tool`, which does what `body` says.
+/// Returns a host with the core module `tool`, which executes `body`.
 fn host(imports: &str, body: &str) -> Host {
     let host = Host::without_system_tools();
     host.program("tool.wasm", tool(&schema("tool"), imports, body));
@@ -49,7 +49,7 @@ fn a_core_module_is_a_tool_like_any_other() {
     host.assert_nothing_left();
 }
 
-/// The digest of a tool is that of its file, by which it is granted and kept in the cache.
+/// A tool's digest is the digest of its file. Grants and the cache use it.
 #[test]
 fn a_core_module_is_known_by_the_digest_of_its_file() {
     let host = host("", ECHO);
@@ -97,7 +97,7 @@ fn the_exit_code_and_stderr_are_reported() {
     };
     let ended = host(&saying("null"), &body(0));
     assert_eq!(result(&ended, "{}"), Value::Null);
-    // WASI 0.2 has success and failure only: every code but 0 arrives as 1.
+    // WASI 0.2 only has success and failure: every code except 0 arrives as 1.
     let failed = host(&saying("null"), &body(7));
     let envelope = call(&failed, "{}").expect_code(1).json();
     assert_eq!(envelope["error_code"], "TOOL_CRASHED", "{envelope}");
@@ -148,8 +148,9 @@ fn clocks_and_random_numbers_are_there() {
     assert_eq!(result(&host, "{}"), json!(true));
 }
 
-/// A tool that opens the path between the quotes of `{"path":"…"}` beneath each of its first two
-/// descriptors for files, and answers with the two error numbers of WASI, or with what it read.
+/// Returns a host with a tool that opens the path between the quotes of `{"path":"…"}`, beneath
+/// each of its first two descriptors for directories. It answers with the two WASI error numbers,
+/// or with the file's contents.
 fn opener(flags: u32, rights: u32) -> Host {
     let imports = import("path_open", "i32 i32 i32 i32 i32 i64 i64 i32 i32") + &saying("[");
     let host = host(
@@ -193,7 +194,7 @@ fn opener(flags: u32, rights: u32) -> Host {
 /// The rights of WASI preview 1 to read and to seek.
 const READ: u32 = 0x2 | 0x4;
 
-/// Those and the right to write.
+/// The rights of WASI preview 1 to read, to seek and to write.
 const WRITE: u32 = READ | 0x40;
 
 /// Flags of WASI preview 1: make the file, and empty it.
@@ -228,7 +229,7 @@ fn a_granted_directory_is_there_and_nothing_leads_out_of_it() {
     let none = json!([NO_DESCRIPTOR, NO_DESCRIPTOR]);
     assert_eq!(result(&host, &path("kept")), none, "without a grant there is no directory");
     host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
-    // The workspace is there under its path and as `.`.
+    // The workspace is preopened under its path and as `.`.
     assert_eq!(result(&host, &path("kept")), json!(["kept", "kept"]));
     assert_eq!(result(&host, &path("sub/inner")), json!(["inner", "inner"]));
     assert_eq!(result(&host, &path("gone")), json!([NO_ENTRY, NO_ENTRY]));
@@ -254,7 +255,7 @@ fn only_a_directory_that_is_granted_for_writing_can_be_written_to() {
     assert!(!host.workspace().join("new").exists());
     host.run(["policy", "grant", "tool", "--write", "."]).expect_code(0);
     for way in WAYS_OUT {
-        // What an attempt that succeeded read is nothing, so that its answer is no JSON.
+        // After a successful attempt the file would be empty, and the answer would not be JSON.
         assert!(result(&host, &path(way))[0].as_u64() > Some(0), "`{way}`");
     }
     assert_eq!(read("outside/secret"), "\"secret\"");

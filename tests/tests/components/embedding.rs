@@ -83,7 +83,7 @@ fn a_program_outside_embeds_the_library_alone() {
     let calls = rig.calls();
     let backend = &calls[0].1;
     if backend == "native" {
-        // The memory limit of the machine's shell, in KiB, unless a control group enforces it.
+        // The memory limit of the native shell, in KiB, unless a control group enforces it.
         let kept_by = &rig.records()[0]["level"]["kept_by"]["memory"][0];
         let expected = if kept_by == "cgroup" { "unlimited" } else { "262144" };
         assert_eq!(shell["result"]["output"], expected, "{shell}");

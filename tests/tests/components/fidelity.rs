@@ -1,17 +1,16 @@
-//! The shell of the component against GNU bash: each command has the same result, or is listed here
-//! with the reason why not.
+//! The component's shell, compared with GNU bash. Each command has the same result, or is listed
+//! here with the reason for the difference.
 //!
-//! A case on the list that agrees after all is a failure too. If GNU bash is on the machine, its
-//! answers are compared with the record. `cargo test --test components -- --ignored` writes a new
-//! record.
+//! A listed case that agrees is a failure as well. If the machine has GNU bash, its answers are
+//! compared with the record. `cargo test --test components -- --ignored` writes a new record.
 
 use std::process::Command;
 
 use ikigai_tests::fidelity::{self, Case, Made, cases, component, reference, run_all};
 use ikigai_tests::left_out;
 
-/// The reasons for which the shell of the component answers otherwise, each with the ids of its
-/// cases. A reason that begins with `wrong` is a wrong result without an error message.
+/// The reasons why the component's shell answers differently, each with the ids of its cases. A
+/// reason that begins with `wrong` is a wrong result without an error message.
 const DIFFERENCES: &[(&str, &[&str])] = &[
     (
         "wrong: `xargs` ends with the status of the last command, not with 123",
@@ -43,7 +42,7 @@ fn excuse<'e>(excuses: &'e [(&str, &[&str])], case: &Case) -> Option<&'e str> {
     excuses.iter().find(|(_, ids)| ids.contains(&case.id())).map(|(reason, _)| *reason)
 }
 
-/// Compares results with the record, and the differences with the excused ones.
+/// Compares results with the record, and the differences with the listed ones.
 #[track_caller]
 fn check(cases: &[Case], made: &[Made], excuses: &[(&str, &[&str])]) {
     let mut wrong = Vec::new();
@@ -105,8 +104,8 @@ fn gnu_bash_answers_as_it_did() {
 /// The programs that take every word as an operand, as GNU's do.
 const WITHOUT_OPTIONS: &[&str] = &["[", "echo", "expr", "false", "test", "true"];
 
-/// A script that calls each command of `/usr/bin` and each builtin of the shell with a long and a
-/// short option that no command has, alone and before an operand.
+/// A script that calls each command of `/usr/bin` and each shell builtin with a long and a short
+/// option that no command has, once without and once before an operand.
 const UNKNOWN_OPTIONS: &str = "\
     builtins='alias cd disown enable export hash jobs kill mapfile popd pushd readarray \
         readonly set shopt source trap type umask unalias unset wait'
@@ -138,7 +137,7 @@ fn every_command_refuses_an_option_that_it_does_not_know_by_its_name() {
             let command = answer[0].split(' ').next().unwrap_or_default();
             let names = answer[2].contains("no-such-option")
                 || answer[2].contains('%')
-                // Builtins of bash take `--` for the option in `--no-such-option`.
+                // For `--no-such-option`, bash's builtins report the option `--`.
                 || answer[2].contains("--: invalid option");
             !WITHOUT_OPTIONS.contains(&command) && (answer[1] == "0" || !names)
         })
@@ -149,7 +148,8 @@ fn every_command_refuses_an_option_that_it_does_not_know_by_its_name() {
     assert_eq!(kept, "1\n");
 }
 
-/// Scripts that the interpreter would run wrongly without a word. Each comes with a part of the form that works.
+/// Scripts that the interpreter would silently run wrongly. Each comes with a part of the form that
+/// works.
 const REFUSED: &[(&str, &str)] = &[
     ("ls | while read -r x; do cp \"$x\" \"c-$x\"; done", "`while …; done < <(…)`"),
     ("seq 3 | while read -r x; do echo \"<$x>\"; cat; done", "`cat`"),
@@ -180,7 +180,7 @@ const REFUSED: &[(&str, &str)] = &[
 
 #[test]
 fn what_would_go_wrong_without_a_word_is_refused_before_anything_runs() {
-    // The line before it does not run either.
+    // The line before the refused one does not run either.
     let case = |(command, _): &(&str, &str)| Case::new(command, &format!("rm tabs.txt\n{command}"));
     let cases: Vec<Case> = REFUSED.iter().map(case).collect();
     for ((command, word), made) in REFUSED.iter().zip(run_all(&cases, &component)) {
@@ -191,7 +191,7 @@ fn what_would_go_wrong_without_a_word_is_refused_before_anything_runs() {
     }
 }
 
-/// The forms that work, and others near those that are refused.
+/// The forms that work, and others that resemble the refused ones.
 const WORKING: &[&str] = &[
     "while read -r x; do cp \"$x\" \"c-$x\"; touch t; done < <(ls *.txt)",
     "for x in $(ls *.txt); do cp \"$x\" \"c-$x\"; done",
@@ -219,7 +219,8 @@ fn the_forms_that_are_named_instead_work() {
     }
 }
 
-/// Commands with an empty operand, as a variable without a value leaves one. Each fails, and changes nothing.
+/// Commands with an empty operand, as an empty variable leaves one. Each command fails, and changes
+/// nothing.
 const EMPTY: &[&str] = &[
     "find \"\"",
     "find \"\" -name '*.txt' -delete",
@@ -281,7 +282,7 @@ fn an_empty_operand_is_no_directory() {
         assert_ne!(made.exit, 0, "{}: {}", case.command(), made.output);
         assert!(made.files.is_empty(), "{}: {:?}", case.command(), made.files);
     }
-    // That there is no such file is no error here.
+    // With `-f` a missing file is not an error.
     let made = run_all(&[Case::new("force", "rm -rf \"\"; rm -rf -- \"\" \"\"")], &component);
     assert!(made[0].files.is_empty(), "{:?}", made[0]);
     // An empty argument that is not a file stays empty.

@@ -17,12 +17,12 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::{Value, json};
 
-/// The time in which a call with a limit of half a second ends on the busiest machine. Without the
-/// limit the guest would take at least a minute.
+/// The time in which a call with a limit of half a second ends, even on a very busy machine.
+/// Without the limit the guest would take at least a minute.
 const IN_TIME: Duration = Duration::from_secs(30);
 
-/// The most resident memory of the host's own process, in bytes, beside components that hold next
-/// to nothing. Its program alone takes a hundred megabytes.
+/// The most resident memory of the host's own process, in bytes, with components that use almost
+/// none. The program itself takes a hundred megabytes.
 const HOST_ALONE: u64 = 256 << 20;
 
 /// Starts the host with a limit on the memory of each of its processes, which protects the machine
@@ -146,7 +146,7 @@ fn a_guest_that_opens_a_fifo_is_answered_in_time() {
 fn a_guest_that_waits_for_stdin_is_ended() {
     let host = greedy();
     let begun = Instant::now();
-    // The host's own stdin is open, and nobody writes to it.
+    // The host's stdin is open, and nothing is ever written to it.
     let running =
         host.start(["--timeout", "500ms", "tool", "run", guest(&host).as_str(), "read_all"]);
     let ran = running.wait().expect_code(124);
@@ -276,7 +276,7 @@ fn what_a_guest_never_sends_is_no_memory_of_the_host() {
     let ran = call("32MiB", "requests").expect_code(1);
     let error = ran.json()["error"].to_string();
     assert!(error.contains("at most 64 requests"), "{ran}");
-    // The memory that all of them may take counts from the first one on.
+    // The memory limit applies to the sum of all requests.
     let ran = call("4MiB", "requests").expect_code(1);
     assert_eq!(ran.json()["limit"], "memory", "{ran}");
     host.assert_nothing_left();
@@ -333,7 +333,7 @@ fn the_end_of_a_guest_is_reported_as_it_was() {
     assert_eq!(envelope["error"], trapped);
     let envelope = assert_failed(call(&host, &[], "panic", ""), "TOOL_CRASHED", None, 134);
     assert!(envelope["stderr"].as_str().expect("text").contains("as it was told to"), "{envelope}");
-    // WASI 0.2 has success and failure only: every code but 0 arrives as 1.
+    // WASI 0.2 only has success and failure: every code except 0 arrives as 1.
     let envelope = assert_failed(call(&host, &[], "exit_7", ""), "TOOL_CRASHED", None, 1);
     assert_eq!(envelope["error"], "Tool 'greedy' crashed with exit code 1");
     assert_eq!(envelope["stdout"], "half an answer");

@@ -1,5 +1,5 @@
-//! The rules for commands of `bash`: their place, their layers, and what `approve = "unlisted"` asks
-//! about.
+//! The rules for commands of `bash`: where they may stand, how layers combine, and the calls that
+//! `approve = "unlisted"` asks about.
 
 use ikigai_host::policy::{
     Approve, Backend, Decision, NewValue, Request, Requirement, ToolOrigin, Verdict,
@@ -56,7 +56,7 @@ fn a_rule_decides_with_its_line() {
     let lines: Vec<String> = by.iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("`ls *` of ") && lines[0].ends_with("policy.toml:3"));
-    // Without arguments nothing is listed.
+    // A call without arguments lists nothing.
     for arguments in [None, Some(&b"{}"[..]), Some(b"{\"command\":1}"), Some(b"[\"ls\"]")] {
         let needed = decision.requirement(Backend::Wasm, arguments);
         assert!(matches!(needed, Requirement::Consent { .. }), "{arguments:?}");
@@ -121,7 +121,7 @@ fn the_value_that_holds_asks_about_all_that_any_layer_asks_about() {
     let rules = "commands = { allow = [\"ls\"] }\n";
     let scripts = ["ls", "other", "ls $x"];
     let asks = |rig: &Rig, script: &str| required(&bash(rig), script).0 == "consent";
-    // Of a shell that may write, and of one that may not.
+    // The first shell may write, and the second may not.
     for dirs in ["", "fs = [\"ro:docs\"]\nassets = \"none\"\n"] {
         let user = |value| format!("{}{rules}{dirs}", said(value));
         for one in VALUES {
@@ -167,7 +167,7 @@ fn nothing_is_listed_where_the_shell_or_its_environment_is_not_known() {
     let Verdict::Unlisted { reason } = decision.commands.verdict("ls") else { panic!("unlisted") };
     assert!(reason.contains("BASH_ENV"), "{reason}");
     assert_eq!(decision.commands.verdict("rm x").as_str(), "denied");
-    // A tool of the user with that name reads its arguments as it likes.
+    // A user's tool with that name may interpret its arguments in any way.
     let rig = Rig::with("", RULES, "");
     let own = contents();
     let named =
@@ -224,7 +224,7 @@ fn a_grant_leaves_the_rules_and_their_comments_as_they_are() {
     let keys = [("fs".to_owned(), NewValue::List(vec!["ro:docs".to_owned()]))];
     let proposal = host.authority().propose_grant("bash", &keys).expect("a proposal");
     assert_eq!(proposal.difference(), ["+fs = [\"ro:docs\"]"]);
-    // A change of another entry that would lose rules is refused, since their meaning is compared.
+    // A change of another entry is refused if it would lose rules, since their meaning is compared.
     let keys = [("fs".to_owned(), NewValue::List(vec!["ro:docs".to_owned()]))];
     let proposal = host.authority().propose_grant("grep", &keys).expect("a proposal");
     assert!(proposal.difference().iter().all(|line| line.starts_with('+')));

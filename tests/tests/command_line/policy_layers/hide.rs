@@ -1,4 +1,4 @@
-//! Hidden names across the layers: what any of them hides is hidden, and needs the sandbox.
+//! Hidden names across the layers. A name that any layer hides is hidden, and needs the sandbox.
 
 use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
 
@@ -21,7 +21,7 @@ fn kinds(rules: &[Provenance]) -> Vec<LayerKind> {
     rules.iter().map(kind).collect()
 }
 
-/// The requests of every kind of tool: a standard one, and one of the user, as either build.
+/// Returns a request for each kind of tool: a built-in tool and a user's tool, as either build.
 fn requests(contents: &[ikigai_host::Digest]) -> [Request<'_>; 5] {
     [
         system("grep", Backend::Wasm),
@@ -39,7 +39,8 @@ fn a_grant_of_less_shows_no_more_of_what_a_ceiling_hides() {
         [("docs", "docs/conf"), (".", "docs/conf"), (".", "docs"), ("..", "."), ("..", "docs/conf")]
     {
         for backend in [Backend::Wasm, Backend::Native] {
-            // Each begins somewhere else: at the workspace, at what the ceiling grants, at any directory.
+            // Each pattern starts at a different place: at the workspace, at the ceiling's granted
+            // directory, at any directory.
             let hide = match bound {
                 ".." => "hide = [\"w/docs/*/key\", \"**/deep/key\"]",
                 _ => "hide = [\"docs/conf/key\", \"conf/key\", \"**/deep/key\"]",
@@ -78,7 +79,7 @@ fn what_any_layer_hides_is_hidden_and_none_shows_it_again() {
     for kind in [LayerKind::Ceiling, LayerKind::User, LayerKind::Workspace] {
         assert_eq!(kinds.iter().filter(|it| **it == kind).count(), 1, "{kinds:?}");
     }
-    // An empty list, or another one, shows nothing.
+    // An empty list, or a different one, reveals nothing.
     for bound in ["[tools.tool]\nhide = []\n", "[tools.\"*\"]\nhide = []\n"] {
         for rig in [
             Rig::with(bound, &granted("hide = [\".env\"]"), ""),
@@ -87,7 +88,7 @@ fn what_any_layer_hides_is_hidden_and_none_shows_it_again() {
             assert_eq!(hidden(&rig.allowed(users(Backend::Wasm, &own))), [".env"], "{bound}");
         }
     }
-    // The entry of one tool hides nothing from another.
+    // One tool's entry hides nothing from another tool.
     let rig = Rig::with(&of("\".env\""), "", &of("\".env\""));
     assert!(hidden(&rig.allowed(system("grep", Backend::Wasm))).is_empty());
 }
@@ -134,7 +135,7 @@ fn a_tool_from_which_something_is_hidden_needs_the_sandbox() {
         let decision = Rig::with("", &user, "").allowed(system("bash", Backend::Native));
         assert_eq!(decision.grant.sandbox, Sandbox::Require, "{user}");
     }
-    // Nothing hides nothing.
+    // An empty list hides nothing.
     let rig = Rig::with("[tools.tool]\nhide = []\n", &free, "");
     assert_eq!(rig.allowed(native).grant.sandbox, Sandbox::Off);
 }
@@ -158,7 +159,7 @@ fn what_is_denied_by_itself_is_not_allowed_by_a_bound() {
         denied(&Rig::with(bound, &granted(keys), ""));
         denied(&Rig::with("", &granted(keys), bound));
     }
-    // The user's own entry says both, and is confined by that.
+    // The user's own entry contains both keys, and the pattern confines the tool.
     let rig = Rig::with("", &granted(&format!("{keys}\nhide = [\".env\"]")), "");
     let decision = rig.allowed(native);
     assert_eq!(decision.grant.sandbox, Sandbox::Require);

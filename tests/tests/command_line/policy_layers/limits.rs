@@ -1,4 +1,4 @@
-//! The order of defaults, flags and files, for limits and for the calls to which somebody agrees.
+//! The order of defaults, flags and files, for limits and for the calls that need consent.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn a_default_for_the_shell_is_above_the_profile_and_below_everything_else() {
         rig.overrides = overrides.clone();
         let decision = rig.allowed(system("bash", Backend::Native));
         assert_eq!(decision.limits.wall_clock, minutes(minutes_allowed), "{ceiling} {user}");
-        // A person gives no more time than the files allow.
+        // A person cannot give more time than the files allow.
         assert_eq!(decision.limits.wall_clock_ceiling, minutes(at_most), "{ceiling} {user}");
     }
     let mut rig = Rig::with("", "", "");
@@ -62,7 +62,7 @@ fn a_flag_lowers_a_limit_of_a_file_and_never_lifts_it() {
             let decision = rig.allowed(system("grep", Backend::Wasm));
             assert_eq!(decision.limits.fuel, expected, "{ceiling}{user}{workspace}: {value}");
             let by = decision.provenance.for_capability("fuel");
-            // The file gave the limit, unless the flag lowered it.
+            // The file set the limit, unless the flag lowered it.
             assert_eq!(by.contains(&flag), user != entry || value < 50, "{value}: {by:?}");
         }
     }
@@ -131,7 +131,7 @@ fn the_strictest_of_all_layers_decides_who_is_asked() {
     for ceiling in VALUES {
         for user in VALUES {
             for workspace in VALUES {
-                // An entry without a digest is no grant, and counts here nevertheless.
+                // An entry without a digest is not a grant. Its `approve` counts nevertheless.
                 let mut rig = Rig::with(
                     &said("\"*\"", ceiling),
                     &said("tool", user),

@@ -1,4 +1,4 @@
-//! The files of the three layers, and the requests that are decided.
+//! The files of the three layers, and the requests that the tests decide.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use ikigai_host::policy::{
 use ikigai_host::{BuildError, Host, HostBuilder, Paths};
 use tempfile::TempDir;
 
-/// The files of the three layers, in a directory of their own.
+/// The files of the three layers, in their own directory.
 pub(crate) struct Rig {
     pub(crate) scratch: TempDir,
     pub(crate) overrides: Overrides,
@@ -86,8 +86,7 @@ impl Rig {
         self.decide(request).unwrap_or_else(|denial| panic!("{denial}"))
     }
 
-    /// Replaces the directory of this rig by `/rig`, so that decisions of several rigs can be
-    /// compared.
+    /// Replaces this rig's directory by `/rig`, so that decisions of several rigs can be compared.
     pub(crate) fn rebased(&self, mut decision: Decision) -> Decision {
         let base = self.path("");
         for dir in &mut decision.grant.dirs {
@@ -95,7 +94,7 @@ impl Rig {
                 dir.path = Path::new("/rig").join(inner);
             }
         }
-        // Paths of the rig, which follow from its directories.
+        // These paths follow from the rig's directories.
         decision.grant.reserved = Reserved::default();
         decision
     }

@@ -1,4 +1,4 @@
-//! Random scripts of `bash`, of which many can be read, and others almost.
+//! Random scripts of `bash`. Many of them can be read, and others almost.
 
 use ikigai_tests::draw::Draw;
 
@@ -49,7 +49,7 @@ const HEADS: &[&str] = &[
     "g\\it log",
 ];
 
-/// The parts of which words are made.
+/// The parts that words are made of.
 const PIECES: &[&str] = &[
     "x",
     "y",
@@ -180,7 +180,7 @@ const PIECES: &[&str] = &[
 /// The texts between words.
 const BLANKS: &[&str] = &[" ", " ", " ", " ", "  ", "\t", " \t ", "", " \\\n ", "\u{b}", "\u{c}"];
 
-/// The redirections, the read ones first.
+/// The redirections. The ones that the matcher can read come first.
 const REDIRECTIONS: &[&str] = &[
     " 2>&1",
     " >/dev/null",
@@ -258,7 +258,7 @@ const OPERATORS: &[&str] = &[
     "|| ;",
 ];
 
-/// The texts that are put anywhere.
+/// The texts that may be inserted anywhere.
 const ANYWHERE: &[&str] = &[
     "'",
     "\"",
@@ -294,9 +294,9 @@ const ANYWHERE: &[&str] = &[
     "/dev/null",
 ];
 
-/// Returns a script, which is often one that can be read.
+/// Returns a script that the matcher can often read.
 pub(crate) fn generated(draw: &mut Draw) -> String {
-    // The first of each list are the harmless ones.
+    // The first elements of each list are the harmless ones.
     let tame = *draw.one(&[true, true, true, false]);
     let among = |all: &'static [&'static str], tamed: usize| if tame { &all[..tamed] } else { all };
     let mut script = String::new();

@@ -45,7 +45,7 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
     for (contents, file) in [
         (&[own[0], another][..], "the program of `/user/peer.mcp.toml`"),
         (&[another, own[1]], "`/user/peer.mcp.toml`"),
-        // The definition changed since it was read.
+        // The definition changed after it was read.
         (&[own[0], another, own[1]], "`/user/peer.mcp.toml`"),
     ] {
         let denial = rig.decide(of_server(None, contents)).expect_err("denied").to_string();
@@ -57,7 +57,7 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
     let changed = Request { tool: Some(changed), ..of_server(None, &own) };
     let denial = rig.decide(changed).expect_err("denied").to_string();
     assert!(denial.contains("changed its tool `echo`"), "{denial}");
-    // An entry of a tool with the same name is not that of the server.
+    // A tool's entry with the same name is not the server's entry.
     let rig = Rig::with("", &granted_server("").replace("servers.peer", "tools.peer"), "");
     assert!(rig.host().is_err(), "tools are those of servers");
     let rig = Rig::with("", &format!("[tools.peer]\nsha256 = [\"{}\"]\n", own[0]), "");
@@ -89,10 +89,10 @@ fn a_bound_takes_away_from_a_server_as_from_a_tool() {
             }
         }
     }
-    // A bound on a tool of the same name is none on the server.
+    // A bound on a tool with the same name does not bind the server.
     let rig = Rig::with("", &user, "[tools.peer]\nfs = []\n");
     assert_eq!(rig.dirs(&rig.allowed(of_server(None, &own))), ["ro:elsewhere", "rw:w"]);
-    // To be asked more often needs no bound, and a flag can ask for it as well.
+    // Asking more often needs no bound, and a flag can demand it as well.
     let mut rig = Rig::with("", &granted_server("approve = \"changes\""), "");
     assert_eq!(rig.allowed(of_server(Some("echo"), &own)).approve, Approve::Changes);
     rig.overrides.approve = Some(asked(Approve::Always));
@@ -116,7 +116,7 @@ fn a_bound_that_lists_tools_of_a_server_allows_no_others() {
             }
         }
     }
-    // Nobody has approved a server that only a bound lists.
+    // A server's tool that only a bound lists has not been approved.
     let bound = approved(&["echo", "env", "other"]);
     for rig in [Rig::with("", &user, &bound), Rig::with(&bound, &user, "")] {
         let denial = rig.decide(of_server(Some("other"), &own)).expect_err("denied").to_string();

@@ -1,8 +1,8 @@
-//! The verdict "listed" against real shells: of each script that is listed, the shells of this machine
-//! run only the commands that the matcher read, with the very words.
+//! The verdict "listed", compared with real shells. For each listed script, the shells of this
+//! machine must run only the commands that the matcher read, with exactly the same words.
 //!
-//! The shell has a `PATH` with recorders alone, a small program for each name that writes down its
-//! words. The environment is that of the test, so that no command of the machine is found.
+//! The shell's `PATH` contains only recorders: a small program for each name, which writes down its
+//! words. The environment is the test's own, so that no command of the machine is found.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -35,17 +35,17 @@ const ALLOW: &[&str] = &[
     "type *",
 ];
 
-/// The commands of them that are part of a shell, so that no recorder sees them.
+/// The listed commands that are part of a shell, so that no recorder sees them.
 const BUILTIN: &[&str] = &["echo", "exit", "false", "pwd", "test", "true", "type"];
 
-/// Those of these that complain about their arguments.
+/// The built-in commands that complain about their arguments.
 const COMPLAINING: &[&str] = &["exit", "pwd", "test", "type"];
 
 /// The names of the recorders: the listed commands, and others that a script must not reach.
 const RECORDERS: &[&str] =
     &["a", "b", "git", "no", "cargo", "evil", "x", "y", "ab", "abb", "rm", "sh", "bash", "cat"];
 
-/// The files in the directory of the shell, which patterns would find.
+/// The files in the shell's directory, which patterns could match.
 const FILES: &[&str] = &["a", "x", "xy", "evil", "-n", "x y", "b"];
 
 /// The variable with the number of scripts, for a longer run.
@@ -83,10 +83,11 @@ impl Recording {
         Self { scratch, shell: shell.to_owned(), timeout }
     }
 
-    /// Runs a script as the tool does. Returns the commands that were run, in the order in which
-    /// they began, and the complaints of the shell.
+    /// Runs a script as the tool does. Returns the executed commands, in the order in which they
+    /// began, and the error output of the shell.
     fn run(&self, script: &str) -> (Vec<Words>, String) {
-        // A file of its own, which a command in the background of an earlier one does not write to.
+        // Each run has its own file, so that a background command of an earlier run cannot write to
+        // it.
         let record = tempfile::NamedTempFile::new_in(self.scratch.path()).expect("a record");
         let mut command = Command::new(&self.timeout);
         command.args(["-k", "1", "20"]).arg(&self.shell).args(["-c", "--", script]);
@@ -132,7 +133,7 @@ impl Recording {
                 _ => return problem("a command ran that was not read"),
             }
         }
-        // With `&>` a shell that is not bash may end before its commands.
+        // With `&>`, a shell other than bash may end before its commands.
         let may_be_fewer =
             has(&["exit"]) || ["&&", "||", "&>"].iter().any(|operator| script.contains(operator));
         if !may_be_fewer && left.values().any(|count| *count > 0) {
@@ -142,7 +143,8 @@ impl Recording {
     }
 }
 
-/// Returns the commands of a record: each is the number of its arguments, its name, and these.
+/// Returns the commands of a record. Each consists of the number of its arguments, its name, and
+/// the arguments.
 fn recorded(record: &[u8]) -> Vec<Words> {
     let mut texts = record.split(|byte| *byte == 0).map(|text| {
         OsString::from(std::ffi::OsStr::from_bytes(text)).to_string_lossy().into_owned()
@@ -159,7 +161,7 @@ fn verdict(script: &str) -> Verdict {
     fuzzing_commands::verdict(ALLOW, &[], script).expect("rules")
 }
 
-/// Returns the different shells that may run a script of the tool.
+/// Returns the different shells that may run the tool's scripts.
 fn shells() -> Vec<PathBuf> {
     let mut shells: Vec<PathBuf> = Vec::new();
     for shell in SHELLS.iter().filter_map(|path| fs::canonicalize(path).ok()) {

@@ -1,4 +1,4 @@
-//! The requirement of a signature: no layer lifts it, and nobody but the user and ceilings names
+//! The requirement of a signature. No layer lifts it, and only the user and ceilings can name
 //! signers.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::policy_layers::rig::{
     users,
 };
 
-/// A lock that says who signed which contents. The key of a signer is its name.
+/// A lock that records the signer of each digest. A signer's key is the same as its name.
 pub(crate) struct Signed(BTreeMap<Digest, &'static str>);
 
 impl Signatures for Signed {
@@ -45,14 +45,14 @@ impl Signatures for Signed {
     }
 }
 
-/// Returns a rig in which `acme` signed the tool of the tests.
+/// Returns a rig in which `acme` signed the tests' tool.
 fn signed_by_acme(ceiling: &str, user: &str, workspace: &str) -> Rig {
     let mut rig = Rig::with(ceiling, user, workspace);
     rig.signatures = Some(Arc::new(Signed([(contents()[0], "acme")].into())));
     rig
 }
 
-/// Returns a table of signers with these names, each of which is its key as well.
+/// Returns a table of signers with these names. Each name is the signer's key as well.
 fn naming(names: &[&str]) -> String {
     names.iter().map(|name| format!("[signers.{name}]\nssh = \"{name}\"\n")).collect()
 }
@@ -64,7 +64,8 @@ fn a_tool_of_the_user_needs_a_signer_in_force() {
     let rig = signed_by_acme("", &user, "");
     for backend in [Backend::Wasm, Backend::Native] {
         rig.allowed(users(backend, &own));
-        // A component runs as it was found, and its file must still be the one that was signed.
+        // A component runs with the contents that were found, but its file must still be the signed
+        // one.
         let both = [own[0], other[0]];
         for contents in [&other[..], &both, &[]] {
             let denial = rig.decide(users(backend, contents)).expect_err("denied");
@@ -75,7 +76,7 @@ fn a_tool_of_the_user_needs_a_signer_in_force() {
                 panic!("{denial:?}")
             };
         }
-        // What is installed with the host is as trusted as the host.
+        // A tool that is installed with the host is as trusted as the host.
         rig.allowed(system("grep", backend));
     }
     rig.write(USER, "require_signed = true\n");
@@ -131,7 +132,7 @@ fn a_workspace_names_no_signer() {
     let place = ".ikigai/policy.toml:2:2: the policy of a workspace names no signers";
     assert!(error.contains(place), "{error}");
     assert!(error.contains("whoever writes its files could name themselves"), "{error}");
-    // One that is written while the host runs has no effect.
+    // A workspace's signer that is written while the host runs has no effect.
     rig.write(WORKSPACE, "");
     let host = rig.host().expect("a policy");
     rig.write(WORKSPACE, &attack);
@@ -148,7 +149,7 @@ fn the_signers_of_a_ceiling_are_the_only_ones() {
     let names = |rules: &[SignerRule]| rules.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&host.authority().signers().expect("in force").signers), ["corp"]);
     assert_eq!(names(&host.authority().void_signers().expect("in force")), ["acme"]);
-    // A ceiling that requires signatures and names nobody leaves that to the user.
+    // A ceiling that requires signatures but names no signer leaves the choice to the user.
     let rig = signed_by_acme("require_signed = true\n", &naming(&["acme"]), "");
     rig.allowed(users(Backend::Wasm, &contents()));
 }
@@ -174,7 +175,7 @@ fn the_signers_in_force_are_the_same_until_a_file_changes() {
     let host = rig.host().expect("a policy");
     let signers = || host.authority().signers().expect("in force");
     let first = signers();
-    // The file is younger than its times can tell, so that it is read each time.
+    // The file is so new that its times cannot reveal a change, so it is read each time.
     assert!(Arc::ptr_eq(&first, &signers()));
     host.authority().decide(&users(Backend::Wasm, &contents())).expect("allowed");
     let proposal = host.authority().propose_grant("tool", &[]).expect("a proposal");

@@ -1,4 +1,4 @@
-//! Artifacts of registries that are no tools, or lead to the wrong one.
+//! Registry artifacts that are not tools, or that lead to the wrong tool.
 
 use ikigai_supply_testing::Fake;
 use ikigai_tests::host::Host;
@@ -128,7 +128,7 @@ fn a_manifest_that_was_changed_on_its_way_is_refused_with_both_digests() {
     refused(&host, &["tool", "install", "--yes", &reference], 1, &[&digest, &found]);
 }
 
-/// A layer may name addresses of other hosts (`urls`), which nobody is asked for.
+/// A layer may list addresses on other hosts (`urls`), which are never contacted.
 #[test]
 fn foreign_addresses_of_a_layer_are_not_followed() {
     let net = Net::new();

@@ -1,4 +1,4 @@
-//! The hosts that are asked, and what they are told.
+//! The hosts that are contacted, and the credentials that they receive.
 
 use ikigai_supply_testing::{Fake, Reply, Style};
 use ikigai_tests::host::Host;
@@ -22,7 +22,7 @@ fn guarded(net: &Net, authorization: &str, challenge: &str) -> Fake {
     fake
 }
 
-/// Writes what `docker login` keeps for a host.
+/// Writes the credentials that `docker login` stores for a host.
 fn log_in(host: &Host, registry: &str) {
     let text = format!(r#"{{"auths":{{"{registry}":{{"auth":"{BASIC}"}}}}}}"#);
     host.write("home/.docker/config.json", text, 0o600);
@@ -130,7 +130,7 @@ fn a_password_on_the_command_line_is_refused_and_not_repeated() {
     }
 }
 
-/// A registry's page must not put the text of somebody else on a terminal.
+/// A registry's page must not put another author's text on a terminal.
 #[test]
 fn a_message_of_a_server_is_made_harmless() {
     let net = Net::new();

@@ -1,4 +1,4 @@
-//! Servers that are down, cut, lie or change their minds.
+//! Servers that are down, disconnect, lie or change their minds.
 
 use std::fs;
 
@@ -160,7 +160,7 @@ fn a_tag_that_moved_is_told_and_taken_by_an_update() {
     assert_eq!(locked(&lock_text(&host), "wanted"), "stable");
 }
 
-/// As by `push --replace`: the version says the same, and the file is another one.
+/// Simulates `push --replace`: the version is the same, but the file is different.
 #[test]
 fn another_file_under_the_same_version_is_told_and_taken() {
     let net = Net::new();
@@ -201,7 +201,7 @@ fn too_much_is_refused_while_it_is_read() {
     refused(&host, &args, 1, &[&most]);
     let asked = proxy.seen().iter().any(|it| it.path.contains(&digest));
     assert!(!asked, "nobody asks for a file that is too large");
-    // A server that names no size is stopped by what it sends.
+    // If a server states no size, the received bytes decide.
     let address = format!("http://{}/weather.wasm", proxy.host());
     fake.page(
         "/weather.wasm",
@@ -260,7 +260,7 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
     assert_eq!([clock, again].into_iter().filter(found_done).count(), 1, "{clock}\n{again}");
     let recorded = records(&host);
     let of = |name: &str| recorded.iter().filter(|it| it["tool"] == name).count();
-    // `weather` was there in an older version.
+    // `weather` was installed before, in an older version.
     assert_eq!([of("weather"), of("clock"), of("timer")], [2, 1, 1], "{recorded:#?}");
     let blobs = proxy.seen().iter().filter(|it| it.path.contains(&sha256(&file))).count();
     assert_eq!(blobs, 1, "it is downloaded once");
@@ -275,7 +275,7 @@ fn of_two_at_once_one_waits_and_finds_it_done() {
     assert_no_drafts(&host);
 }
 
-/// Fails if a file that was being written is left.
+/// Fails if an unfinished file is left behind.
 #[track_caller]
 fn assert_no_drafts(host: &Host) {
     let drafts: Vec<_> = state(host).into_keys().filter(|path| path.contains(".ikigai-")).collect();

@@ -1,4 +1,4 @@
-//! A disk without room, as a small file system in a mount namespace of the command's own.
+//! A full disk, simulated by a small file system in the command's own mount namespace.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,9 @@ use ikigai_tests::host::{Host, Ran};
 
 use crate::shipping::scene::*;
 
-/// Runs a command with this directory on a file system that is almost full; what was in the directory
-/// is there. Prints what is in it afterwards. Returns nothing where this machine allows no mount.
+/// Runs a command with this directory on a file system that is almost full and contains the
+/// directory's previous contents. Prints the contents afterwards. Returns `None` if this machine
+/// allows no mount.
 fn with_little_room(host: &Host, directory: &Path, args: &[&str]) -> Option<Ran> {
     const SCRIPT: &str = r#"
         place=$1; shift
@@ -34,7 +35,7 @@ fn with_little_room(host: &Host, directory: &Path, args: &[&str]) -> Option<Ran>
     is_possible.then_some(ran)
 }
 
-/// Returns a version that does not fit there.
+/// Returns a version that is too large for that file system.
 fn large(version: &str) -> Vec<u8> {
     let mut file = weather(version);
     // A custom section of 128 KiB.

@@ -1,4 +1,4 @@
-//! The grant that a tool asks for: shown, and written only where a person agreed.
+//! The grant that a tool asks for. It is shown, and written only if the user agreed.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn result(host: &Host) -> Value {
     let envelope = call(host);
     assert_eq!(envelope.get("error_code").unwrap_or(&Value::Null), &Value::Null, "{envelope}");
     let variables = envelope["result"][0].as_str().expect("a text").split('|');
-    // The host gives every tool its directory.
+    // The host sets `PWD` for every tool.
     variables.filter(|it| !it.is_empty() && !it.starts_with("PWD=")).collect()
 }
 
@@ -57,7 +57,7 @@ fn without_a_flag_for_it_a_tool_is_installed_and_not_granted() {
         for reason in ["the key of the service", "forecasts", "reads stations.csv"] {
             assert!(ran.stderr().contains(reason), "{ran}");
         }
-        // The imports are many, and none of them is a decision of the person.
+        // The list of imports is long, and the user need not decide about any of them.
         let stderr = ran.stderr();
         let place = |text: &str| stderr.find(text).unwrap_or_else(|| panic!("{text}\n{ran}"));
         assert!(place("  needs ") < place("  imports "), "{ran}");
@@ -84,7 +84,7 @@ fn without_a_flag_for_it_a_tool_is_installed_and_not_granted() {
     }
 }
 
-/// Splits the words of a command that quotes with single quotes at most.
+/// Splits the words of a command, which uses only single quotes.
 fn shell_words(text: &str) -> Vec<String> {
     text.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect()
 }
@@ -105,7 +105,7 @@ fn what_a_person_grants_is_bound_to_the_file_and_then_there() {
     assert_eq!(result(&host), json!(["KEY=a value"]), "and nothing else");
     let record = &records(&host)[0];
     assert!(record["grant"].to_string().contains("api.weather.example"), "{record:#}");
-    // Twice is once.
+    // A second installation changes nothing.
     let ran = install_with(&host, &path, &["--grant"]).expect_code(0);
     assert_eq!(policy_text(&host), policy, "{ran}");
     assert!(ran.stderr().contains("`weather` is already installed"), "{ran}");
@@ -169,7 +169,7 @@ fn a_grant_ends_with_its_file_and_is_renewed_by_a_person_alone() {
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let next = environment("1.1.0", NEEDS);
     fs::write(&path, &next).expect("written");
-    // The second time it is there already, and still of no use.
+    // In the second round the version is already installed, and still cannot be called.
     for state in ["installed", "unchanged"] {
         let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(1);
         assert_eq!(ran.json()[0]["state"], state, "{ran}");
@@ -183,7 +183,7 @@ fn a_grant_ends_with_its_file_and_is_renewed_by_a_person_alone() {
     let third = environment("1.2.0", grown);
     fs::write(&path, &third).expect("written");
     let ran = host.run(["tool", "update", "--yes", "--grant"]).expect_code(0);
-    // What the installed version did not need is marked.
+    // Needs that the installed version did not have are marked.
     assert!(ran.stderr().contains("+ env MORE") || ran.stderr().contains("+ MORE"), "{ran}");
     let policy = policy_text(&host);
     assert!(policy.contains(&sha256(&third)) && policy.contains("MORE"), "{policy}");
@@ -192,7 +192,7 @@ fn a_grant_ends_with_its_file_and_is_renewed_by_a_person_alone() {
     assert!(variables.contains("MORE=more"), "{variables}");
 }
 
-/// A renewal leaves what a person changed in the entry as it is.
+/// A renewal keeps the user's changes in the entry.
 #[test]
 fn a_renewal_changes_the_digest_alone() {
     let host = Host::without_system_tools().env("KEY", "a value");
@@ -209,8 +209,8 @@ fn a_renewal_changes_the_digest_alone() {
     assert_eq!(result(&host), json!(["KEY=a value"]));
 }
 
-/// A native program comes with an entry that binds it to its contents and puts it into the sandbox, or
-/// not at all.
+/// A native program is installed only with an entry that binds it to its contents and puts it into
+/// the sandbox.
 #[test]
 fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     let host = Host::without_system_tools();
@@ -227,7 +227,7 @@ fn a_native_program_is_installed_into_the_sandbox_or_not_at_all() {
     assert!(policy.contains("sandbox") && policy.contains("sha256"), "{policy}");
 }
 
-/// A file is asked for its schema before anybody has agreed to it.
+/// A file is asked for its schema before the user has agreed to it.
 #[test]
 fn a_native_program_touches_nothing_while_it_is_looked_at() {
     let host = Host::without_system_tools();

@@ -1,5 +1,4 @@
-//! The fate of tools that were installed: newer ones, those that are removed, and those that
-//! somebody changed.
+//! Installed tools over time: newer versions, removal, and files that were changed by hand.
 
 use std::fs;
 
@@ -32,7 +31,7 @@ fn a_newer_version_is_told_and_taken() {
     let done = &ran.json()[0];
     assert_eq!((&done["state"], &done["version"]), (&json!("installed"), &json!("1.1.0")), "{ran}");
     assert!(ran.stderr().contains("replaces"), "{ran}");
-    // The schema is what a model sees, so its change is shown.
+    // A model sees the schema, so its change is shown.
     for line in ["-  \"description\": \"weather 1.0.0\"", "+  \"description\": \"weather 1.1.0\""] {
         assert!(ran.stderr().contains(line), "{line}\n{ran}");
     }
@@ -82,7 +81,7 @@ fn a_name_that_was_not_installed_is_told_with_the_nearest() {
     refused(&host, &args, 1, &["`by_hand` was not installed", "was put there by hand"]);
 }
 
-/// Whoever is trusted for one tool installs no other one by its updates.
+/// A source that is trusted for one tool cannot install a different one by its updates.
 #[test]
 fn an_update_never_brings_a_tool_of_another_name() {
     let (host, path) = installed();
@@ -120,7 +119,7 @@ fn a_tool_is_removed_with_its_lock_and_its_grant() {
     host.run(["tool", "remove", "weather"]).expect_code(1);
 }
 
-/// A file that a person put there in its place is theirs.
+/// A file that the user put there instead belongs to the user.
 #[test]
 fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     let (host, path) = installed();
@@ -136,7 +135,7 @@ fn a_file_that_somebody_changed_is_told_and_neither_updated_nor_removed() {
     let before = state(&host);
     let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
     assert!(error(&ran).contains("was changed after it was installed"), "{ran}");
-    // The command that the hint names is there, and is tested below.
+    // The hint's command exists, and is tested below.
     let command = format!("`ikigai tool install {} --replace`", path.display());
     assert!(error(&ran).contains(&command), "{command}\n{ran}");
     assert_eq!(state(&host), before);
@@ -158,7 +157,7 @@ fn native(commands: &str) -> String {
     )
 }
 
-/// Without an entry a native program would run by the rules of the profile.
+/// Without an entry, a native program would run under the profile's rules.
 #[test]
 fn the_removal_of_a_changed_native_program_does_not_let_it_run() {
     let host = Host::without_system_tools();
@@ -177,7 +176,8 @@ fn the_removal_of_a_changed_native_program_does_not_let_it_run() {
     assert_eq!(call(&host)["error_code"], "TOOL_NOT_FOUND");
 }
 
-/// A workspace's tool and one of the user may have the same name, and a grant is for one of them.
+/// A workspace's tool and a user's tool may have the same name, and a grant applies to only one of
+/// them.
 #[test]
 fn the_removal_of_a_tool_leaves_the_grant_of_another_one() {
     let (host, _) = installed();
@@ -193,7 +193,7 @@ fn the_removal_of_a_tool_leaves_the_grant_of_another_one() {
 fn command<'a>(text: &'a str, part: &str) -> Vec<&'a str> {
     let found = text.split('`').find(|command| command.contains(part)).expect(text);
     let words = found.split(' ').skip(1).map(|word| word.trim_matches('\''));
-    // Nobody is there to ask.
+    // The test has no person who could answer.
     words.chain(["--yes"]).collect()
 }
 
@@ -232,7 +232,7 @@ fn a_standard_tool_is_not_said_to_be_put_there_by_hand() {
     assert!(!error(&ran).contains("by hand"), "{ran}");
 }
 
-/// The manifest is asked for, though the file is among the downloads.
+/// The registry is asked for the manifest, although the file is among the downloads.
 #[test]
 fn verify_tells_that_a_registry_has_a_tool_no_more() {
     let net = Net::new();
@@ -260,7 +260,7 @@ fn verify_asks_the_file_its_lock_and_its_source() {
     assert!(ran.stdout().contains("its source still has it"), "{ran}");
     let ran = host.run(["tool", "verify", "weather", "--offline"]).expect_code(0);
     assert!(!ran.stdout().contains("its source"), "{ran}");
-    // One that is not installed is looked at, and left where it is.
+    // A reference that is not installed is checked, and stays uninstalled.
     publish(&fake, "2.0.0", &weather("2.0.0"));
     let reference = at(&fake.host(), ":2.0.0");
     let ran = host.run(["tool", "verify", &reference, "--json"]).expect_code(0);

@@ -1,5 +1,5 @@
-//! Commands that are killed: what answers is the old tool or the new one, and the same command mends
-//! the rest.
+//! Commands that are killed. Afterwards either the old or the new tool answers, and the same
+//! command repairs the rest.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -17,7 +17,7 @@ use crate::shipping::scene::*;
 const NEEDS: &str = r#"{"env":[{"name":"KEY","why":"the key"}]}"#;
 const UPDATE: &[&str] = &["tool", "update", "--yes", "--downgrade", "--grant"];
 
-/// Fails unless the tool is exactly one of the two, and nothing else was left.
+/// Fails unless the tool is exactly the old or the new version, and no other files are left.
 #[track_caller]
 fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     let files = versions.map(|version| needing(version, NEEDS));
@@ -34,7 +34,7 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     assert!(granted.iter().all(|it| digests.iter().any(|digest| digest == it)), "{when}: {policy}");
     let envelope = call(host);
     match envelope["error_code"].as_str() {
-        // The grant is for the other one until the command is run again.
+        // The grant is for the other version until the command is run again.
         Some(code) => assert_eq!(code, "PERMISSION_DENIED", "{when}: {envelope}"),
         None => {
             let says = versions.map(|version| format!("weather {version}"));
@@ -57,7 +57,7 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     }
 }
 
-/// Runs the same command again, which makes everything the new tool's.
+/// Runs the same command again, which completes the change to the new version.
 #[track_caller]
 fn mends(host: &Host, version: &str, when: &str) {
     let ran = host.run(UPDATE);
@@ -73,7 +73,7 @@ fn granted() -> (Host, std::path::PathBuf) {
     let path = host.write("source/weather.wasm", needing("1.0.0", NEEDS), 0o644);
     install_with(&host, &path, &["--grant"]).expect_code(0);
     fs::write(&path, needing("1.0.1", NEEDS)).expect("written");
-    // Both are compiled, so that a run takes about as long as the next.
+    // Both versions are compiled first, so that all runs take about the same time.
     host.run(UPDATE).expect_code(0);
     fs::write(&path, needing("1.0.0", NEEDS)).expect("written");
     host.run(UPDATE).expect_code(0);
@@ -130,7 +130,8 @@ fn the_next_command_removes_the_drafts_of_killed_ones() {
     }
 }
 
-/// Kills between file and lock, and between lock and grant: as soon as one is replaced.
+/// Kills the command between file and lock, and between lock and grant: as soon as the first of the
+/// two is replaced.
 #[test]
 fn a_command_that_was_killed_between_its_steps_is_mended_by_itself() {
     let (host, path) = granted();
@@ -143,7 +144,7 @@ fn a_command_that_was_killed_between_its_steps_is_mended_by_itself() {
         let before = inode(step);
         let running = host.start(UPDATE);
         let begun = Instant::now();
-        // Without a pause: the next step is microseconds away.
+        // The loop must not pause, because the next step is microseconds away.
         while inode(step) == before {
             assert!(
                 begun.elapsed() < Duration::from_secs(60),
@@ -159,7 +160,7 @@ fn a_command_that_was_killed_between_its_steps_is_mended_by_itself() {
     }
 }
 
-/// The moment is drawn from the time that a run takes.
+/// The moment is a random part of the time that a run takes.
 #[test]
 fn a_command_that_was_killed_at_any_moment_leaves_one_tool_or_the_other() {
     let (host, path) = granted();

@@ -1,4 +1,4 @@
-//! Layouts on disk, by which tools reach machines without a network.
+//! Layouts on disk, through which tools get to machines without a network.
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ fn each_tool_of_a_layout_has_a_signer_of_its_own() {
     let ran = install_with(&host, &directory, &["--yes", "--json"]).expect_code(0);
     let signers = [&ran.json()[0]["signer"], &ran.json()[1]["signer"]].map(Value::to_string);
     assert_eq!(signers, [&acme.text, &other.text].map(|it| json!(it).to_string()), "{ran}");
-    // But the signer of each is expected from then on.
+    // From then on, each tool's own signer is expected.
     push("weather", "1.1.0", &other);
     let line = ["tool", "update", "weather", "--yes"];
     refused(&host, &line, 1, &[&acme.text, &other.text, "--accept-signer"]);
@@ -143,7 +143,7 @@ fn a_layout_that_was_changed_is_refused_with_both_digests() {
     refused(&host, &args, 1, &["9.0.0", "use a newer ikigai"]);
 }
 
-/// Other programs read what is written by the specification.
+/// Other programs read pushed artifacts by the specification.
 #[test]
 fn what_is_pushed_says_what_it_is() {
     let host = Host::without_system_tools();

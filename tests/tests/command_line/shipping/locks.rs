@@ -1,4 +1,4 @@
-//! Locks that cannot be read, which nothing writes over.
+//! Locks that cannot be read, and that no command overwrites.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -78,7 +78,7 @@ fn a_lock_that_is_no_file_is_not_waited_for() {
     answers(&host, "1.0.0");
 }
 
-/// The lock of a workspace comes with a repository, where conflicts happen.
+/// A workspace's lock is part of a repository, where merge conflicts happen.
 #[test]
 fn a_lock_of_a_workspace_is_not_written_over_either() {
     let (host, path) = installed();
@@ -103,7 +103,7 @@ fn a_lock_of_a_workspace_is_not_written_over_either() {
     assert_eq!(fs::read_to_string(Path::new(&lock)).expect("a lock"), duplicate(&text));
 }
 
-/// Whoever can write to a workspace can put anything in the place of its lock.
+/// A user who can write to a workspace can replace its lock by anything.
 #[test]
 fn a_lock_of_a_workspace_that_is_a_pipe_holds_nobody() {
     let (host, _) = installed();

@@ -1,4 +1,4 @@
-//! The manifests of files, and those that are refused.
+//! The manifests of files, including the ones that are refused.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::shipping::scene::*;
 
-/// Writes `weather` with a manifest of this text in place of the file that is installed from.
+/// Replaces the installation source by `weather` with a manifest of this text.
 fn offer(host: &Host, json: &str) -> PathBuf {
     host.write(
         "source/weather.wasm",
@@ -129,7 +129,7 @@ fn a_section_is_bounded_and_there_once() {
     is_refused(&host, &source, &["is broken or cut off"]);
 }
 
-/// A terminal obeys escapes, and marks of direction turn a text around.
+/// A terminal obeys escape sequences, and direction marks reverse text.
 #[test]
 fn no_text_of_a_manifest_steers_a_terminal() {
     let host = Host::without_system_tools();
@@ -141,11 +141,11 @@ fn no_text_of_a_manifest_steers_a_terminal() {
     let path = host.write("source/weather.wasm", &file, 0o644);
     let ran = install_with(&host, &path, &["--json"]).expect_code(0);
     let is_bad = |text: &str| text.contains(['\u{1b}', '\u{202e}']);
-    // JSON is for programs, and has escapes of its own for control characters.
+    // Programs read JSON, which escapes control characters itself.
     let is_obeyed = ran.stdout().contains('\u{1b}');
     assert!(!is_bad(&ran.stderr()) && !is_obeyed, "{ran:?}", ran = ran.to_string());
     assert!(ran.stderr().contains("a.example:443"), "{ran}");
-    // Where it names something it is written out, and refused.
+    // In a name such a text is escaped in the message, and refused.
     for (key, value) in [("name", evil), ("license", evil), ("version", evil), ("homepage", evil)] {
         let mut manifest = json!({"manifest": 1, "name": "weather", "version": "1.0.0"});
         manifest[key] = value.into();
@@ -161,12 +161,12 @@ fn no_text_of_a_manifest_steers_a_terminal() {
     }
 }
 
-/// The manifest of a part does not speak for the whole.
+/// The manifest of a nested component does not apply to the whole file.
 #[test]
 fn a_nested_section_is_no_manifest() {
     let host = Host::without_system_tools();
     let inner = needing("6.6.6", r#"{"net":[{"peer":"*","why":"all"}]}"#);
-    // A component within a component: a section with the whole other file.
+    // A component within a component is a section that contains the whole other file.
     let mut outer = component("weather", "weather 1.0.0");
     let size = inner.len();
     outer.extend([

@@ -1,4 +1,4 @@
-//! A person at a terminal, who is asked before anything is installed, granted or approved.
+//! A user at a terminal, who is asked before a tool is installed, granted or approved.
 
 use std::fs;
 
@@ -46,7 +46,7 @@ fn a_person_agrees_to_the_tool_and_then_to_its_grant() {
     assert!(said.contains("ikigai policy grant weather --env KEY"), "{said}");
     assert_eq!(policy_text(&host), "", "{said}");
     answers(&host, "1.0.0");
-    // `--grant` for one that is there asks for nothing but the grant.
+    // With `--grant`, the command asks only these two questions.
     host.run(["tool", "remove", "weather"]).expect_code(0);
     let said = answering(&host, &args, &[(tool, "y"), (grant, "y")], 0);
     assert!(said.contains("and granted"), "{said}");
@@ -60,7 +60,7 @@ fn a_person_is_asked_before_a_grant_is_renewed() {
     install_with(&host, &path, &["--grant"]).expect_code(0);
     let next = needing("1.1.0", NEEDS);
     fs::write(&path, &next).expect("written");
-    // One Enter is enough.
+    // Pressing Enter once is enough.
     let questions = [("Install `weather`?", "y"), ("Renew its grant? [Y/n]", "")];
     answering(&host, &["tool", "update"], &questions, 0);
     assert!(policy_text(&host).contains(&sha256(&next)));
@@ -71,7 +71,7 @@ fn a_person_is_asked_before_a_grant_is_renewed() {
     let said = answering(&host, &["tool", "update"], &questions, 1);
     assert!(said.contains("`weather` cannot be called: "), "{said}");
     assert!(!policy_text(&host).contains(&sha256(&unwanted)));
-    // More than before is not a renewal.
+    // A grant with additional needs is not a renewal.
     let grown = needing("1.2.0", r#"{"env":[{"name":"KEY","why":"k"},{"name":"MORE","why":"m"}]}"#);
     fs::write(&path, &grown).expect("written");
     let questions = [("Install `weather`?", "y"), ("Grant it this?", "n")];

@@ -1,4 +1,5 @@
-//! The places that tools take: not a standard tool's, not another's, and not one of a person.
+//! The places of installed tools. An installation must not replace a built-in tool, another tool,
+//! or a user's own file.
 
 use std::fs;
 
@@ -49,7 +50,7 @@ fn a_tool_that_was_put_there_by_hand_stays() {
     answers(&host, "1.0.0");
 }
 
-/// A file that is no tool would be lost as well.
+/// A file that is not a tool would be lost as well.
 #[test]
 fn a_file_that_is_no_tool_stays_too() {
     let host = Host::without_system_tools();
@@ -85,7 +86,7 @@ fn a_tool_of_another_place_is_told_with_both() {
     assert_eq!(locked(&lock_text(&host), "from"), second);
 }
 
-/// A name that is kept for ikigai or is no name never becomes a file.
+/// A reserved name, or a text that is not a valid name, never becomes a file name.
 #[test]
 fn a_schema_chooses_no_path() {
     let host = Host::without_system_tools();

@@ -1,5 +1,5 @@
-//! Tools that are pushed: by the specification, so that other programs copy them byte by byte, and
-//! nothing that the author did not mean.
+//! Pushed tools. They follow the specification, so that other programs copy them byte by byte, and
+//! contain only what the author meant to publish.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,12 @@ use serde_json::json;
 use crate::shipping::scene::*;
 use crate::shipping::signing::{self, Signer};
 
-/// Returns a running docker-registry; nothing where it is not installed.
+/// Returns a running docker-registry, or `None` if it is not installed.
 fn docker() -> Option<Real> {
     Real::docker(None, None).expect("a registry")
 }
 
-/// Copies with skopeo, which knows nothing of us.
+/// Copies with skopeo, a program that knows nothing about ikigai.
 fn copy(host: &Host, from: &str, to: &str) -> Option<()> {
     let skopeo = program("skopeo", REQUIRE_VARIABLE)?;
     signing::run(
@@ -69,7 +69,7 @@ fn a_tool_is_pushed_copied_by_another_program_and_installed() {
     );
     assert_eq!(fs::read(installing.user_tools().join("weather.wasm")).expect("placed"), file);
     answers(&installing, "1.0.0");
-    // Into a layout, and back from it.
+    // The tool is copied into a layout and back.
     let layout = host.scratch().join("layout");
     copy(&host, &from, &format!("oci:{}:weather:1.0.0", layout.display()));
     let installing = Host::without_system_tools();
@@ -84,7 +84,8 @@ fn a_tool_is_pushed_copied_by_another_program_and_installed() {
     answers(&installing, "1.0.0");
 }
 
-/// Done means this: pushed with a signature, installed by another user with the signer shown.
+/// The whole path: the tool is pushed with a signature, and another user installs it and sees the
+/// signer.
 #[test]
 fn a_signed_tool_is_pushed_and_installed_by_tag() {
     let Some(registry) = docker() else { return };
@@ -104,7 +105,7 @@ fn a_signed_tool_is_pushed_and_installed_by_tag() {
         assert!(ran.stderr().contains(shown), "{shown}\n{ran}");
     }
     answers(&other, "1.0.0");
-    // A next version, and then one whose signature somebody leaves out.
+    // The next version is signed, and the one after it is not.
     let next = host.write("push/weather.wasm", needing("1.1.0", needs), 0o644);
     acme.sign_beside(&host, &next);
     push(&host, &at(&place, ""), &next, &["--sign", &signature]).expect_code(0);
@@ -209,7 +210,7 @@ fn a_signature_over_other_bytes_is_not_pushed() {
     assert_eq!(writes.count(), 0, "nothing was sent");
 }
 
-/// The signature comes before the tag, so that nobody finds an unsigned tool meanwhile.
+/// The signature is pushed before the tag, so that an unsigned tool is never visible.
 #[test]
 fn a_tag_appears_when_its_signatures_are_there() {
     let net = Net::new();

@@ -1,4 +1,4 @@
-//! The policy's signers: whose tools are admitted, and whose calls end.
+//! The policy's signers: the tools that are admitted, and the calls that are refused.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use ikigai_tests::host::Host;
 use crate::shipping::scene::*;
 use crate::shipping::signing::Signer;
 
-/// Returns a host with `weather` 1.0.0 signed by `acme`, under a policy that requires that.
+/// Returns a host with `weather` 1.0.0, signed by `acme`, under a policy that requires a signature.
 fn required() -> Option<(Host, std::path::PathBuf, Signer)> {
     let host = Host::without_system_tools();
     let acme = Signer::ssh(&host, "acme")?;
@@ -100,7 +100,7 @@ fn names_that_a_signer_claims_are_that_signers() {
     acme.sign_beside(&host, &path);
     install(&host, &path).expect_code(0);
     answers(&host, "1.0.0");
-    // What it does not claim is not its own to sign.
+    // A signer may not sign tools outside its `tools` list.
     let clock = host.write("other/clock.wasm", named("clock", "1.0.0", "{}"), 0o644);
     acme.sign_beside(&host, &clock);
     let args = ["tool", "install", "--yes", clock.to_str().expect("UTF-8")];
@@ -125,7 +125,7 @@ fn a_signer_has_a_last_day_for_installations_and_none_for_calls() {
     answers(&host, "1.1.0");
 }
 
-/// Only the signers of a ceiling count where it names any.
+/// If a ceiling names signers, only its signers count.
 #[test]
 fn the_signers_of_a_ceiling_are_the_only_ones() {
     let host = Host::without_system_tools();

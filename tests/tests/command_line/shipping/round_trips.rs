@@ -1,4 +1,4 @@
-//! The round trips of a question about many tools: no more than those about one.
+//! The round trips of a question about many tools. They are as many as for one tool.
 
 use ikigai_host::Digest;
 use ikigai_supply::{Lock, LockedTool, Signer};
@@ -9,7 +9,7 @@ use crate::shipping::scene::*;
 
 const TOOLS: usize = 20;
 
-/// Returns a user of so many tools in version 1.0.0 from a registry, which has nothing newer.
+/// Returns a user of [`TOOLS`] tools in version 1.0.0 from a registry, which has nothing newer.
 fn user_of(fake: &Fake, host_name: &str) -> Host {
     let host = Host::without_system_tools();
     let mut lock = Lock::default();
@@ -35,7 +35,7 @@ fn user_of(fake: &Fake, host_name: &str) -> Host {
     host
 }
 
-/// Asks for newer versions, and returns the round trips: for each the paths that were asked for.
+/// Asks for newer versions, and returns the requested paths of each round trip.
 fn round_trips(host: &Host, waves: &Waves) -> Vec<Vec<String>> {
     let ran = host.run(["tool", "outdated", "--json"]).expect_code(0);
     let rows = ran.json().as_array().expect("a list").clone();
@@ -44,13 +44,13 @@ fn round_trips(host: &Host, waves: &Waves) -> Vec<Vec<String>> {
         assert_eq!(row["state"], "current", "{ran}");
     }
     let mut passed = waves.passed();
-    // A registry of this machine is asked first whether it speaks TLS, and no other one.
+    // Only a registry on this machine is first asked whether it supports TLS.
     let first = passed.remove(0);
     assert!(first.iter().all(|path| path == "/v2/"), "{first:?}");
     passed
 }
 
-/// Fails unless the first wave asked for the tags, and the second one where the tags lead.
+/// Fails unless the first wave asked for the tags, and the second one for their manifests.
 #[track_caller]
 fn assert_asked(tags: &[String], manifests: &[String]) {
     assert!(tags.iter().all(|path| path.ends_with("/tags/list")), "{tags:?}");
@@ -68,7 +68,8 @@ fn twenty_tools_are_asked_for_in_two_round_trips() {
     assert_asked(tags, manifests);
 }
 
-/// A registry that wants a token is asked once without, its issuer once, and it again.
+/// If a registry needs a token, it is asked once without one, then its issuer once, then the
+/// registry again.
 #[test]
 fn twenty_tools_are_asked_for_in_two_more_round_trips_where_tokens_are_wanted() {
     let net = Net::new();

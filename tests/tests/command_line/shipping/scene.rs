@@ -19,7 +19,7 @@ pub(crate) const WASM: &str = "application/wasm";
 /// The repository that the tests publish in.
 pub(crate) const REPOSITORY: &str = "acme/weather";
 
-/// The servers of one test, which run beside it.
+/// The servers of one test, which run concurrently with it.
 pub(crate) struct Net(Runtime);
 
 impl Net {
@@ -46,8 +46,8 @@ impl Net {
     }
 }
 
-/// Returns the schema of a tool, which its calls answer as well, with a description that tells one
-/// version from another.
+/// Returns the schema of a tool, which is the answer to its calls as well. The description
+/// distinguishes the versions.
 pub(crate) fn schema(name: &str, says: &str) -> String {
     format!(
         r#"{{"name":"{name}","description":"{says}","parameters":{{"type":"object","properties":{{}}}}}}"#
@@ -59,22 +59,22 @@ pub(crate) fn component(name: &str, says: &str) -> Vec<u8> {
     printing(schema(name, says), Ending::Well)
 }
 
-/// Returns a file with this JSON as its manifest, whatever it says.
+/// Returns a file with this JSON as its manifest, valid or not.
 pub(crate) fn with_manifest(file: &[u8], json: &str) -> Vec<u8> {
     section::write(file, json.as_bytes()).expect("a section")
 }
 
-/// Returns the tool `weather` in a version, which needs nothing and answers `weather VERSION`.
+/// Returns a version of the tool `weather`, which has no needs and answers `weather VERSION`.
 pub(crate) fn weather(version: &str) -> Vec<u8> {
     needing(version, "{}")
 }
 
-/// Returns the same with these needs.
+/// Returns a version of `weather` with these needs.
 pub(crate) fn needing(version: &str, needs: &str) -> Vec<u8> {
     named("weather", version, needs)
 }
 
-/// Returns such a tool of another name.
+/// Returns a tool with this name, version and needs.
 pub(crate) fn named(name: &str, version: &str, needs: &str) -> Vec<u8> {
     let json = format!(
         r#"{{"manifest":1,"name":"{name}","version":"{version}","license":"MIT","needs":{needs}}}"#
@@ -100,7 +100,7 @@ pub(crate) fn artifact(fake: &Fake, layers: &[(&str, &[u8])]) -> String {
     artifact_of(fake, layers, ("application/vnd.oci.empty.v1+json", "{}"))
 }
 
-/// Returns the same with a configuration.
+/// Returns such a manifest with a configuration.
 pub(crate) fn artifact_of(fake: &Fake, layers: &[(&str, &[u8])], config: (&str, &str)) -> String {
     let descriptor = |(kind, bytes): &(&str, &[u8])| {
         let (digest, size) = (fake.blob(bytes), bytes.len());
@@ -114,7 +114,7 @@ pub(crate) fn artifact_of(fake: &Fake, layers: &[(&str, &[u8])], config: (&str, 
     )
 }
 
-/// Returns the reference of [`REPOSITORY`] at a host, with what follows it.
+/// Returns the reference of [`REPOSITORY`] at a host, followed by `rest`.
 pub(crate) fn at(host: &str, rest: &str) -> String {
     format!("{host}/{REPOSITORY}{rest}")
 }
@@ -140,7 +140,7 @@ pub(crate) fn install(host: &Host, path: &Path) -> Ran {
     install_with(host, path, &[])
 }
 
-/// Does the same with these flags.
+/// Installs the file at a path with these flags.
 pub(crate) fn install_with(host: &Host, path: &Path, flags: &[&str]) -> Ran {
     let path = path.to_str().expect("UTF-8");
     let yes = if flags.contains(&"--yes") { None } else { Some(&"--yes") };
@@ -152,7 +152,7 @@ pub(crate) fn lock(host: &Host) -> PathBuf {
     host.scratch().join("user-tools.lock")
 }
 
-/// Returns the text of the lock; nothing where there is none.
+/// Returns the text of the lock, or an empty text if there is no lock.
 pub(crate) fn lock_text(host: &Host) -> String {
     fs::read_to_string(lock(host)).unwrap_or_default()
 }
@@ -164,7 +164,7 @@ pub(crate) fn locked(text: &str, key: &str) -> String {
     line.unwrap_or_else(|| panic!("no `{key}` in {text}")).trim_matches('"').to_owned()
 }
 
-/// Returns the text of the user's policy; nothing where there is none.
+/// Returns the text of the user's policy, or an empty text if there is no policy.
 pub(crate) fn policy_text(host: &Host) -> String {
     fs::read_to_string(host.home().join(".config/ikigai/policy.toml")).unwrap_or_default()
 }
@@ -174,8 +174,8 @@ pub(crate) fn write_policy(host: &Host, text: &str) {
     host.write("home/.config/ikigai/policy.toml", text, 0o600);
 }
 
-/// Returns everything that an installation may change, with modes and contents: tools, locks, policy,
-/// and what a workspace shares.
+/// Returns everything that an installation may change, with modes and contents: tools, locks,
+/// policy, and the files that a workspace shares.
 pub(crate) fn state(host: &Host) -> BTreeMap<String, (u32, String)> {
     let mut found = BTreeMap::new();
     for place in [
@@ -204,13 +204,13 @@ fn collect(root: &Path, path: &Path, found: &mut BTreeMap<String, (u32, String)>
     found.insert(name, (metadata.permissions().mode() & 0o7777, shown));
 }
 
-/// Returns the answer of a call of `weather`.
+/// Calls `weather` and returns its answer.
 #[track_caller]
 pub(crate) fn call(host: &Host) -> Value {
     host.run(["tool", "call", "weather", "{}"]).json()
 }
 
-/// Fails unless `weather` answers as that version.
+/// Fails unless `weather` answers with this version.
 #[track_caller]
 pub(crate) fn answers(host: &Host, version: &str) {
     let envelope = call(host);
@@ -218,7 +218,8 @@ pub(crate) fn answers(host: &Host, version: &str) {
     assert_eq!(*says, format!("weather {version}"), "{envelope}");
 }
 
-/// Returns the message and the hints of a command that failed, and fails unless it is one message.
+/// Returns the message and the hints of a failed command, and fails unless it printed exactly one
+/// message.
 #[track_caller]
 pub(crate) fn error(ran: &Ran) -> String {
     let stderr = ran.stderr();
@@ -230,8 +231,8 @@ pub(crate) fn error(ran: &Ran) -> String {
     stderr[errors[0].0..].to_owned()
 }
 
-/// Runs a command that must fail with these texts in its message, leave everything as it was, and
-/// leave `weather` 1.0.0 at work.
+/// Runs a command that must fail with these texts in its message. It must leave everything
+/// unchanged, and `weather` 1.0.0 must still work.
 #[track_caller]
 pub(crate) fn refused(host: &Host, args: &[&str], code: i32, texts: &[&str]) -> Ran {
     let before = state(host);
@@ -261,8 +262,8 @@ pub(crate) fn downloads(host: &Host) -> Vec<String> {
     names
 }
 
-/// Returns a program of this machine; nothing, with a line that says so, where it is missing and
-/// the variable does not ask for it.
+/// Returns a program of this machine. If it is missing, reports that and returns `None`, unless the
+/// variable requires it.
 pub(crate) fn program(name: &'static str, required_by: &str) -> Option<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(name).is_file()) {

@@ -1,5 +1,5 @@
-//! Signatures over tools: who signed is told and expected from then on, and a signature that is not
-//! good is never none.
+//! Signatures over tools. The signer is shown, and expected from then on. A bad signature never
+//! counts as no signature.
 
 use std::fs;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn signed() -> Option<(Host, std::path::PathBuf, Signer)> {
     Some((host, path, acme))
 }
 
-/// Puts a version where the tool is installed from, without a signature.
+/// Replaces the installation source by an unsigned version.
 fn next(path: &Path, version: &str) {
     fs::write(path, weather(version)).expect("written");
     for suffix in ["sig", "minisig", "sigstore.json"] {
@@ -75,7 +75,7 @@ fn another_signer_and_none_are_refused_until_a_person_accepts_them() {
     assert!(ran.stderr().contains("changed, and accepted"), "{ran}");
     assert_eq!(locked(&lock_text(&host), "signer"), mallory.text);
     answers(&host, "1.1.0");
-    // Now this one is expected.
+    // From here on, this signer is expected.
     next(&path, "1.2.0");
     acme.sign_beside(&host, &path);
     let ran = host.run(["tool", "update", "--yes"]).expect_code(1);
@@ -103,7 +103,7 @@ fn a_signature_that_is_not_good_is_never_none() {
     refuse("sig", &whole[..whole.len() / 2], &["malformed"]);
     refuse("sig", b"anything", &["neither an ssh signature, nor a minisign signature"]);
     refuse("sig", &vec![b' '; (1 << 20) + 1], &["more than 1048576 bytes"]);
-    // Of several one that is good is enough: the others may be of formats that come later.
+    // One good signature is enough. The others may have a format that does not exist yet.
     next(&path, "1.1.0");
     fs::write(format!("{}.sig", path.display()), whole).expect("written");
     fs::write(format!("{}.minisig", path.display()), "anything").expect("written");
@@ -180,7 +180,7 @@ fn signatures_lie_beside_an_address_as_beside_a_file() {
     refused(&host, &["tool", "update", "--yes"], 1, &[&acme.text, "signed by `none`"]);
     serve(&second, Some(&acme.sign(&host, &first)));
     refused(&host, &["tool", "update", "--yes"], 1, &["is bad", "weather.wasm.sig"]);
-    // An error of the server is no absence.
+    // A server error does not mean that the signature is missing.
     fake.page("/weather.wasm.sig", Reply::new(403, "text/plain", "no"));
     refused(&host, &["tool", "update", "--yes"], 1, &["answers 403"]);
     serve(&second, Some(&acme.sign(&host, &second)));
@@ -197,7 +197,7 @@ fn signatures_lie_beside_an_address_as_beside_a_file() {
     }
 }
 
-/// Whoever takes the signatures of a registry away must not gain by it.
+/// Removing or replacing signatures in a registry must not help an attacker.
 #[test]
 fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
     let (net, host) = (Net::new(), Host::without_system_tools());
@@ -225,7 +225,8 @@ fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
     host.run(["tool", "update", "--yes"]).expect_code(0);
     answers(&host, "1.3.0");
     host.run(["tool", "verify"]).expect_code(0);
-    // A list of referrers that is empty now: the installed tool runs on, and is told.
+    // The list of referrers is empty now. The installed tool still runs, and `verify` reports the
+    // change.
     let referrers = format!("/v2/{REPOSITORY}/referrers/{}", locked(&lock_text(&host), "manifest"));
     let empty = r#"{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[]}"#;
     fake.page(&referrers, Reply::new(200, "application/vnd.oci.image.index.v1+json", empty));
@@ -234,7 +235,7 @@ fn signatures_that_a_registry_loses_or_swaps_are_noticed() {
     answers(&host, "1.3.0");
 }
 
-/// A lock that a team shares, and a user of it who approved `weather` 1.0.0 by the signer `acme`.
+/// A lock that a team shares, and a user who approved `weather` 1.0.0 with the signer `acme`.
 struct Team {
     author: Host,
     user: Host,
@@ -255,7 +256,8 @@ impl Team {
         Some(team)
     }
 
-    /// Has the lock name a version from a directory, by a signer, as if somebody else had written it.
+    /// Makes the lock contain a version from a directory, signed by `signer`, as if another author
+    /// had written it.
     fn lock(&self, directory: &str, version: &str, signer: &Signer) {
         let file = self.author.write(format!("{directory}/weather.wasm"), weather(version), 0o644);
         signer.sign_beside(&self.author, &file);
@@ -293,13 +295,14 @@ impl Team {
     }
 }
 
-/// Whoever can write to a repository can name another signer, another source and other bytes.
+/// An author with write access to a repository can enter another signer, another source and other
+/// bytes.
 #[test]
 fn a_lock_with_another_signer_than_the_approved_one_is_refused() {
     let Some(team) = Team::new() else { return };
     team.lock("bad", "1.0.0", &team.mallory);
     team.is_refused();
-    // In two steps it is no first approval either.
+    // Removing the entry and adding it again does not make it a first approval.
     fs::write(team.path(), "version = 1\n").expect("written");
     let ran = team.sync(&team.user, &["--yes"]).expect_code(0);
     assert!(ran.stderr().contains("no longer in the lock: weather"), "{ran}");
@@ -309,7 +312,7 @@ fn a_lock_with_another_signer_than_the_approved_one_is_refused() {
     for text in ["changed, and accepted", "another source: you approved", "/good/"] {
         assert!(ran.stderr().contains(text), "{text}\n{ran}");
     }
-    // A user who has approved nothing yet learns that.
+    // A user who has not approved anything yet sees a first approval.
     let ran = team.sync(&Host::without_system_tools(), &["--locked", "--yes"]).expect_code(0);
     assert!(!ran.stderr().contains("the same as before"), "{ran}");
     assert!(ran.stderr().contains("first approval of this tool"), "{ran}");
@@ -327,7 +330,7 @@ fn another_source_of_the_approved_signer_is_shown() {
     }
 }
 
-/// A tool of a workspace runs in the place of the user's own.
+/// A workspace's tool runs instead of the user's own.
 #[test]
 fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
     let Some((host, path, acme)) = signed() else { return };
@@ -341,7 +344,7 @@ fn a_workspace_does_not_change_the_signer_of_a_tool_of_the_user() {
     host.run(["tool", "install", &path, "--in-workspace", "--yes"]).expect_code(0);
 }
 
-/// An approval in one workspace counts in another, if both name the same reference.
+/// An approval in one workspace applies in another, if both name the same reference.
 #[test]
 fn another_workspace_does_not_change_the_signer_of_a_reference() {
     let host = Host::without_system_tools();
@@ -364,7 +367,8 @@ fn another_workspace_does_not_change_the_signer_of_a_reference() {
     host.run(accepted).expect_code(0);
 }
 
-/// A tool that was downloaded once installs again with its signer, even if no lock has it.
+/// A tool that was downloaded once can be installed again with its signer, even if no lock contains
+/// it.
 #[test]
 fn without_a_network_the_cache_has_tools_with_their_signatures() {
     let (net, host) = (Net::new(), Host::without_system_tools());
@@ -398,7 +402,7 @@ fn without_a_network_the_cache_has_tools_with_their_signatures() {
     assert_eq!(offline(&at(&name, ""), &["--version", "<1.1"]).as_deref(), Some("1.0.0"));
     assert_eq!(offline(&at(&name, ""), &[]).as_deref(), Some("1.1.0"), "the newest");
     assert_eq!(offline(&address, &[]).as_deref(), Some("1.0.0"));
-    // Everything is installed again from the cache, by the lock of the workspace.
+    // Everything is installed again from the cache, according to the workspace's lock.
     fs::remove_dir_all(host.home().join(".local/share/ikigai/tools")).expect("removed");
     let line = ["tool", "sync", "--offline", "--locked", "--yes", "--json"];
     let ran = host.run(line).expect_code(0);
@@ -406,7 +410,7 @@ fn without_a_network_the_cache_has_tools_with_their_signatures() {
         assert_eq!(ran.json()[index]["signer"], acme.text.as_str(), "{ran}");
         assert_eq!(ran.json()[index]["state"], "installed", "{ran}");
     }
-    // A file whose signature is gone is not an unsigned one.
+    // A file whose signature is missing from the cache does not count as unsigned.
     let kept = host.cache().join("blobs/sha256").join(sha256(&acme.sign(&host, &clock)));
     fs::write(&kept, "another").expect("written");
     let line = ["tool", "install", &address, "--offline", "--yes", "--accept-signer", "--replace"];

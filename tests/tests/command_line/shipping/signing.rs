@@ -1,4 +1,4 @@
-//! Keys of ssh and of minisign that are made for a test, and signatures by them.
+//! Keys of ssh and minisign that are made for a test, and signatures with them.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use ikigai_tests::host::{Host, Ran};
 
 use crate::shipping::scene::*;
 
-/// The variable that makes the absence of a program that signs a failure.
+/// If this variable is set, a missing signing program is a failure.
 const REQUIRED: &str = "IKIGAI_REQUIRE_SIGNERS";
 
 /// A key that signs tools.
@@ -23,7 +23,7 @@ pub(crate) struct Signer {
 }
 
 impl Signer {
-    /// Makes a key of ssh, beneath the directory of a host.
+    /// Makes an ssh key, beneath the directory of a host.
     pub(crate) fn ssh(host: &Host, name: &'static str) -> Option<Self> {
         let program = program("ssh-keygen", REQUIRED)?;
         run(host, program, &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", name]);
@@ -32,7 +32,7 @@ impl Signer {
         Some(Self { program, name, public, text })
     }
 
-    /// Makes a key of minisign.
+    /// Makes a minisign key.
     pub(crate) fn minisign(host: &Host, name: &'static str) -> Option<Self> {
         let program = program("minisign", REQUIRED)?;
         let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
@@ -43,7 +43,7 @@ impl Signer {
         Some(Self { program, name, public, text })
     }
 
-    /// Signs a file, and returns the signature, which lies nowhere then.
+    /// Signs a file, and returns the signature without writing it to a file.
     pub(crate) fn sign(&self, host: &Host, file: &[u8]) -> Vec<u8> {
         self.sign_for(host, file, "ikigai-tool")
     }
@@ -69,14 +69,14 @@ impl Signer {
         signature
     }
 
-    /// Signs the file at a path, beside it.
+    /// Signs the file at a path, and writes the signature next to it.
     pub(crate) fn sign_beside(&self, host: &Host, path: &Path) {
         let signature = self.sign(host, &fs::read(path).expect("a file"));
         let suffix = if self.program == "minisign" { "minisig" } else { "sig" };
         fs::write(format!("{}.{suffix}", path.display()), signature).expect("written");
     }
 
-    /// Returns the table of a policy that names the signer, with further lines.
+    /// Returns the policy table that names the signer, with further lines.
     pub(crate) fn table(&self, lines: &str) -> String {
         let kind = if self.program == "minisign" { "minisign" } else { "ssh" };
         format!("[signers.{}]\n{kind} = \"{}\"\n{lines}\n", self.name, self.public)
@@ -87,7 +87,7 @@ fn read(host: &Host, name: &str) -> String {
     fs::read_to_string(host.scratch().join("keys").join(name)).expect(name)
 }
 
-/// Runs a program that signs, in the directory of keys.
+/// Runs a signing program in the directory of keys.
 pub(crate) fn run(host: &Host, program: &str, arguments: &[&str]) {
     let keys = host.scratch().join("keys");
     fs::create_dir_all(&keys).expect("a directory");

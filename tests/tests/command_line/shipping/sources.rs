@@ -1,4 +1,4 @@
-//! Each kind of place that a tool is installed from, and what is written down of it.
+//! Each kind of place that a tool is installed from, and what the lock records about it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -113,7 +113,7 @@ fn what_is_installed_already_is_left_as_it_is() {
     assert_eq!(records(&host).len(), 1, "and nothing recorded");
 }
 
-/// A relative path is kept as a whole one: `update` may run elsewhere.
+/// A relative path is stored as an absolute one, because `update` may run in another directory.
 #[test]
 fn a_relative_path_is_kept_as_a_whole_one() {
     let host = Host::without_system_tools();
@@ -128,7 +128,7 @@ fn a_relative_path_is_kept_as_a_whole_one() {
     answers(&host, "1.1.0");
 }
 
-/// The same file is the same place, wherever somebody types it.
+/// The same file is stored as the same path, however it was typed.
 #[test]
 fn a_path_with_dots_is_kept_without_them() {
     let host = Host::without_system_tools();
@@ -186,7 +186,7 @@ fn an_address_is_installed_from_and_pinned_by_its_digest() {
     answers(&host, "1.1.0");
 }
 
-/// A file that was downloaded before says nothing of the one that is there now.
+/// An earlier download says nothing about the file that the address has now.
 #[test]
 fn verify_asks_an_address_and_not_the_cache() {
     let (net, host) = (Net::new(), Host::without_system_tools());
@@ -230,7 +230,7 @@ fn a_registry_is_installed_from_by_tag_digest_and_version() {
             (&by_digest, &[], "1.1.0", None),
             ("", &["--version", "^1.1"], "1.2.0", Some("^1.1")),
             ("", &["--version", "=3.0.0-rc.1"], "3.0.0-rc.1", Some("=3.0.0-rc.1")),
-            // One before a release is not what somebody wants who does not say so.
+            // Without a request for it, a pre-release is not installed.
             ("", &[], "2.0.0", None),
         ] {
             let host = Host::without_system_tools();
@@ -285,7 +285,7 @@ fn a_project_is_installed_once_it_is_built() {
     answers(&host, "1.0.0");
 }
 
-/// Nothing is installed where one of several is no reference.
+/// If one of several references is invalid, nothing is installed.
 #[test]
 fn several_are_installed_with_one_command_or_none_of_them() {
     let host = Host::without_system_tools();
@@ -299,12 +299,12 @@ fn several_are_installed_with_one_command_or_none_of_them() {
     let ran = host.run(["tool", "install", "--yes", &text(&first), &text(&second), "--json"]);
     let names: Vec<_> = ran.expect_code(0).json().as_array().expect("a list").to_owned();
     assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("weather"), &json!("clock")));
-    // The lock is sorted, whatever the order.
+    // The lock is sorted, in whatever order the tools were installed.
     let text = lock_text(&host);
     assert!(text.find("clock") < text.find("\"weather\""), "{text}");
 }
 
-/// One that fails keeps no other one from its place, and each failure is told.
+/// One failure does not keep other tools from being installed, and each failure is reported.
 #[test]
 fn of_several_that_are_asked_for_the_others_are_done() {
     let host = Host::without_system_tools();
@@ -323,7 +323,7 @@ fn of_several_that_are_asked_for_the_others_are_done() {
     host.run(["tool", "install", "--yes", &second]).expect_code(0);
     fs::remove_file(&clock_at).expect("removed");
     fs::write(&weather_at, weather("1.1.0")).expect("written");
-    // `clock` is asked for first: the lock is sorted.
+    // The lock is sorted, so `clock` is requested first.
     let ran = host.run(["tool", "update", "--yes", "--json"]).expect_code(1);
     let done = ran.json();
     assert_eq!((&done[0]["state"], &done[0]["name"]), (&json!("failed"), &json!("clock")), "{ran}");
@@ -332,7 +332,7 @@ fn of_several_that_are_asked_for_the_others_are_done() {
     answers(&host, "1.1.0");
 }
 
-/// The digest of needs is that of the manifest, so that a lock tells of a change in them.
+/// The lock contains the manifest's digest of the needs, so that it reveals a change in them.
 #[test]
 fn needs_are_locked_by_their_digest() {
     let host = Host::without_system_tools();

@@ -1,4 +1,4 @@
-//! The tools of a workspace, which one user shares and another approves before any of them runs.
+//! A workspace's tools. One user shares them, and another approves them before any of them runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::shipping::scene::*;
 
-/// A workspace with `weather` 1.0.0 in its lock, and another user, who works there too.
+/// A workspace with `weather` 1.0.0 in its lock, and another user, who works there as well.
 struct Shared {
     first: Host,
     second: Host,
@@ -42,7 +42,7 @@ impl Shared {
         self.second.run(["--workspace", &workspace].iter().chain(args))
     }
 
-    /// Returns the answer that the second user gets; nothing where there is no such tool.
+    /// Returns the answer that the second user gets, or `None` if the tool is not found.
     #[track_caller]
     fn says(&self) -> Option<String> {
         let envelope = self.run(&["tool", "call", "weather", "{}"]).json();
@@ -60,7 +60,7 @@ fn a_tool_of_a_workspace_runs_for_those_who_approved_it() {
     assert!(files.is_empty() && !lock(&shared.first).exists(), "it is not the user's own");
     let shown = shared.first.run(["tool", "show", "weather", "--json"]).expect_code(0).json();
     assert!(shown.to_string().contains("\"workspace\""), "{shown:#}");
-    // Elsewhere there is no such tool.
+    // In another workspace the tool does not exist.
     let elsewhere = shared.first.write("elsewhere/mark", "", 0o644);
     let elsewhere = elsewhere.parent().expect("a directory").display().to_string();
     let args = ["--workspace", &elsewhere, "tool", "call", "weather", "{}"];
@@ -120,7 +120,7 @@ fn a_tool_that_is_not_offered_is_told_with_the_reason() {
     assert_eq!(ran.json()["error_code"], "TOOL_NOT_FOUND", "{ran}");
     assert!(!ran.stderr().contains("tool list --all"), "{ran}");
     told(&["tool", "show", "weather"], waits).expect_code(1);
-    // A call of another tool says nothing of it.
+    // A call of another tool does not mention it.
     let ran = shared.run(&["tool", "call", "clock", "{}"]).expect_code(1);
     assert!(!ran.stderr().contains("weather"), "{ran}");
 
@@ -165,7 +165,7 @@ fn a_lock_that_cannot_be_read_is_told_where_its_tools_are_missed() {
     }
 }
 
-/// The place that it names may be one of this machine or this network.
+/// The entry's source may be on this machine or in this network.
 #[test]
 fn an_entry_that_nobody_approved_is_not_updated_either() {
     let shared = Shared::new();
@@ -177,7 +177,7 @@ fn an_entry_that_nobody_approved_is_not_updated_either() {
     assert_eq!((shared.text(), shared.says()), (text, None));
 }
 
-/// Whoever writes to the repository must not choose what runs.
+/// An author with write access to the repository must not choose what runs.
 #[test]
 fn each_change_of_an_entry_takes_the_approval_away() {
     let shared = Shared::new();
@@ -185,7 +185,7 @@ fn each_change_of_an_entry_takes_the_approval_away() {
     let text = shared.text();
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" = ")) {
-        // The last character of the value becomes another one of its kind.
+        // The last character of the value is replaced by a similar one.
         let place = line.rfind(|c: char| c.is_ascii_alphanumeric()).expect("a value");
         let other = match line.as_bytes()[place] {
             b'1' => '2',
@@ -253,7 +253,7 @@ fn sync_takes_what_is_locked_where_a_tag_moved() {
     assert_eq!(call(&shared.first)["error_code"], "TOOL_NOT_FOUND", "the other has not seen it");
 }
 
-/// A layout has several tools, of which none may be the locked one.
+/// A layout contains several tools, and possibly none of them is the locked one.
 #[test]
 fn a_file_that_its_source_has_no_more_is_told_by_sync() {
     let host = Host::without_system_tools();
@@ -268,7 +268,7 @@ fn a_file_that_its_source_has_no_more_is_told_by_sync() {
     let other = sha256(b"another");
     let text =
         fs::read_to_string(&lock).expect("a lock").replace(&sha256(&weather("1.0.0")), &other);
-    // The digest of the artifact, by which the layout would be searched.
+    // Removes the artifact's digest, which would be used to search the layout.
     let lines = text.lines().filter(|line| !line.starts_with("manifest = "));
     fs::write(&lock, lines.map(|line| format!("{line}\n")).collect::<String>()).expect("written");
     let ran = host.run(["tool", "sync", "--yes"]).expect_code(1);
@@ -315,7 +315,7 @@ fn a_workspace_never_has_the_name_of_a_standard_tool() {
     let shared = Shared::new();
     shared.second.write("system-tools/grep.wasm", component("grep", "the standard grep"), 0o644);
     let grep = shared.first.write("source/grep.wasm", named("grep", "1.0.0", "{}"), 0o644);
-    // The first user has no such tool, so that only the name speaks against it.
+    // The first user has no such tool, so only the name prevents the installation.
     let ran = install_with(&shared.first, &grep, &["--in-workspace", "--yes"]);
     let says = |host: &Host| host.run(["tool", "call", "grep", "{}"]).json();
     assert_eq!(says(&shared.first)["error_code"], "TOOL_NOT_FOUND", "{ran}");
@@ -348,7 +348,7 @@ fn what_leaves_the_lock_is_not_approved_any_more() {
         let name = format!("{}.wasm", sha256(&weather("1.0.0")));
         host.home().join(".local/share/ikigai/tools").join(name)
     };
-    // A second workspace of the first user has the same file.
+    // A second workspace of the first user uses the same file.
     let mark = shared.first.write("elsewhere/mark", "", 0o644);
     let elsewhere = mark.parent().expect("a directory");
     let there = elsewhere.display().to_string();
@@ -365,13 +365,13 @@ fn what_leaves_the_lock_is_not_approved_any_more() {
     let ran = shared.run(&["tool", "sync"]).expect_code(0);
     assert!(ran.stderr().contains("no longer in the lock: weather"), "{ran}");
     assert!(!file(&shared.second).exists(), "{ran}");
-    // Whoever puts it back asks again.
+    // If the entry is added again, it must be approved again.
     fs::create_dir_all(shared.lock.parent().expect("a directory")).expect("made");
     fs::write(&shared.lock, text).expect("written");
     assert_eq!(shared.says(), None);
 }
 
-/// A model that writes the workspace's files must not reach what was approved.
+/// A model that writes the workspace's files must not be able to change an approved tool.
 #[test]
 fn a_file_that_was_changed_where_it_lies_does_not_run() {
     let shared = Shared::new();

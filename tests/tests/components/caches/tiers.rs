@@ -1,5 +1,5 @@
-//! The two tiers of compiled code: a large component answers as code of the baseline, and its optimised
-//! code, which is compiled behind that, takes its place.
+//! The two tiers of compiled code. A large component first answers as baseline code. Its optimised
+//! code is compiled in the background, and replaces the baseline code.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,8 @@ fn large(name: &str) -> Vec<u8> {
     padded(&printing(schema(name), Ending::Well), ABOVE_THE_BASELINE)
 }
 
-/// Returns a host with a large component `a` that was called once and stays code of the baseline, and
-/// the component.
+/// Returns a host with a large component `a` that was called once and stays baseline code, and the
+/// component.
 fn with_unoptimised() -> (Host, Vec<u8>) {
     let host = Host::without_system_tools();
     let bytes = large("a");
@@ -34,7 +34,7 @@ fn with_unoptimised() -> (Host, Vec<u8>) {
     (host, bytes)
 }
 
-/// Returns the number of entries of the cache that are of the baseline, and of the others.
+/// Returns the number of the cache's entries that are baseline code, and of the other entries.
 fn tiers(host: &Host) -> (usize, usize) {
     let entries = compiled(&host.cache());
     let baseline = entries.iter().filter(|entry| is_of_the_baseline(entry)).count();
@@ -49,7 +49,7 @@ fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
     }
 }
 
-/// The host as a library, which lives on.
+/// The host as a library, which keeps running.
 struct Living {
     library: Arc<ikigai_host::Host>,
     runtime: Runtime,
@@ -75,7 +75,7 @@ impl Living {
     }
 }
 
-/// Changes a byte of the one entry of the cache.
+/// Changes a byte of the only entry in the cache.
 fn damage(host: &Host) {
     let [entry] = &compiled(&host.cache())[..] else { panic!("one entry") };
     let mut code = fs::read(entry).expect("read");
@@ -105,7 +105,8 @@ fn a_large_component_is_optimised_after_the_command_that_called_it() {
     host.assert_nothing_left();
 }
 
-/// It waits for its turn to compile this component, so that it can be looked at.
+/// The background process waits for its turn to compile this component, so that the test can
+/// inspect it.
 #[test]
 fn the_process_behind_has_nothing_of_its_host() {
     let host = Host::without_system_tools();
@@ -208,7 +209,7 @@ fn code_that_cannot_be_optimised_stays_and_says_why() {
     assert_eq!(tiers(&host), (1, 0));
 }
 
-/// Somebody else compiles for the cache, whose turn it is.
+/// Another process holds the lock to compile for the cache.
 #[test]
 fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
     let (host, bytes) = with_unoptimised();
@@ -226,7 +227,7 @@ fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
     });
 }
 
-/// Tail calls are a proposal that Winch does not know.
+/// Tail calls are a proposal that Winch does not support.
 #[test]
 fn a_component_that_the_baseline_cannot_express_is_optimised_at_once() {
     let host = Host::without_system_tools();

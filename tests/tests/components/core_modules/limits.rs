@@ -1,4 +1,4 @@
-//! Core modules that take more than they may: each ends by its limit, and the next call works.
+//! Core modules that take more than they may. Each is ended by its limit, and the next call works.
 
 use std::time::Instant;
 
@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::host;
 
-/// Runs `body` under `flags` and returns the envelope of the failure. A call that says `{"fine":…}`
+/// Runs `body` under `flags` and returns the envelope of the failure. A call with `{"fine":…}`
 /// works before and after.
 #[track_caller]
 fn failure(flags: &[&str], imports: &str, body: &str) -> Value {
-    // The arguments of a fine call are longer than `{}`.
+    // The arguments of such a call are longer than `{}`.
     let body =
         format!("(if (i32.gt_u (call $read) (i32.const 2)) (then (call $print) (return))) {body}");
     let host = host(&(imports.to_owned() + &saying("true")), &body);
@@ -26,7 +26,7 @@ fn failure(flags: &[&str], imports: &str, body: &str) -> Value {
     ran.json()
 }
 
-/// The time in which a call with a limit of half a second ends on the busiest machine.
+/// The time in which a call with a limit of half a second ends, even on a very busy machine.
 const IN_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
 #[track_caller]
@@ -49,7 +49,7 @@ fn a_module_that_does_not_end_is_ended() {
     assert_ended(&failure(&["--fuel", "1000000"], "", SPIN), "TOOL_TIMEOUT", "fuel");
 }
 
-/// Polls a clock, for a number of nanoseconds that the text `NANOSECONDS` stands for.
+/// Polls a clock, for the number of nanoseconds that replaces `NANOSECONDS`.
 const SLEEP: &str = "
     ;; A subscription: its name, a clock, which of them, the time, the precision, no flags.
     (i64.store (i32.const 16384) (i64.const 7))
@@ -81,7 +81,7 @@ fn a_module_that_takes_too_much_memory_is_refused_it() {
     let grow = "(loop $more (br_if $more (i32.ne (i32.const -1) (memory.grow (i32.const 16)))))
                 unreachable";
     assert_ended(&failure(&["--memory", "64MiB"], "", grow), "TOOL_CRASHED", "memory");
-    // The memory that it declares does not fit, so that it does not start.
+    // The declared memory exceeds the limit, so the module does not start.
     assert_ended(&failure(&["--memory", "64KiB"], "", "(call $print)"), "TOOL_CRASHED", "memory");
     let table = "(loop $more (br_if $more (i32.ne (i32.const -1)
                    (table.grow $table (ref.null func) (i32.const 1000)))))
@@ -106,8 +106,8 @@ fn a_module_that_traps_or_recurses_ends_alone() {
     let envelope = failure(&[], "(func $deeper (call $deeper))", "(call $deeper)");
     let expected = "call stack exhausted";
     assert!(envelope["error"].as_str().expect("text").contains(expected), "{envelope}");
-    // An address that the adapter reads from: it traps, and the host is told of no memory but the
-    // module's own.
+    // The adapter traps when it reads from this address. The host learns only about the module's
+    // own memory.
     let outside = "(drop (call $fd_write (i32.const 1) (i32.const -8) (i32.const 1) (i32.const 8)))
                    (i32.store (i32.const 0) (i32.const -16))
                    (i32.store (i32.const 4) (i32.const 1000))

@@ -1,5 +1,5 @@
-//! Core modules that are damaged, or that cannot be tools: each is skipped with its reason, and takes
-//! no other tool away.
+//! Core modules that are damaged, or that cannot be tools. Each is skipped with its reason, and
+//! hides no other tool.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::core_module::{assemble, import, saying, text, tool};
 use ikigai_tests::host::{Host, schema};
 
-/// Returns the reasons for which files were skipped, by name.
+/// Returns the reasons why files were skipped, by name.
 fn reasons(host: &Host) -> Vec<(String, String)> {
     let listed = host.run(["tool", "list", "--all", "--json"]).expect_code(0).json();
     let names: Vec<_> = listed["tools"].as_array().expect("tools").iter().collect();
@@ -36,7 +36,7 @@ fn a_module_that_cannot_be_a_tool_is_skipped_with_the_reason() {
         tool(&schema("x"), &format!("(import \"{module}\" \"{name}\" ({kind}))"), "")
     };
     let mut lying = whole.clone();
-    // The size of the first section, after its kind.
+    // The byte is the size of the first section, after its kind.
     lying[9] = 0x7f;
     let mut endless = whole.clone();
     endless.splice(9..10, [0xff, 0xff, 0xff, 0xff, 0x0f]);
@@ -100,7 +100,8 @@ fn a_module_that_cannot_be_a_tool_is_skipped_with_the_reason() {
     host.assert_nothing_left();
 }
 
-/// A section that describes a component would decide about its imports and exports.
+/// If custom sections were trusted, one that describes a component would decide about its imports
+/// and exports.
 #[test]
 fn custom_sections_are_not_believed() {
     let host = Host::without_system_tools();

@@ -1,5 +1,5 @@
-//! Components whose compilation would never end: it is ended at its limits once, and every command
-//! goes on.
+//! Components whose compilation would never end. It is stopped once at its limits, and every
+//! command continues.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -12,7 +12,7 @@ use ikigai_tests::host::{Host, Ran, schema};
 
 use super::{HOST_ALONE, IN_TIME, within_means};
 
-/// Returns a component of ten to the power of eight core instances in a thousand bytes.
+/// Returns a component with ten to the power of eight core instances, in a thousand bytes.
 fn bomb() -> Vec<u8> {
     let bomb = nested(100, 4);
     assert!(bomb.len() < 2_000, "{} bytes", bomb.len());
@@ -68,7 +68,7 @@ fn a_file_that_is_named_is_refused_with_what_to_do() {
     host.assert_nothing_left();
 }
 
-/// Runs the compiler itself, as the lowest limits of a host would take a minute to use up.
+/// Runs the compiler directly, because exhausting even a host's lowest limits would take a minute.
 #[test]
 fn every_limit_of_a_compilation_is_kept() {
     /// A limit that is not reached.
@@ -94,7 +94,7 @@ fn every_limit_of_a_compilation_is_kept() {
     let is_memory = status.code() == Some(12)
         || status.signal() == Some(libc::SIGABRT) && said.contains("memory allocation");
     assert!(is_memory, "{status} {said}");
-    // The size of the code is known only after the compilation, so that a small component is used.
+    // The size of the code is known only after the compilation, so the component is a small one.
     let small = printing(schema("small"), Ending::Well);
     host.write("heavy.wasm", &small, 0o644);
     let (status, said) = compile(&Digest::from_bytes(&small).to_string(), 600, MUCH, 4096);

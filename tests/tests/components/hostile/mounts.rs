@@ -1,5 +1,5 @@
-//! File systems that are mounted below a workspace. A root that is being built contains the
-//! machine's procfs and sysfs, and a write there is a command to the kernel.
+//! File systems that are mounted below a workspace. A root file system under construction contains
+//! the machine's procfs and sysfs, and a write there is a command to the kernel.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use rustix::process::geteuid;
 use serde_json::Value;
 
 /// A script that mounts one file system of each kind below `rootfs` and runs the host. The mounts
-/// end with its namespace. Its hierarchy of control groups is separate and controls nothing.
+/// end with the script's namespace. The control group hierarchy in it is separate and controls
+/// nothing.
 const MOUNT: &str = "\
 set -e
 mount --make-rprivate /
@@ -100,7 +101,7 @@ fn a_component_reaches_nothing_of_the_kernel_below_its_workspace() {
     }
 }
 
-/// Returns whether an attempt only inspects a link or a device, which the guest may do with entries
+/// Returns whether an attempt only inspects a link or a device. The guest may do that with entries
 /// of an ordinary file system.
 fn is_a_look_at_an_entry(what: &str) -> bool {
     let looks = ["stat ", "hash ", "touch "].iter().any(|look| what.starts_with(look));

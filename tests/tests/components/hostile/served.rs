@@ -1,6 +1,9 @@
-//! The same components in a server, which expects the next call of a component to be as short as the last: the
-//! thread that reads requests then runs the component itself, unless the machine was too busy for the last call to
-//! be short. Others must be served all the same. The tests of `exec/wasm/threads/lead.rs` are of that thread alone.
+//! The same components in a server. A server expects a component's next call to be as short as its
+//! last one. So the thread that reads requests runs the component itself, unless the machine was
+//! too busy for the last call to be short.
+//!
+//! Other requests must still be served. The tests of `exec/wasm/threads/lead.rs` cover only that
+//! thread.
 
 use ikigai_tests::host::Host;
 use ikigai_tests::mcp::Client;
@@ -18,7 +21,7 @@ fn mode(mode: &str) -> Value {
     json!({ "mode": mode })
 }
 
-/// Makes some short calls, so that the next one is expected to be short.
+/// Makes several short calls, so that the next one is expected to be short.
 #[track_caller]
 fn make_short_calls(client: &mut Client, tool: &str, arguments: &Value) {
     for _ in 0..8 {
@@ -27,7 +30,7 @@ fn make_short_calls(client: &mut Client, tool: &str, arguments: &Value) {
     }
 }
 
-/// Makes a call that ends at its limit of time, and others meanwhile, which are answered before.
+/// Makes a call that runs until its time limit. Other calls in the meantime must be answered first.
 #[track_caller]
 fn assert_serves_during(client: &mut Client, tool: &str, fine: &Value, endless: &Value) {
     make_short_calls(client, tool, fine);

@@ -1,5 +1,5 @@
-//! Programs with setuid or setgid, which lose the bits when a tool rewrites them, so that the new
-//! content does not get the rights of the old one.
+//! Programs with setuid or setgid. They lose the bits when a tool rewrites them, so that the new
+//! content does not get the old content's rights.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -17,7 +17,7 @@ fn program(host: &Host, name: &str) -> PathBuf {
     if host.runs_as_nobody() {
         std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("given away");
     }
-    // A change of the owner clears the bits, and so comes first.
+    // A change of the owner clears the bits, so it comes first.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).expect("permitted");
     path
 }
@@ -30,7 +30,8 @@ fn assert_lost(path: &Path, what: &str) {
     assert_ne!(text, "the old text\n", "{what} wrote nothing");
 }
 
-/// Returns a host of root, for whom the kernel keeps the bits, and one of another user.
+/// Returns a host that runs as root, for whom the kernel keeps the bits, and a host of another
+/// user.
 fn hosts() -> [Host; 2] {
     [Host::new().with_shared_cache(), Host::new().with_tools_for_all().as_nobody()]
 }
@@ -57,7 +58,7 @@ fn a_tool_that_rewrites_a_program_takes_setuid_and_setgid_away() {
 
             let path = program(&host, "linked");
             let link = host.workspace().join("link");
-            // The link may be left from the round before.
+            // The link may exist from the previous round.
             let _ = fs::remove_file(&link);
             symlink("linked", &link).expect("linked");
             call("file_edit", json!({"file_path": link, "old_string": "old", "new_string": "new"}));

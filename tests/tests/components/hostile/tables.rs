@@ -1,4 +1,5 @@
-//! Components with many tables and instances, which count as memory beside the linear memories.
+//! Components with many tables and instances, which count as memory in addition to the linear
+//! memories.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{HOST_ALONE, within_means};
 
-/// About the most that one component may have: 28 MiB.
+/// Almost the most that one component may have: 28 MiB.
 const ALLOWED: Hoard = Hoard { instances: 7, tables: 8, elements: 65_536 };
 
-/// More than a component may have: 10,800 tables, of 824 MiB.
+/// More than a component may have: 10,800 tables, with 824 MiB in total.
 const TOO_MANY: Hoard = Hoard { instances: 120, tables: 90, elements: 10_000 };
 
 #[test]
@@ -32,7 +33,7 @@ fn tables_count_into_the_memory_of_a_call() {
     let ran = within_means(&host, &[&flags[..], &["tool", "run", path]].concat());
     let ran = ran.wait_within(HOST_ALONE).expect_code(124);
     assert!(ran.stderr().contains("exceeded its limit on memory"), "{ran}");
-    // With room for them it runs, and spins.
+    // With enough memory the component runs, and spins.
     let flags = ["--memory", "64MiB", "--timeout", "1s"];
     let ran = within_means(&host, &[&flags[..], &["tool", "run", path]].concat());
     let ran = ran.wait_within(HOST_ALONE).expect_code(124);
@@ -67,7 +68,7 @@ fn more_tables_and_instances_than_a_component_may_have_are_refused() {
 fn a_host_that_is_idle_has_given_the_tables_back() {
     const AT_ONCE: u32 = 16;
     // Instances are allocated on demand, as in the commands, or from a pool, which has room for
-    // eight tables a guest.
+    // eight tables per guest.
     for guests in [AT_ONCE, 128] {
         let runtime = Runtime::new(guests, u64::MAX).expect("a runtime");
         let compile = |hoard| {
@@ -91,7 +92,7 @@ fn a_host_that_is_idle_has_given_the_tables_back() {
         let before = resident();
         all(&large);
         let more = resident().saturating_sub(before);
-        // All guests together had 448 MiB.
+        // All guests together had used 448 MiB.
         assert!(more < 64 << 20, "{} MiB are left with room for {guests}", more >> 20);
 
         let outcome = tokio.block_on(large.run(call(16 << 20)));
