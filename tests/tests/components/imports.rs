@@ -1,5 +1,5 @@
-//! The imports of each standard component. A new line here is a new capability, which needs a
-//! review, so that the lists are not regenerated.
+//! The imports of each built-in component. A new line here is a new capability, which needs a
+//! review, so these lists are not generated.
 
 use ikigai_tests::host::Host;
 use serde_json::Value;
@@ -22,23 +22,23 @@ const STANDARD: &[&str] = &[
     "wasi:io/streams",
 ];
 
-/// The imports of tools that use files, which are below preopened directories.
+/// The imports of tools that use files below preopened directories.
 const FILES: &[&str] = &["wasi:filesystem/preopens", "wasi:filesystem/types"];
 
 #[test]
 fn components_import_what_they_need_and_no_more() {
     let expected = [
-        // A shell tells the time, sleeps, and draws random numbers.
+        // The shell tells the time, sleeps, and draws random numbers.
         (
             "bash",
             &["wasi:clocks/monotonic-clock", "wasi:random/insecure-seed", "wasi:random/random"][..],
         ),
-        // The host replaces files, inside a directory that the tool holds.
+        // The host replaces files for the tool, inside a directory that the tool has opened.
         ("file_edit", &["ikigai:tool/assets", "ikigai:tool/workspace"]),
         ("file_read", &["ikigai:tool/assets"]),
         ("file_write", &["ikigai:tool/assets"]),
         ("glob", &[]),
-        // The seeds of hash maps in the regular expression engine.
+        // The import provides the seeds of hash maps in the regular expression engine.
         ("grep", &["wasi:random/insecure-seed"]),
     ];
     let host = Host::new().with_shared_cache();

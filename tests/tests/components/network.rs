@@ -1,5 +1,5 @@
-//! The network as components reach it: only the granted peers. Each way around a grant is also
-//! tried with a wider grant, to prove that it leads somewhere.
+//! The network as components use it: only the granted peers. Each way around a grant is also tried
+//! with a wider grant, to prove that it leads somewhere.
 
 #![cfg(target_os = "linux")]
 
@@ -43,7 +43,7 @@ fn connections_reach_the_granted_addresses_and_ports_alone() {
     assert_eq!(one, [true, false, false]);
     assert_eq!(seen.denied(), [format!("net {}", targets[1]), format!("net {}", targets[2])]);
     assert_eq!(seen.get(targets[1]), "Permission denied (os error 2)");
-    // `*` grants public addresses, which do not include those of the machine itself.
+    // `*` grants public addresses, which do not include the machine's own.
     assert_eq!(reached(&["*"]).0, [false, false, false]);
     assert_eq!(reached(&["0.0.0.0:*", "[::]:*", "10.0.0.0/8:*"]).0, [false, false, false]);
     let (none, seen) = reached(&[]);
@@ -67,13 +67,13 @@ fn other_spellings_of_an_address_open_nothing() {
         format!("127.1:{port}"),
     ];
     let spellings = spellings.each_ref().map(String::as_str);
-    // None of these grants has the address, which some of the spellings mean to the system.
+    // None of these grants contains the address, and to the system some of the spellings mean it.
     for net in [&[][..], &["*"], &["128.0.0.1:*"]] {
         let seen = rig.run(net, "tcp", &spellings.join(" "));
         assert!(!seen.reached(&spellings).contains(&true), "{:?}", seen.outcome);
         assert_eq!(server.connections(), 0);
     }
-    // With a grant of the address, the spellings that the system understands reach it.
+    // With a grant of the address, the spellings that the system understands connect to it.
     let seen = rig.run(&[LOOPBACK], "tcp", &spellings.join(" "));
     assert_eq!(seen.reached(&spellings)[5..], [true, true, true], "{:?}", seen.outcome);
 }
@@ -123,7 +123,7 @@ fn a_name_that_is_not_granted_is_never_looked_up() {
     assert_eq!(seen.get("A.TEST."), "found 127.0.0.1");
     assert_eq!(names.asked()[5..], ["a.test", "a.test"]);
     assert_eq!(seen.denied(), ["net secret.b.test", "net x.a.test", "net localhost"]);
-    // Requests over HTTP look up no other name either.
+    // Requests over HTTP do not look up other names either.
     rig.run(&["a.test:80"], "get", "http://secret.b.test/ https://a.test/ http://a.test:81/");
     rig.run(&[], "lookup", tried);
     rig.run(&[], "get", "http://a.test/");
@@ -139,7 +139,7 @@ fn nothing_listens_whatever_is_granted() {
         let all: Vec<String> = places.iter().map(|it| format!("tcp {it}")).collect();
         let all: Vec<&str> = all.iter().map(String::as_str).collect();
         assert!(!seen.reached(&all).contains(&true), "{net:?} {:?}", seen.outcome);
-        // A socket that sends datagrams may be bound to a port of the system's choice.
+        // A socket that sends datagrams may be bound to a port that the system chooses.
         let bound = seen.reached(&["udp 0.0.0.0:0", "udp 127.0.0.1:0", "udp [::1]:0"]);
         assert_eq!(bound, [!net.is_empty(), false, false], "{net:?} {:?}", seen.outcome);
     }
@@ -198,7 +198,8 @@ fn datagrams_of_strangers_do_not_arrive() {
 fn sockets_are_counted_with_files() {
     let rig = Rig::new();
     let server = Server::silent("127.0.0.1");
-    // The table of a guest has room for the streams of so many, too: without that the guest traps.
+    // A guest's table must have room for the streams of all sockets, because without it the guest
+    // would trap.
     for handles in [10, 40] {
         let seen = rig.run_with(&[LOOPBACK], "sockets", &server.target(), |call| {
             call.limits.handles = handles;
@@ -218,7 +219,7 @@ fn a_peer_that_is_silent_is_waited_for_no_longer_than_the_call_lasts() {
             call.limits.wall_clock = Duration::from_millis(700);
         });
         assert_eq!(seen.outcome.limit, Some(Limit::WallClock), "{:?}", seen.outcome);
-        // The connection of the call is closed.
+        // The end of the call closes its connection.
         while server.next() != "left" {}
         let seen = rig.run_until(&[LOOPBACK], mode, &target, &server.events);
         assert!(seen.outcome.cancelled, "{:?}", seen.outcome);
@@ -315,7 +316,7 @@ fn a_name_that_changes_its_address_takes_nobody_inside() {
     second.set_nonblocking(true).expect("set");
     assert!(second.accept().is_err());
     second.set_nonblocking(false).expect("set");
-    // With a grant of the address it is reached.
+    // With a grant of the address, the request reaches it.
     let (rig, _) = get_twice(&[&name, LOOPBACK]);
     let answering = std::thread::spawn(move || {
         let (mut stream, _) = second.accept().expect("connected");
@@ -350,7 +351,7 @@ fn a_request_says_whom_it_is_for_and_cannot_say_otherwise() {
     ];
     assert!(!seen.reached(&forged).contains(&true), "{:?}", seen.outcome);
     assert_eq!(server.connections(), 0);
-    // Each of these has two candidates for the host.
+    // Each of these URLs has two candidates for the host.
     let tricks = [
         format!("http://{}@{}/", server.address, other.address),
         format!("http://user:secret@{}/", other.address),
@@ -428,7 +429,7 @@ fn connections_of_one_guest_are_counted() {
     assert_eq!(came, ["32", "ErrorCode::ConnectionLimitReached", "200"]);
 }
 
-/// Starts a server whose certificate for `a.test` is signed by the authority that is returned.
+/// Starts a server with a certificate for `a.test`, and returns the authority that signed it.
 fn tls_server(ip: &str) -> (Vec<u8>, Server) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -475,7 +476,7 @@ fn a_server_must_prove_its_name() {
     assert_eq!(get(other, &url("a.test")), "ErrorCode::TlsCertificateError");
     let none = get(names.network().trusting(Vec::new()), &url("a.test"));
     assert!(none.contains("no certificates to trust"), "{none}");
-    // A server without TLS.
+    // This server does not use TLS.
     let plain = Server::greeting("127.0.0.1");
     let plain = format!("https://a.test:{}/", plain.port());
     assert_eq!(get(trusted(), &plain), "ErrorCode::TlsProtocolError");

@@ -1,4 +1,4 @@
-//! The six tools as components in hosts of other authors: the Python package of wasmtime, and jco,
+//! The six tools as components in other authors' hosts: the Python package of wasmtime, and jco,
 //! which the JavaScript example installs. Each tool prints its schema there, and works on the files
 //! that the host gives to it.
 //!
@@ -78,7 +78,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// A host of other authors.
+/// A host by other authors.
 trait OtherHost {
     /// Runs a component in the workspace `dir`, with `--schema` and as a call with `stdin`, and
     /// returns the stdout of both, which succeed.
@@ -119,7 +119,7 @@ impl OtherHost for Wasmtime {
     }
 }
 
-/// jco, which turns a component into JavaScript and runs that by Node.js.
+/// jco, which turns a component into JavaScript and runs it with Node.js.
 struct Jco {
     program: PathBuf,
     scratch: TempDir,
@@ -145,7 +145,7 @@ impl OtherHost for Jco {
             let mut jco = Command::new(&self.program);
             jco.arg("run").arg("--jco-dir").arg(self.scratch.path());
             jco.arg("--jco-import").arg(self.scratch.path().join("files.mjs"));
-            // jco passes its environment on to the component, so that `PWD` is set as by a shell.
+            // jco gives its environment to the component, so `PWD` is set, as by a shell.
             jco.arg(component).args(args).current_dir(dir).env("PWD", dir);
             Ran::from_command(&mut jco, stdin.as_bytes()).expect_code(0).stdout()
         };

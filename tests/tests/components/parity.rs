@@ -1,10 +1,10 @@
-//! Equal answers of every port: each case runs in memory, natively and as a component, with the
-//! same expected answer.
+//! Checks that all ports give equal answers: each case runs in memory, natively and as a component,
+//! with the same expected answer.
 //!
 //! Cases that a port cannot pass by its nature are listed by id with the reason. A listed case that
-//! passes after all is a failure too. `conformance.rs` has the native port, where no case is
-//! excused. The shell has no port in memory; `fidelity.rs` has the differences of its component
-//! from GNU bash.
+//! passes is a failure as well. `conformance.rs` tests the native port, which has no excused cases.
+//! The shell has no port in memory. `fidelity.rs` lists the differences between its component and
+//! GNU bash.
 
 use ikigai_tests::conformance::{Case, Component, Fake, Port, cases, run_all};
 

@@ -1,5 +1,5 @@
-//! Components that reach beyond their grant: nothing outside the granted directory can be read,
-//! written, listed or found to exist, nothing in a read-only one changes, and there is no network.
+//! Components that try to get beyond their grant. They must not read, write, list or detect
+//! anything outside the granted directory, change anything in a read-only one, or use the network.
 
 mod files;
 mod held;
@@ -18,8 +18,8 @@ use ikigai_tests::host::{Host, Ran};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::Value;
 
-/// Returns a host with this guest in the place and with the grant of the standard tool `tool`. Its
-/// workspace has a file `kept`, a directory `sub`, and links that lead out.
+/// Returns a host that has this guest instead of the built-in tool `tool`, with that tool's grant.
+/// Its workspace contains a file `kept`, a directory `sub`, and links that lead out.
 fn trespasser(guest: &str, tool: &str) -> Host {
     let host = Host::without_system_tools();
     host.guest_as(guest, if guest == "replacer" { "_replacer" } else { "_trespass" }, tool);
@@ -118,10 +118,10 @@ fn nothing_leads_out_of_the_workspace_by_name() {
     for tool in ["file_read", "file_edit"] {
         let host = trespasser("trespass", tool);
         let ways = ways_out(&host);
-        // For a guest with `.` preopened, `/` is the workspace too.
+        // For a guest with `.` preopened, `/` is the workspace as well.
         assert_none_reached(&attempts(&host, tool, "paths", &ways), &["list /", "stat /"]);
         assert_outside_is_untouched(&host);
-        // The guest does reach files inside, so that its attempts mean something.
+        // The guest can read files inside, so its other attempts are meaningful.
         let seen = attempts(&host, tool, "paths", "kept:sub/inner");
         let read =
             seen.iter().filter(|(what, came)| what.starts_with("read ") && came == "REACHED");
@@ -187,7 +187,7 @@ fn a_user_component_has_no_surroundings() {
     assert_none_reached(&seen, &[]);
     assert_none_reached(&attempts(&host, "_trespass", "paths", &ways_out(&host)), &[]);
     assert_none_reached(&attempts(&host, "_trespass", "paths", "kept:."), &[]);
-    // A standard tool has its workspace and nothing else.
+    // A built-in tool has only its workspace.
     let host = trespasser("trespass", "file_read").env("SECRET_OF_THE_USER", "s");
     let seen = attempts(&host, "file_read", "surroundings", "");
     let preopens = format!("{} .", host.workspace().display());
@@ -213,7 +213,7 @@ fn a_workspace_that_holds_proc_shows_nothing_of_the_host() {
         let is_empty = result["count"] == 0;
         assert!(is_empty || result["error_code"] == "PERMISSION_DENIED", "{ran}");
     }
-    // Files beside it can be read.
+    // Ordinary files next to `/proc` can be read.
     let arguments = r#"{"file_path":"/etc/hostname"}"#;
     let ran = host.run(["--workspace", "/", "tool", "call", "file_read", arguments]);
     assert!(ran.json()["result"]["output"].is_string(), "{ran}");
@@ -260,7 +260,7 @@ fn a_replacement_stays_inside_and_changes_regular_files_alone() {
     assert_eq!(host.files(), before, "a temporary file was left, or another changed");
     assert_outside_is_untouched(&host);
     assert_none_reached(&attempts(&host, "file_edit", "replace_in_file", ""), &[]);
-    // Contents above the documented maximum are not even copied out of the guest.
+    // Contents above the documented maximum are never copied out of the guest.
     let ran = host.run(["tool", "call", "file_edit", r#"{"mode":"replace_huge","path":"kept"}"#]);
     assert_eq!((ran.code(), &ran.json()["exit_code"]), (Some(1), &Value::from(134)), "{ran}");
     assert_eq!(fs::read(host.workspace().join("kept")).expect("read"), b"kept");
@@ -330,7 +330,7 @@ fn a_directory_that_becomes_a_link_meanwhile_leads_nowhere() {
     }
 }
 
-/// Does `work` while two names are exchanged again and again.
+/// Runs `work` while two names are exchanged again and again.
 fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -339,7 +339,7 @@ fn while_exchanged<T>(one: &Path, other: &Path, work: impl FnOnce() -> T) -> T {
                 renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanged");
             }
         });
-        // The exchange must stop after a panic too, as the scope waits for the thread.
+        // The exchange must stop even after a panic, because the scope waits for the thread.
         let done = catch_unwind(AssertUnwindSafe(work));
         over.store(true, Ordering::Relaxed);
         done.unwrap_or_else(|panic| resume_unwind(panic))

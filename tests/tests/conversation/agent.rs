@@ -1,5 +1,5 @@
-//! Conversations with a model from end to end: the real program against a server that
-//! speaks as the vendor does, with tools that really run.
+//! Conversations with a model from end to end: the real program against a server that responds as
+//! the vendor's does, with tools that really run.
 
 mod asking;
 mod assets;

@@ -1,6 +1,6 @@
-//! The clients of models against llmock, a server of other authors that fails as the vendors do and
-//! judges how a client reacts. It shares no code and no reading of the vendors' documentation with
-//! our own servers for tests.
+//! The model clients, tested against llmock, another author's server. It fails as the vendors do,
+//! and checks how a client reacts. It shares no code with our own test servers, and was written
+//! from an independent reading of the vendors' documentation.
 //!
 //! If llmock is not installed because Python or the network was missing, each test reports that it
 //! tests nothing.

@@ -1,4 +1,4 @@
-//! Conversations with models: `ikigai ask`, the terminal and what is kept.
+//! Conversations with models: `ikigai ask`, the terminal and stored sessions.
 
 mod agent;
 mod llmock;

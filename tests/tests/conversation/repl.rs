@@ -1,5 +1,5 @@
-//! The REPL as a person meets it: the real program in a pseudo-terminal, against a server
-//! that speaks as a vendor does, with tools that really run.
+//! The REPL as a user sees it: the real program in a pseudo-terminal, against a server that
+//! responds as a vendor's does, with tools that really run.
 
 mod alone;
 mod commands;

@@ -1,4 +1,4 @@
-//! `ikigai session`: conversations that are kept, over a store of each kind.
+//! `ikigai session`: stored conversations, over a store of each kind.
 
 mod commands;
 mod importing;

@@ -1,5 +1,5 @@
-//! Attempts of a sandboxed tool that must fail. Each is made without the sandbox first, where it
-//! must succeed, to prove that the test can fail.
+//! Attempts of a sandboxed tool that must fail. Each is first made without the sandbox and must
+//! succeed there, to prove that the test can fail.
 
 use std::fs;
 use std::io;
@@ -68,7 +68,7 @@ fn workspace(rig: &Rig) -> Vec<GrantedDir> {
     vec![dir(Access::ReadWrite, rig.workspace())]
 }
 
-/// Creates a directory outside the workspace, which anyone may write to.
+/// Creates a directory outside the workspace that every user may write to.
 fn beside() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
@@ -85,7 +85,7 @@ fn own_file(rig: &Rig, path: &Path) {
     fs::write(path, "secret").expect("written");
     open_to_all(path, 0o666);
     if !rig.is_root() {
-        // If this is not root, the file is the user's already.
+        // If this is not root, the file already belongs to the user.
         let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
     }
 }
@@ -264,7 +264,7 @@ fn what_does_not_ask_the_relay_reaches_nothing_though_peers_are_granted() {
         };
         let reached = ask(&attempts, &[], Sandbox::Off);
         assert_eq!(reached[..7], ["reached"; 7], "{reached:?}");
-        // Everything is granted, but to those who ask for it.
+        // Everything is granted to the relay, and nothing to direct connections.
         let reports = ask(&attempts, &["127.0.0.0/8:*", "a.test:*"], Sandbox::Require);
         assert!(
             reports.len() == 8 && reports.iter().all(|report| report.contains("os error")),
@@ -338,7 +338,7 @@ fn no_process_of_the_host_is_reached() {
         assert_refused(rig, &workspace(rig), &attempts, || {});
         let outcome = rig.run(&rig.script("ls /proc | grep -c '^[0-9]'"), |_| {});
         let seen: usize = text(&outcome.stdout).trim().parse().expect("a count");
-        // These are the init, the shell, `ls` and `grep`.
+        // The four processes are the init, the shell, `ls` and `grep`.
         assert!(seen <= 4, "{outcome:?}");
     });
 }
@@ -372,11 +372,11 @@ fn no_privilege_is_gained() {
         if rig::started_as_root() {
             attempts.push((By::Nobody, format!("run {}", setuid.display())));
         }
-        // This attempt is the last, as it gives up the gains of a program with setuid.
+        // This attempt comes last, because it gives up what a setuid program could gain.
         attempts.push((By::Anyone, "listen-to-filter".to_owned()));
         let prepare = || {
             own_file(rig, &own);
-            // The attempt without the sandbox created it.
+            // The attempt without the sandbox has created it.
             fs::remove_file(&born)
                 .or_else(|error| match error.kind() {
                     std::io::ErrorKind::NotFound => Ok(()),
@@ -386,7 +386,7 @@ fn no_privilege_is_gained() {
             fs::copy("/usr/bin/id", &setuid).expect("copied");
             open_to_all(&setuid, 0o4755);
         };
-        // For root in a sandbox, a program with setuid gains nothing that root lacks.
+        // For root in a sandbox, a setuid program gains nothing that root lacks.
         let attempts: Vec<_> =
             attempts.into_iter().filter(|(by, _)| !(rig.is_root() && *by == By::Nobody)).collect();
         assert_refused(rig, &workspace(rig), &attempts, prepare);

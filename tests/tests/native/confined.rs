@@ -34,7 +34,7 @@ fn not_started(outcome: &Outcome) -> &str {
     reason
 }
 
-/// Creates a directory that everyone may write to.
+/// Creates a directory that every user may write to.
 fn directory(path: &Path) {
     fs::create_dir_all(path).expect("made");
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
@@ -76,8 +76,8 @@ fn everything_is_enforced_and_reported_but_memory_without_a_cgroup() {
     });
     each_user(Sandbox::Off, |rig| {
         let isolation = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran");
-        // Root can have others start processes that outlive the call; another user can kill the
-        // supervisor.
+        // Root can make other programs start processes that outlive the call. Another user can kill
+        // the supervisor.
         let kill_tree = "partial";
         let states = isolation.guarantees().map(|(_, guarantee)| guarantee.as_str());
         assert_eq!(states, ["none", "none", "none", "partial", kill_tree, "none"], "{isolation:?}");
@@ -151,7 +151,7 @@ fn what_is_granted_is_there_and_the_wider_of_two_grants_counts() {
         });
         assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
         assert_eq!(text(&outcome.stdout).trim(), inner.to_str().expect("UTF-8"));
-        // With all of the machine to read, it still has its own /tmp and its own processes.
+        // A tool that may read the whole machine still has its own /tmp and its own processes.
         let outcome = run(
             rig,
             &rig.script(
@@ -424,13 +424,13 @@ fn open(isolation: &Isolation) -> Vec<&'static str> {
 fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     let all = ["fs", "net", "processes", "memory", "kill_tree", "privileges"];
     let cases: [(Without, &[&str]); 5] = [
-        // Without namespaces root cannot be mapped to another user.
+        // Without namespaces, root cannot be mapped to another user.
         (
             without(|it| it.namespaces = true),
             &["fs", "processes", "memory", "kill_tree", "privileges"],
         ),
         (without(|it| it.seccomp = true), &["net", "memory", "privileges"]),
-        // The root of bind mounts is enough without Landlock.
+        // The root of bind mounts suffices without Landlock.
         (without(|it| it.landlock = true), &["memory"]),
         (
             without(|it| (it.namespaces, it.landlock) = (true, true)),
@@ -493,8 +493,7 @@ fn without_a_user_namespace_root_has_nearly_all_of_it_and_another_user_what_is_l
     });
 }
 
-/// Checks a sandbox without namespaces, where the kernel refuses them instead of a parameter of the
-/// test.
+/// Checks a sandbox without namespaces, if the kernel itself refuses them and not a test parameter.
 #[test]
 fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
     each_user(Sandbox::Prefer, |rig| {
@@ -535,7 +534,7 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
         );
         assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "hi\n"), "{outcome:?}");
         alive.assert_nobody();
-        // The tool cannot kill its supervisor, which runs as the same user.
+        // The tool cannot kill its supervisor, although it runs as the same user.
         let outcome = rig.run(&rig.script("kill -KILL $PPID || exit 5"), |_| {});
         assert_eq!(outcome.exit, Exit::Code(5), "{outcome:?}");
         let required = run(&rig, &rig.script("exit 0"), |grant| grant.sandbox = Sandbox::Require);
@@ -546,7 +545,7 @@ fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
 #[test]
 fn a_probe_reports_what_a_call_would() {
     each_user(Sandbox::Prefer, |rig| {
-        // The grant of a call alone decides what held of the places that other programs execute.
+        // Enforcement for files that other programs execute depends only on the call's grant.
         let held = |rig: &Rig| {
             let isolation = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran");
             Isolation { places: None, ..isolation }

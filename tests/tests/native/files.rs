@@ -1,4 +1,5 @@
-//! Grants of single files: nothing beside them is reached, and they are written as they were granted.
+//! Grants of single files: no other file in the directory is accessible, and the granted ones can
+//! be written only if the grant allows it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +13,7 @@ use ikigai_protocol::{Access, GrantedDir};
 
 use super::rig::{Rig, each_user, text};
 
-/// Runs a script with files granted beside its workspace.
+/// Runs a script with files granted in addition to its workspace.
 fn run(rig: &Rig, script: &str, sandbox: Sandbox, files: &[(Access, &Path)]) -> Outcome {
     rig.run(&rig.script(script), |call| {
         let mut grant = Grant { sandbox, ..(*call.grant).clone() };
@@ -24,7 +25,7 @@ fn run(rig: &Rig, script: &str, sandbox: Sandbox, files: &[(Access, &Path)]) -> 
     })
 }
 
-/// Creates files beside the workspace that everybody may write to.
+/// Creates files outside of the workspace that every user may write to.
 fn beside() -> (tempfile::TempDir, [std::path::PathBuf; 2]) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
@@ -54,7 +55,7 @@ fn a_single_file_is_granted_without_what_lies_beside_it() {
         let outcome = run(rig, &script, Sandbox::Require, &[(Access::ReadOnly, &granted)]);
         assert_eq!(text(&outcome.stdout), "the granted\ngranted\nthe granted\n", "{outcome:?}");
         assert_eq!(fs::read_to_string(&granted).expect("there"), "the granted\n");
-        // Without a grant, or a sandbox, it is another matter.
+        // Without a grant all of it fails, and without a sandbox all of it succeeds.
         let outcome = run(rig, &script, Sandbox::Require, &[]);
         assert_eq!(text(&outcome.stdout), "", "{outcome:?}");
         let outcome = run(rig, &format!("cat {dir}/secret"), Sandbox::Off, &[]);
@@ -72,12 +73,12 @@ fn a_single_file_is_written_where_that_is_granted() {
             "cat {dir}/granted; echo written >{dir}/granted; echo x >{dir}/secret; echo x >{dir}/new"
         );
         let outcome = run(rig, &script, Sandbox::Require, &[(Access::ReadWrite, &granted)]);
-        // What is made beside it is in the tool's own `/tmp`.
+        // A file that the script creates in that directory is in the tool's own `/tmp`.
         assert_eq!(text(&outcome.stdout), "the granted\n", "{outcome:?}");
         assert_eq!(fs::read_to_string(&granted).expect("there"), "written\n");
         assert_eq!(fs::read_to_string(&secret).expect("there"), "the secret\n");
         assert!(!granted.with_file_name("new").exists());
-        // A file that may be written in a directory that may be read.
+        // The file may be written, and its directory may be read.
         let script = format!("echo again >{dir}/granted; echo x >{dir}/secret; cat {dir}/secret");
         let grants =
             [(Access::ReadWrite, &*granted), (Access::ReadOnly, granted.parent().expect("one"))];

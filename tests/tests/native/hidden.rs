@@ -1,5 +1,5 @@
-//! Attempts of a sandboxed tool to read what is hidden from it in a directory that it has. Each is
-//! made with nothing hidden first, where it must succeed, to prove that the test can fail.
+//! Attempts of a sandboxed tool to read files that are hidden from it in a granted directory. Each
+//! is first made with nothing hidden and must succeed there, to prove that the test can fail.
 
 use std::fs;
 use std::io::Read as _;
@@ -64,7 +64,7 @@ fn fill(rig: &Rig) {
         let mode = if rig.path(name).is_dir() { 0o777 } else { 0o666 };
         fs::set_permissions(rig.path(name), fs::Permissions::from_mode(mode)).expect("permitted");
         if !rig.is_root() {
-            // If this is not root, the file is the user's already.
+            // If this is not root, the file already belongs to the user.
             let _ = std::os::unix::fs::chown(rig.path(name), Some(NOBODY), Some(NOBODY));
         }
     }
@@ -128,7 +128,7 @@ fn what_is_not_hidden_is_there_and_work_goes_on() {
         let outcome = run(rig, script, hide(), |_| {});
         let expected = "notes\n0\nnew\n./.env\n./sub/.ENV\ndir\n";
         assert_eq!(text(&outcome.stdout), expected, "{outcome:?}");
-        // Nothing of the covers is left in the tool's own root.
+        // The covers leave nothing behind in the tool's own root.
         let outcome = run(rig, "ls -A / | grep -c '^\\.'", hide(), |_| {});
         assert_eq!(text(&outcome.stdout), "0\n", "{outcome:?}");
     });
@@ -196,7 +196,7 @@ fn nothing_is_started_where_nothing_can_be_hidden() {
             let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
             assert!(reason.contains("files are to be hidden"), "{reason}");
         }
-        // Nothing here has such a name.
+        // No file here has such a name.
         let none = Hide::parse(["*.pem"]).expect("a pattern");
         let outcome = run(&rig, "cat .env", none, |grant| grant.sandbox = Sandbox::Prefer);
         assert!(tells(&outcome), "{outcome:?}");
@@ -225,7 +225,8 @@ fn an_installation_that_a_link_names_shows_nothing_that_is_hidden() {
 fn what_a_tool_makes_does_not_end_later_calls() {
     each_user(Sandbox::Require, |rig| {
         fill(rig);
-        // More hidden names than there are mounts for a call, and a path that is deeper than is searched.
+        // There are more hidden names than mounts per call, and a path that is deeper than the
+        // search goes.
         for number in 0..4200 {
             let dir = rig.path(&format!("many/{number}"));
             fs::create_dir_all(&dir).expect("made");
@@ -265,7 +266,7 @@ const LINKS: [(&str, &str); 8] = [
     (".idea", "made/idea"),
 ];
 
-/// Ways to have other programs execute `evil`, as shell scripts.
+/// Ways to make other programs execute `evil`, as shell scripts.
 const EVIL: [&str; 33] = [
     "echo evil >.mcp.json",
     "echo evil >>.git/config",
@@ -307,7 +308,7 @@ fn fill_executed(rig: &Rig) {
     let own = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
         if !rig.is_root() {
-            // If this is not root, the file is the user's already.
+            // If this is not root, the file already belongs to the user.
             let _ = std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY));
         }
     };
@@ -327,7 +328,7 @@ fn fill_executed(rig: &Rig) {
 
 fn own_link(rig: &Rig, link: &str) {
     if !rig.is_root() {
-        // If this is not root, the link is the user's already.
+        // If this is not root, the link already belongs to the user.
         let _ = std::os::unix::fs::lchown(rig.path(link), Some(NOBODY), Some(NOBODY));
     }
 }
@@ -343,7 +344,8 @@ fn is_evil(rig: &Rig) -> bool {
     EXECUTED.iter().chain(new).any(|name| is_evil(&rig.path(name)))
 }
 
-/// Runs a script that may write to all of the workspace but what other programs execute.
+/// Runs a script that may write to the whole workspace, except to files that other programs
+/// execute.
 fn run_guarded(rig: &Rig, script: &str, named: &[&str]) -> Outcome {
     run(rig, script, Hide::default(), |grant| {
         let named = named.iter().map(|name| rig.path(name)).chain([rig.workspace().to_owned()]);
@@ -386,16 +388,16 @@ fn what_a_tool_makes_where_other_programs_execute_is_set_aside() {
             (read(".envrc.withheld"), read(".envrc.withheld-2")),
             ("mine".into(), "evil\n".into())
         );
-        // It was named.
+        // The grant names this directory.
         assert_eq!(read(".vscode/tasks.json"), "evil\n");
-        // Nothing is left of names that nobody made.
+        // No placeholder is left for names that the tool did not create.
         let dotted = fs::read_dir(rig.workspace()).expect("listed").flatten();
         let dotted = dotted.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"."));
         assert_eq!(dotted.count(), 3);
     });
 }
 
-/// A first call removes the file by which a repository of a submodule is known.
+/// A first call removes the file that identifies a submodule's repository.
 #[test]
 fn a_repository_without_its_head_is_guarded_too() {
     each_user(Sandbox::Require, |rig| {
@@ -430,7 +432,7 @@ fn a_directory_that_is_named_beside_the_one_around_it_is_guarded_too() {
     });
 }
 
-/// A tool puts a link in the place of a directory in which the host looks for new files.
+/// A tool replaces a directory, in which the host looks for new files, by a link.
 #[test]
 fn nothing_outside_of_the_granted_directory_is_renamed() {
     each_user(Sandbox::Require, |rig| {

@@ -1,8 +1,8 @@
 //! Tools that take more processes and more memory than their limits, in a full sandbox and in each
-//! fallback: a limit that is reported as enforced is never exceeded.
+//! fallback. A limit that is reported as enforced must never be exceeded.
 //!
-//! Each attack here exceeded its limit when limits were only watched. Before an attack this process
-//! limits itself, so that one that succeeds does no harm to the machine.
+//! Each attack here exceeded its limit when limits were only polled. Before an attack this process
+//! limits itself, so that a successful attack does not harm the machine.
 
 use std::fs;
 use std::io;
@@ -76,8 +76,8 @@ fn own_group(controller: &str) -> PathBuf {
     Path::new("/sys/fs/cgroup").join(controller).join(beneath)
 }
 
-/// Returns the full sandbox and its fallbacks: the name of what a kernel may lack, and the sandbox
-/// without it.
+/// Returns the full sandbox and its fallbacks: the name of the missing kernel feature, and the
+/// sandbox without it.
 pub(crate) fn fallbacks() -> Vec<(&'static str, Without)> {
     let all = Without::default();
     vec![
@@ -106,7 +106,7 @@ fn each_fallback(case: impl Fn(&str, &Rig)) {
     }
 }
 
-/// Puts the tool that takes too much into the workspace.
+/// Puts the tool that exceeds its limits into the workspace.
 fn glutton(rig: &Rig) -> PathBuf {
     let path = rig.path("glutton");
     if !path.exists() {
@@ -119,7 +119,7 @@ fn isolation(outcome: &Outcome) -> &Isolation {
     outcome.isolation.as_ref().unwrap_or_else(|| panic!("it did not run: {outcome:?}"))
 }
 
-/// The wall clock of a call that no other limit ends.
+/// The time limit of a call that no other limit ends.
 const END: Duration = Duration::from_secs(10);
 
 pub(crate) fn attack(rig: &Rig, words: &str, processes: u64, mebibytes: u64) -> Outcome {
@@ -141,14 +141,15 @@ fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
                 format!("{fallback}, root: {}, {way}: {had} had, {outcome:?}", rig.is_root());
             let isolation = isolation(&outcome);
             if isolation.processes.is_enforced() {
-                // The tool itself is one, and one more than the limit ends the call.
+                // The tool itself counts as one process, and the first one above the limit ends the
+                // call.
                 assert!(had <= 60, "{context}");
                 assert!(
                     isolation.kept_by.processes.iter().any(|it| *it != Keeper::Watched),
                     "{context}"
                 );
             }
-            // The limit has ended the call, whether it is enforced or only watched.
+            // The limit has ended the call, whether it is enforced or only polled.
             assert_eq!(
                 (&outcome.exit, outcome.limit),
                 (&Exit::Ended, Some(Limit::Processes)),
@@ -179,11 +180,11 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
             let isolation = isolation(&outcome);
             if isolation.memory.is_enforced() {
                 if way.starts_with("heaps") {
-                    // A process that is killed for lack of memory makes room for the next, so
-                    // that the sum is more than was used at any time.
+                    // A process that is killed for lack of memory makes room for the next one. So
+                    // the sum exceeds the memory that was used at any time.
                     assert!(outcome.limit.is_some(), "{context}");
                 } else {
-                    // The tool reports memory that it has already.
+                    // The tool reports only memory that it already has.
                     assert!(had <= 64, "{context}");
                 }
                 assert_eq!(isolation.kept_by.memory.first(), Some(&Keeper::Cgroup), "{context}");
@@ -212,7 +213,7 @@ fn nobody_gets_semaphores_and_queues_that_no_control_group_counts() {
     });
 }
 
-/// Checks records of mappings and page tables, which belong to no resident set.
+/// Checks records of mappings and page tables, which are not part of any resident set.
 #[test]
 fn mappings_and_page_tables_count_into_the_memory() {
     let _guard = Guard::new();
@@ -260,7 +261,7 @@ fn the_memory_of_a_tool_with_a_network_is_not_called_enforced() {
 #[test]
 fn locks_on_files_count_into_the_memory() {
     each_fallback(|fallback, rig| {
-        // All fallbacks watch in the same way, and each takes seconds to exceed the limit.
+        // All fallbacks poll in the same way, and each takes seconds to exceed the limit.
         if !matches!(fallback, "everything" | "no namespace") {
             return;
         }
@@ -294,8 +295,8 @@ fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
     });
 }
 
-/// Sets a flag when it is dropped, also by a panic, whose message a test that waits for ever would not
-/// show.
+/// Sets a flag when it is dropped, even by a panic. Without the flag, the test would wait forever,
+/// and the panic's message would never be shown.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -309,7 +310,8 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
     each_fallback(|fallback, rig| {
         let alive = rig.fifo();
         // Without a PID namespace the processes of a bomb are killed one by one, which may take
-        // long, and `kill_tree` is reported as partial. Other tests have smaller bombs for that.
+        // long, and `kill_tree` is reported as partial. Other tests use smaller bombs for that
+        // case.
         if !isolation(&rig.run(&rig.script("exit 0"), |_| {})).kill_tree.is_enforced() {
             return;
         }
@@ -323,8 +325,7 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
                     let mut slowest = Duration::ZERO;
                     while !over.load(Ordering::Relaxed) {
                         let began = Instant::now();
-                        // If only the limits of this process stop a bomb, no process can be
-                        // started.
+                        // If only this process's own limits stop a bomb, no process can be started.
                         let had = Command::new("/bin/true").status().is_ok_and(|it| it.success());
                         slowest = if had { slowest.max(began.elapsed()) } else { Duration::MAX };
                     }
@@ -339,7 +340,8 @@ fn a_fork_bomb_of_either_kind_ends_at_its_limit_and_the_machine_answers_meanwhil
             let context =
                 format!("{fallback}, root: {}, {bomb}: {slowest:?}, {outcome:?}", rig.is_root());
             alive.assert_nobody();
-            // Shells that are refused a process may all give up before the supervisor looks.
+            // If shells cannot start processes, all of them may give up before the supervisor
+            // polls.
             let ended_itself = matches!(outcome.exit, Exit::Code(_)) && bomb.contains("b.sh");
             assert!(ended_itself || outcome.limit == Some(Limit::Processes), "{context}");
             // Less than the 30 s of the call's wall clock, even on a busy machine.
@@ -362,14 +364,14 @@ fn what_hides_from_an_unconfined_call_ends_with_it() {
         alive.assert_nobody();
         for way in ["headless 1000", "heaps-of-the-headless 300"] {
             let outcome = attack(rig, way, 60, 64);
-            // The number of processes until the supervisor looked depends on the machine.
+            // The number of processes at the time of polling depends on the machine.
             assert!(outcome.limit.is_some(), "{way}: {outcome:?}");
         }
     });
 }
 
-/// Checks that the limit on core dumps is 1: with any other the kernel may pipe a dump to a program
-/// of root.
+/// Checks that the limit on core dumps is 1. With any other limit the kernel may pipe a dump to a
+/// program that runs as root.
 #[test]
 fn a_crash_is_dumped_nowhere() {
     each_user(Sandbox::Prefer, |rig| {
@@ -402,7 +404,7 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
         let (head, tail) = output.split_once('\n').expect("lines");
         let (outer, tail) = tail.split_once('\n').expect("lines");
         assert_eq!((head, tail), ("0", "of root\n0\n65534\nsaid\nrefused\n"), "{outcome:?}");
-        // Each call maps root to another number, which no user outside has.
+        // Each call maps root to a different number, which no user outside has.
         let outer: u32 = outer.parse().expect("a number");
         assert!((0x7000_0000..0x8000_0000).contains(&outer), "{outcome:?}");
         let again = rig.run(&rig.script("awk '{print $2}' /proc/self/uid_map"), |_| {});
@@ -454,7 +456,7 @@ fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
         assert!(outcome.cancelled, "{outcome:?}");
         alive.wait_for_nobody();
         rig::eventually("no supervisor is left", || rig::children() == 0);
-        // The next call removes what is left of the groups.
+        // The next call removes the groups that are left.
         assert_eq!(rig.run(&rig.script("exit 0"), |_| {}).exit, Exit::Code(0));
         if rig::started_as_root() {
             let groups = own_group("pids");

@@ -1,9 +1,10 @@
 //! The native executor against hostile and unlucky tools, through its public interface.
 //!
-//! Each case runs as root and as a user without privilege, or only as the latter if this is not
-//! root. Root has a PID namespace even without a sandbox. A tool opens a FIFO that all its
-//! processes inherit, so that the end of the FIFO shows that none of them is left, without a guess
-//! from time.
+//! Each case runs as root and as a user without privileges, or only as the latter if this is not
+//! root. Root has a PID namespace even without a sandbox.
+//!
+//! A tool opens a FIFO that all its processes inherit. So the end of the FIFO shows that none of
+//! them is left, and no test has to guess from the time.
 
 #![cfg(target_os = "linux")]
 
@@ -149,7 +150,7 @@ fn a_fork_bomb_is_ended_and_the_next_call_is_unharmed() {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { bomb | bomb & wait; }; bomb");
         let outcome = rig.run(&tool, |call| call.limits.processes = 40);
-        // A shell that is refused a process may give up before the supervisor looks.
+        // If a shell cannot start a process, it may give up before the supervisor polls.
         let refused = String::from_utf8_lossy(&outcome.stderr.bytes).contains("Cannot fork");
         let ended = outcome.exit == Exit::Ended && outcome.limit == Some(Limit::Processes);
         assert!(ended || refused, "{outcome:?}");
@@ -182,7 +183,8 @@ fn one_process_that_takes_too_much_memory_is_refused_it() {
     });
 }
 
-/// A shell whose child asks for all of the memory at once, and which ends with an error of its own.
+/// The shell's child asks for all of the memory at once, and the shell itself then exits with an
+/// error.
 #[test]
 fn the_limit_is_named_where_a_control_group_counts_the_memory() {
     each_mode(|rig| {
@@ -302,7 +304,7 @@ fn the_environment_is_what_was_granted() {
 #[test]
 fn nothing_is_open_but_stdin_stdout_and_stderr() {
     each_mode(|rig| {
-        // `ls` itself holds the directory that it lists, as its first free number.
+        // `ls` itself opens the directory that it lists, as its first free number.
         let outcome = rig.run(&rig.script("exec ls /proc/self/fd"), |_| {});
         assert_eq!(text(&outcome.stdout), "0\n1\n2\n3\n", "{outcome:?}");
     });
@@ -381,10 +383,10 @@ fn a_host_that_is_killed_takes_everything_with_it() {
     });
 }
 
-/// A thread of the tool may hold a lock that its supervisor waits for in the kernel.
+/// A thread of the tool may have a lock that its supervisor waits for in the kernel.
 #[test]
 fn a_host_that_is_killed_takes_a_tool_along_whose_supervisor_does_nothing() {
-    // Without a sandbox and without root there is no second process.
+    // Without a sandbox and without root, the call has no second process that could react.
     each_user(Sandbox::Require, |rig| {
         let held = Cell::new(None);
         kill_host(rig, || held.set(Some(rig.hold_init())));
@@ -392,7 +394,7 @@ fn a_host_that_is_killed_takes_a_tool_along_whose_supervisor_does_nothing() {
     });
 }
 
-/// Starts a call in a host of its own, does `first` once the tool runs, and kills the host.
+/// Starts a call in a separate host, runs `first` once the tool runs, and kills the host.
 fn kill_host(rig: &Rig, first: impl Fn()) {
     let alive = rig.fifo();
     let tool = rig.script("exec 9>alive; (setsid sleep 1000 &); echo x >&9; sleep 1000");
@@ -440,7 +442,8 @@ fn a_supervisor_that_is_stopped_is_killed_with_its_tool() {
 fn a_tool_that_kills_its_parent_gains_nothing() {
     each_mode(|rig| {
         let alive = rig.fifo();
-        // The tool starts no process, which would be left where there is no namespace.
+        // The tool starts no process, because without a namespace such a process would be left
+        // behind.
         let tool = rig.script("exec 9>alive; kill -KILL $PPID; while :; do :; done");
         let outcome = rig.run(&tool, |call| call.limits.wall_clock = Duration::from_millis(700));
         // The init of a PID namespace cannot be killed from within.
@@ -505,7 +508,7 @@ fn arguments_are_passed_on_whole() {
     });
 }
 
-/// Counts the descriptors and children of this process, in which no other test may run.
+/// Counts the descriptors and children of this process, so no other test may run in it.
 #[test]
 fn many_calls_at_once_leave_no_descriptor_and_no_child() {
     let alone = Command::new(std::env::current_exe().expect("this program"))
@@ -520,7 +523,7 @@ fn many_calls_at_once_leave_no_descriptor_and_no_child() {
 fn many_calls_alone() {
     each_mode(|rig| {
         let tool = rig.script("cat >/dev/null; (sleep 1000 &) ; echo ok");
-        // After this the descriptors are open that a runtime opens once for a whole process.
+        // The first run opens the descriptors that a runtime opens once per process.
         rig.run_many(&tool, 1, |_| {});
         let before = rig::open_descriptors();
         rig.run_many(&tool, 40, |outcome| {

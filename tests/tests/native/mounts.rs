@@ -1,5 +1,5 @@
-//! File systems that are mounted in what a tool is granted: what holds files is shown, what the kernel
-//! makes up is not, wherever it is moved.
+//! File systems that are mounted in a granted directory. File systems that contain files are shown.
+//! Kernel interfaces such as procfs are hidden, wherever they are moved.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,8 @@ impl Drop for Mounted {
     }
 }
 
-/// Makes a directory a shared mount, as service managers make every mount: its copies get the
-/// mounts inside of it.
+/// Makes a directory a shared mount, as service managers make every mount. Its copies get the
+/// mounts inside it.
 fn shared(at: &Path) -> Mounted {
     let bound = Command::new("mount").arg("--bind").arg(at).arg(at).status();
     assert!(bound.expect("mount is there").success(), "{}", at.display());
@@ -98,7 +98,8 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
             let _sys = Mounted::new("sysfs", &odd.join("sys"));
             let _plain = Mounted::new("tmpfs", &odd.join("plain"));
             fs::write(odd.join("plain/file"), "of mine\n").expect("written");
-            // The attempt writes the value that is there, and so changes nothing if it succeeds.
+            // The attempt writes the value that the file already contains, so it changes nothing if
+            // it succeeds.
             let before = fs::read_to_string("/proc/sys/kernel/printk_ratelimit").expect("read");
             let attempt = "cd 'with a blank'; cat plain/file; ls -A proc sys; \
                            echo 5 > proc/sys/kernel/printk_ratelimit && echo written";
@@ -130,7 +131,7 @@ fn what_is_mounted_where_a_tool_has_a_directory_of_its_own_keeps_it_from_nothing
     }
     let _guard = Guard::new();
     each_user(Sandbox::Require, |rig| {
-        // A tool that sees all of the machine has its own `/tmp` over the machine's.
+        // A tool that sees the whole machine has its own `/tmp` over the machine's.
         let place = tempfile::tempdir_in("/tmp").expect("a directory");
         let _proc = Mounted::new("proc", &place.path().join("proc"));
         let _plain = Mounted::new("tmpfs", &place.path().join("plain"));
@@ -145,8 +146,8 @@ fn what_is_mounted_where_a_tool_has_a_directory_of_its_own_keeps_it_from_nothing
     });
 }
 
-/// Checks that what lies beneath a grant in another grant is covered as well: whoever may rename
-/// directories there moves it into the sight of a tool that runs.
+/// Checks that mounts beneath a grant inside another grant are covered as well. Otherwise a process
+/// that may rename directories there could move a mount to where a running tool sees it.
 #[test]
 fn what_is_mounted_beneath_another_grant_is_covered_before_it_is_moved_out() {
     if !rig::started_as_root() {
@@ -198,7 +199,7 @@ fn files_that_lie_under_a_mount_around_them_keep_nothing_from_running() {
         assert_eq!(text(&outcome.stdout), "seen\n", "{outcome:?}");
         drop(over);
         drop(beneath);
-        // What is no file may be moved into the tool's sight.
+        // A kernel interface could be moved to where the tool sees it.
         let beneath = Mounted::new("proc", &around.join("beneath"));
         let over = Mounted::new("tmpfs", &around);
         let outcome = rig.run(&rig.script("ls around"), |_| {});
@@ -209,8 +210,8 @@ fn files_that_lie_under_a_mount_around_them_keep_nothing_from_running() {
     });
 }
 
-/// Checks that a mount is covered by its identity, not by its name: by name, one call in five
-/// missed a mount in a directory that is renamed all the time.
+/// Checks that a mount is covered by its identity, not by its name. When mounts were covered by
+/// name, one in five calls missed a mount in a directory that was constantly renamed.
 #[test]
 fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
     if !rig::started_as_root() {
@@ -238,7 +239,7 @@ fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_ru
             assert!(shown.is_none(), "root: {}, {shown:?}", rig.is_root());
         });
         drop(mounted);
-        // Odd names of directories keep no other call from running.
+        // Directory names that are not UTF-8 do not keep other calls from running.
         let odd = rig
             .workspace()
             .join(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"\xff"));

@@ -1,5 +1,5 @@
 //! The fixtures of `network`: calls of the guest `caller` with a grant, a resolver with the answers
-//! of a case, and servers that report the traffic that reaches them.
+//! of a case, and servers that report the traffic that they receive.
 
 use std::collections::HashMap;
 use std::future::{Future, ready};
@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
-/// The timeout of a case, far longer than any takes on a busy machine.
+/// The timeout of a case, far longer than any case takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The guest `caller`, compiled, in a network.
@@ -63,7 +63,7 @@ impl Rig {
         Seen { outcome }
     }
 
-    /// Calls the guest, and cancels the call once `event` has come.
+    /// Calls the guest, and cancels the call after the first event.
     pub(crate) fn run_until(
         &self,
         net: &[&str],
@@ -130,8 +130,8 @@ impl Seen {
     }
 }
 
-/// A resolver with a list of answers for each name: it gives them in order, and the last one again
-/// and again.
+/// A resolver with a list of answers for each name. It gives them in order, and repeats the last
+/// one.
 #[derive(Clone, Default)]
 pub(crate) struct Names(Arc<Mutex<State>>);
 
@@ -187,7 +187,7 @@ impl Resolve for Never {
     }
 }
 
-/// A server on a port that the system picked. It runs until the test ends.
+/// A server on a port that the system chose. It runs until the test ends.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// The peers that connected, in order.
@@ -209,8 +209,8 @@ impl Server {
         })
     }
 
-    /// Starts a server that never sends anything. An event has what it received, another the end of
-    /// the connection.
+    /// Starts a server that never sends anything. One event contains the received data, and another
+    /// reports the end of the connection.
     pub(crate) fn silent(ip: &str) -> Self {
         Self::start(ip, |mut stream, events| {
             let mut heard = [0; 1024];
@@ -225,8 +225,8 @@ impl Server {
         })
     }
 
-    /// Starts an HTTP server. `answer` gets the stream and the path of each request, whose event is
-    /// its head.
+    /// Starts an HTTP server. `answer` gets the stream and the path of each request. The head of
+    /// the request becomes an event.
     pub(crate) fn http(
         ip: &str,
         answer: impl Fn(&mut dyn ReadWrite, &str) -> io::Result<()> + Send + Sync + 'static,
@@ -274,7 +274,7 @@ impl Server {
 
     /// Returns the number of connections since the last call.
     pub(crate) fn connections(&self) -> usize {
-        // Connections are accepted in the order in which they were made. This one is the last.
+        // Connections are accepted in the order in which they were made, so this one is the last.
         let own = TcpStream::connect(self.address).expect("connected");
         let own = own.local_addr().expect("an address");
         let next = || self.accepted.recv_timeout(TIMEOUT).expect("it accepts");
@@ -324,7 +324,7 @@ pub(crate) fn ok(stream: &mut dyn ReadWrite, body: &str) -> io::Result<()> {
     write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Starts a server that sends every datagram back, and as an event.
+/// Starts a server that sends every datagram back, and reports it as an event.
 pub(crate) fn udp_echo(ip: &str) -> Server {
     let socket = UdpSocket::bind((ip, 0)).expect("bound");
     let address = socket.local_addr().expect("an address");

@@ -74,7 +74,7 @@ fn a_granted_file_is_read_and_nothing_beside_it() {
             assert!(may || seen == REFUSED, "{access:?} {way}: {seen}");
         }
     }
-    // With the directory granted most of them succeed: the attempts mean something.
+    // With a grant of the directory most attempts succeed, so they are meaningful.
     let seen = tree.walk(&tree.grant(&[(RW, "etc")], &[]), &ways);
     let refused = seen.iter().filter(|it| *it == REFUSED).count();
     assert!(refused <= 2, "{seen:?}");
@@ -102,7 +102,7 @@ fn what_replaced_a_granted_file_is_not_reached() {
         let grant = tree.grant(&[(access, "etc/hosts")], &[]);
         let step = step.replace(" E ", &format!(" {} ", tree.name("etc")));
         assert_ne!(tree.walk(&grant, &[&step]), ["access"], "{step}");
-        // Between the decision and the call it is a link; the grant holds no link.
+        // Between the decision and the call the file becomes a link. The grant contains no link.
         fs::remove_file(tree.path("etc/hosts")).expect("removed");
         symlink("shadow", tree.path("etc/hosts")).expect("linked");
         let refused =
@@ -182,8 +182,8 @@ fn the_tools_work_on_a_granted_file() {
     );
 }
 
-/// The kernel has no driver for the device 0:0, which everybody may make a node of. To open it is an error of its own,
-/// which a guest would see.
+/// The kernel has no driver for the device 0:0, and every user may create a node for it. Opening
+/// the node fails with a distinct error, which a guest would see.
 #[test]
 fn a_device_is_refused_before_it_is_opened() {
     let tree = Tree::from_files(&["work/kept"]);

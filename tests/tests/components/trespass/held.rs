@@ -1,5 +1,5 @@
-//! Files that a component reaches for beyond its grant: a call waits for a person, and nothing else is
-//! reached by that.
+//! Files that a component tries to access beyond its grant. The call waits for a person, and the
+//! answer allows nothing else.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,16 +18,16 @@ use serde_json::Value;
 
 use crate::trespass::rig::Tree;
 
-/// The time of a call in which a person thinks longer than that.
+/// The time limit of a call. The person thinks longer than that.
 const SHORT: Duration = Duration::from_secs(3);
 
 type Meanwhile = Box<dyn Fn(&Widen) + Send + Sync>;
 
-/// A person who gives one answer to every question.
+/// A person who answers every question in the same way.
 struct Person {
     answer: WidenAnswer,
     asked: Mutex<Vec<String>>,
-    /// The time until the answer; nothing for never.
+    /// The time until the answer, or `None` if the person never answers.
     thinks: Option<Duration>,
     meanwhile: Meanwhile,
 }
@@ -77,7 +77,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Creates a host with these lines of policy for the tool.
+    /// Creates a host with these policy lines for the tool.
     fn new(files: &[&str], keys: &str) -> Self {
         let tree = Tree::from_files(files);
         let guest = fs::read(paths::guests().join("walker.wasm")).expect("the guest");
@@ -107,7 +107,7 @@ impl Rig {
         Self { host: host.expect("a host"), tree }
     }
 
-    /// Has the guest take steps for a person, and returns the envelope.
+    /// Makes the guest take steps while `person` is present, and returns the envelope.
     async fn call(
         &self,
         steps: &[String],
@@ -124,7 +124,7 @@ impl Rig {
         serde_json::from_str(&call.await.to_string()).expect("JSON")
     }
 
-    /// Has the guest take steps, and returns what came of each.
+    /// Makes the guest take steps, and returns the result of each.
     async fn walk(&self, steps: &[&str], person: Option<&Arc<Person>>) -> Vec<String> {
         let at = format!("{}/", self.tree.name("").trim_end_matches('/'));
         let steps: Vec<String> = steps.iter().map(|step| step.replace("@/", &at)).collect();
@@ -136,7 +136,7 @@ impl Rig {
         steps.iter().map(came).collect()
     }
 
-    /// Returns what the host tells a person about an access.
+    /// Returns the text of a question about an access.
     fn reading(&self, name: &str) -> String {
         Reached::Path { access: Access::ReadOnly, path: self.tree.path(name) }.to_string()
     }
@@ -162,7 +162,8 @@ async fn a_call_waits_for_a_person_and_gets_the_file() {
         let seen = rig.walk(&steps, Some(&yes)).await;
         assert_eq!(seen, ["other/secret", "12", "other/secret"], "{keys}");
         assert_eq!(yes.asked(), [rig.reading("other/secret")], "{keys}");
-        // Its neighbour is another question, and what does not exist is none.
+        // A neighbouring file is a separate question. A file that does not exist causes no
+        // question.
         let no = Arc::new(Person::who_says(WidenAnswer::No));
         let steps = [
             "std read @/other/secret",
@@ -177,7 +178,7 @@ async fn a_call_waits_for_a_person_and_gets_the_file() {
             seen[..4],
             ["PermissionDenied", "PermissionDenied", "PermissionDenied", "NotFound"]
         );
-        // Nobody is asked about a directory that a program only looks for on its way.
+        // A directory that a program only passes on its way causes no question.
         assert_eq!(seen[4], if keys.is_empty() { "PermissionDenied" } else { "NotFound" });
         assert_eq!(no.asked(), [rig.reading("other/secret")], "{keys}");
         let record = rig.record();
@@ -193,7 +194,7 @@ async fn a_person_is_asked_about_the_file_itself_and_the_guest_gets_that_one() {
     let no = Arc::new(Person::who_says(WidenAnswer::No));
     rig.walk(&["std read @/other/innocent"], Some(&no)).await;
     assert_eq!(no.asked(), [rig.reading("other/secret")]);
-    // While the person reads the question, another file is put under the name.
+    // While the person reads the question, another file replaces the first under its name.
     for replace in [fs::rename::<PathBuf, PathBuf> as fn(_, _) -> _, |from, to: PathBuf| {
         fs::remove_file(&to).and_then(|()| symlink(from, to))
     }] {
@@ -246,7 +247,7 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
             "std mkdir @/none/sub",
             "std link @/new/made/y @/new/again",
         ];
-        // A no changes nothing, and is asked for once.
+        // A refusal changes nothing, and the question is not repeated.
         let refusing = rig();
         let rig = rig();
         let no = Arc::new(Person::who_says(WidenAnswer::No));
@@ -263,7 +264,7 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
         let reached = refusing.record().reached;
         let new = Reached::Path { access: Access::ReadWrite, path: new };
         assert!(reached.contains(&new), "{reached:?}");
-        // Nobody is there: the same, and nothing is learned.
+        // Without a person the outcome is the same, and the guest learns nothing.
         let seen = rig.walk(&steps, None).await;
         assert!(seen.iter().all(|it| it == "NotFound" || it == "PermissionDenied"), "{seen:?}");
 
@@ -271,7 +272,7 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
         let seen = rig.walk(&steps, Some(&yes)).await;
         assert_eq!(seen[..5], ["done"; 5], "{keys} {seen:?}");
         assert_eq!(seen[5..7], ["NotFound"; 2], "{keys} {seen:?}");
-        // What is neither made nor renamed is refused.
+        // Only creating and renaming can be allowed, so other changes are refused.
         assert_ne!(seen[7], "done");
         assert_eq!(yes.asked(), [rig.writing("new"), rig.writing("far")], "{keys}");
         assert!(rig.tree.path("new/made/sub").is_dir() && !rig.tree.path("new/x").exists());
@@ -279,7 +280,8 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
             (rig.tree.read("new/made/y"), rig.tree.read("far/x")),
             ("new/y".into(), "new/z".into())
         );
-        // Into the workspace and out of it, which is asked about where it is not granted to be written.
+        // Files are moved into the workspace and out of it. If writing there is not granted, the
+        // person is asked.
         let steps =
             ["std rename @/far/x taken", "std rename own @/new/given", "std unlink @/new/given"];
         let yes = Arc::new(Person::who_says(WidenAnswer::Once));
@@ -333,7 +335,7 @@ async fn a_directory_is_allowed_with_all_in_it_and_nothing_above() {
         .await;
     assert_eq!(seen[..2], ["a out sub", "data/sub/b"]);
     assert_eq!(yes.asked(), std::slice::from_ref(&data));
-    // A link in it that leads out is another question.
+    // A link in the directory that leads out is a separate question.
     let seen = rig.walk(&["std list @/data", "std read @/data/out"], Some(&yes)).await;
     assert_eq!(seen[1], "secret");
     assert_eq!(yes.asked()[1..], [data, rig.reading("secret")]);
@@ -417,7 +419,7 @@ async fn without_a_person_nothing_is_learnt_and_all_of_it_noted() {
     ];
     let seen = rig.walk(&steps, None).await;
     assert_eq!(seen[3], "work/kept");
-    // By its absolute path it would be one of the workspace, where there is none.
+    // The absolute path would lie in the workspace of the sandbox, where no such file exists.
     assert_eq!(seen[0], seen[1]);
     let record = rig.record();
     let reached = |access, name: &str| Reached::Path { access, path: rig.tree.path(name) };

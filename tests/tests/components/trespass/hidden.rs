@@ -1,4 +1,4 @@
-//! Names that a grant hides in its directories. Each way to them is also tried where nothing is hidden,
+//! Names that a grant hides in its directories. Each way to them is also tried with nothing hidden,
 //! to prove that it leads there.
 
 use std::fs;
@@ -63,12 +63,12 @@ fn a_hidden_file_is_read_in_no_way() {
         let is_refused = seen == ACCESS || seen == "PermissionDenied";
         assert!(is_refused, "{step}: {seen}");
     }
-    // All of them lead there where nothing is hidden.
+    // With nothing hidden, all of them lead there.
     let seen = tree.walk(&tree.grant(&[(RO, "work")], &[]), &steps);
     for (step, seen) in steps.iter().zip(&seen) {
         assert!(seen.starts_with("work/"), "{step}: {seen}");
     }
-    // What is not hidden is read, also by another of its names.
+    // A file that is not hidden can be read, even by another of its names.
     let others = ["open . kept", "open . kept-too", "open . sub/kept", "open . conf/kept"];
     let seen = tree.walk(&tree.grant(&[(RO, "work")], HIDE), &others);
     assert_eq!(seen, ["work/kept", "work/kept", "work/sub/kept", "work/conf/kept"]);
@@ -130,7 +130,7 @@ fn nothing_is_learnt_of_a_hidden_file_and_nothing_changed() {
     let contents = ["work/.env", "work/secrets/one"].map(|name| tree.read(name));
     assert_eq!(contents, ["work/.env", "work/secrets/one"]);
     assert!(!tree.path("work/stolen").exists() && !tree.path("work/.ENV").exists());
-    // Each alone succeeds where nothing is hidden, but for those on what cannot be.
+    // With nothing hidden, each step succeeds on its own, except steps that are impossible anyway.
     let cannot = ["none", ".env/", "secrets/..", "rmdir", "x.pem/"];
     for step in steps.iter().filter(|step| !cannot.iter().any(|it| step.contains(it))) {
         let tree = self::tree();
@@ -156,7 +156,7 @@ fn no_directory_above_a_hidden_name_gets_another_under_which_it_would_be_seen() 
         "rename . conf moved",
         "open . moved/private/token",
         "open-in-moved . conf elsewhere private/token",
-        // A pattern of a name alone holds at every depth.
+        // A pattern that consists of a single name applies at every depth.
         "rename . sub below",
         "open . below/key.pem",
         "open . below/kept",
@@ -169,7 +169,8 @@ fn no_directory_above_a_hidden_name_gets_another_under_which_it_would_be_seen() 
     assert_eq!(seen[..2], ["done", "work/conf/private/token"]);
 }
 
-/// With nothing hidden beneath it as well: another guest could put that there between a look and the renaming.
+/// The rule applies even if nothing beneath the directory is hidden now: another guest could create
+/// a hidden file there between the check and the renaming.
 #[test]
 fn a_directory_that_might_hold_something_hidden_keeps_its_path() {
     let tree =
@@ -190,7 +191,7 @@ fn a_directory_that_might_hold_something_hidden_keeps_its_path() {
         ACCESS,
         ACCESS,
         ACCESS,
-        // Programs copy such a file and remove it.
+        // For this error, programs copy the file and remove the original.
         "cross-device",
         "done",
         "done",
@@ -231,7 +232,7 @@ fn a_path_through_a_hidden_directory_does_not_tell_whether_it_is_there() {
         for (step, seen) in steps.iter().zip(&seen) {
             assert_eq!(seen, ACCESS, "{step}");
         }
-        // The links themselves may be seen, and other ways lead to the file.
+        // The links themselves are visible, and other ways lead to the file.
         let seen = tree.walk(
             &tree.grant(&[(RW, "work")], HIDE),
             &["readlink . to-kept", "open . to-sub/../kept", "open . sub/./../to-sub/kept"],
@@ -308,7 +309,7 @@ fn what_a_wider_grant_hides_a_narrower_one_does_not_show() {
     assert_eq!(tree.walk(&grant, &steps), expected);
 }
 
-/// Steps that change what other programs execute, or prepare it elsewhere.
+/// Steps that change files which other programs execute, or prepare them elsewhere.
 const EXECUTED: &[&str] = &[
     "write . .git/config x",
     "create-new . .git/hooks/new",
@@ -351,7 +352,8 @@ fn what_other_programs_execute_is_not_changed_unless_it_is_named() {
     for (step, seen) in EXECUTED.iter().zip(&seen) {
         assert!(seen == ACCESS || seen == "PermissionDenied", "{step}: {seen}");
     }
-    // Each alone succeeds where nothing is guarded, and where the place is named.
+    // With nothing guarded, each step succeeds on its own. It also succeeds if the grant names the
+    // place.
     let named = ["work/.git", "work/.envrc", "work/.vscode", "work/.mcp.json", "work/.claude"];
     let named = [&named[..], &["work/sub/.MCP.json", "work/sub/.git"]].concat();
     for step in EXECUTED {
@@ -364,7 +366,7 @@ fn what_other_programs_execute_is_not_changed_unless_it_is_named() {
             assert_eq!(tree.walk(&grant, &[step]), ["done"], "{step} {named:?}");
         }
     }
-    // The rest of the repository, and reading, are free.
+    // The rest of the repository can be changed, and all of it can be read.
     let steps =
         ["open . .git/config", "write . .git/index x", "rename . sub moved", "create-new . x"];
     let tree = repository();

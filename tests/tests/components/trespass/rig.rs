@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The timeout of a case, far longer than any takes on a busy machine.
+/// The timeout of a case, far longer than any case takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const RO: Access = Access::ReadOnly;
@@ -52,10 +52,10 @@ impl Tree {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{:?}", error.kind()))
     }
 
-    /// Returns a grant of these paths, from which names are hidden.
+    /// Returns a grant of these paths that hides the names `hide`.
     pub(crate) fn grant(&self, dirs: &[(Access, &str)], hide: &[&str]) -> Grant {
         let dir = |(access, name): &(Access, &str)| {
-            // A grant holds the path without a slash at its end.
+            // A grant contains the path without a slash at its end.
             let path = fs::canonicalize(self.path(name)).expect("there");
             GrantedDir { access: *access, path }
         };
@@ -63,7 +63,7 @@ impl Tree {
         Grant { dirs: dirs.iter().map(dir).collect(), hide, ..Grant::default() }
     }
 
-    /// Returns a grant to write to the workspace, and by name to these paths in it.
+    /// Returns a grant to write to the workspace, and explicitly to these paths in it.
     pub(crate) fn guarding(&self, named: &[&str]) -> Grant {
         let dir = |name: &&str| GrantedDir { access: RW, path: self.path(name) };
         let reserved =
@@ -71,7 +71,7 @@ impl Tree {
         Grant { reserved, ..self.grant(&[(RW, "work")], &[]) }
     }
 
-    /// Has the guest take steps, and returns what came of each.
+    /// Makes the guest take steps, and returns the result of each.
     pub(crate) fn walk(&self, grant: &Grant, steps: &[&str]) -> Vec<String> {
         let outcome = self.call(walker(), grant, &["steps", &steps.join(";")], b"");
         let seen = object(&outcome);
@@ -82,7 +82,7 @@ impl Tree {
         steps.iter().map(came).collect()
     }
 
-    /// Calls a standard tool, named with hyphens, with JSON.
+    /// Calls a built-in tool, named with hyphens, with JSON.
     pub(crate) fn tool(&self, grant: &Grant, tool: &str, input: &str) -> Value {
         let bytes =
             fs::read(paths::tools().join(format!("{tool}.wasm"))).expect("a staged component");

@@ -55,14 +55,14 @@ fn the_stdin_of_a_loop_is_left_to_the_loop() {
         assert_eq!(rig.server.requests().len(), 2, "{list}");
         assert!(rig.request(1).contains("about second"), "{list}: {}", rig.request(1));
     }
-    // With `-` the first of them takes the rest of the list, and so does one without a prompt.
+    // With `-`, or without a prompt, the first `ask` reads the rest of the list.
     for arguments in ["ask \"about $line\" -", "ask"] {
         let rig = rig();
         ask(&rig, &format!("while read -r line; do \"$0\" {arguments}; done")).expect_code(0);
         assert_eq!(rig.server.requests().len(), 1, "{arguments}");
         assert!(rig.request(0).contains("second"), "{arguments}: {}", rig.request(0));
     }
-    // A pipe or a file that is for this command is read without being asked for.
+    // A pipe or a file that is meant for this command is read without `-`.
     for script in ["cat | \"$0\" ask review", "cat > list; \"$0\" ask review < list"] {
         let rig = rig();
         ask(&rig, script).expect_code(0);
@@ -91,7 +91,7 @@ fn the_tools_that_are_named_are_offered_alone() {
             let entry = format!("\"name\":\"{name}\"");
             assert_eq!(request.contains(&entry), is_offered, "{vendor} {name}: {request}");
         }
-        // A model that calls another one all the same gets an error.
+        // If a model calls a different tool anyway, it gets an error.
         assert_eq!(envelopes(&ran.json())[0]["error_code"], "TOOL_NOT_FOUND", "{ran}");
     }
     let rig = answering();
@@ -146,7 +146,7 @@ fn an_answer_has_the_shape_that_is_demanded_or_is_none() {
     }
 }
 
-/// Returns the place of the schema of the answer in a request.
+/// Returns the JSON pointer to the answer's schema in a request.
 fn schema_in_request(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::OpenAi => "/text/format/schema",
@@ -165,7 +165,7 @@ fn the_provider_holds_the_model_to_the_schema_where_it_can() {
     }"#;
     for vendor in Vendor::ALL {
         let is_strict = matches!(vendor, Vendor::OpenAi | Vendor::OpenAiChat);
-        // Strict mode has a null for each property that is left out.
+        // In strict mode, each missing property is null.
         let answer = if is_strict { r#"{"port":8080,"host":null}"# } else { r#"{"port":8080}"# };
         let replies = [
             Reply::answer().call("glob", &json!({ "pattern": "*" })),
@@ -200,7 +200,7 @@ fn a_schema_that_a_provider_does_not_keep_to_is_still_checked() {
             let ran = rig.ask(&["--schema", "ports.json", "which ports?"]).expect_code(code);
             let request = &rig.server.requests()[0].body;
             let is_sent = request.pointer(schema_in_request(vendor)).is_some();
-            // Google has answers of any type.
+            // Google accepts answers of any type.
             assert_eq!(is_sent, vendor == Vendor::Google, "{vendor}: {request}");
             let warned = ran.stderr().contains("the provider does not hold it to it: `");
             assert_eq!(warned, !is_sent, "{vendor}: {ran}");
@@ -237,7 +237,7 @@ fn a_model_that_takes_no_schema_is_asked_without_it() {
         let sent: Vec<bool> = rig.server.requests().iter().map(has_schema).collect();
         assert_eq!(sent, [true, false, false], "{vendor}");
     }
-    // A request that is refused for another reason is refused again.
+    // If the request was refused for another reason, it is refused again.
     let replies = [Reply::status(400, "no"), Reply::status(400, "no")];
     let rig = Rig::new(Vendor::Anthropic, replies);
     rig.file("any.json", r#"{ "type": "object", "properties": {} }"#);
@@ -337,7 +337,8 @@ fn what_a_provider_has_no_word_for_is_a_matter_of_usage() {
     assert_eq!(rig.server.requests().len(), 0);
 }
 
-/// Checks the order: the host's own tool, those that the configuration names, those of the system.
+/// Checks the order: the host's own tool, then the tools that the configuration names, then the
+/// system's.
 #[test]
 fn what_a_provider_has_no_room_for_is_chosen_and_named() {
     for vendor in Vendor::ALL {

@@ -14,7 +14,7 @@ fn a_model_is_told_what_is_wrong_with_a_call() {
             .call("file_raed", &json!({ "file_path": "a" }))
             .call("file_read", &json!({ "file_path": "missing" }));
         if vendor != Vendor::Google {
-            // Google's format cannot express arguments that are no object.
+            // Google's format can only express arguments that are an object.
             answer = answer.call_raw("file_read", "{\"file_path\":").call_raw("glob", "[1]");
         }
         let rig = Rig::new(vendor, [answer, Reply::answer().text("I see.")]);
@@ -247,7 +247,7 @@ fn a_model_calls_the_tools_of_a_server_that_somebody_approved() {
         let (program, file) = (paths::programs().join("mcp-peer"), file.display().to_string());
         let program = program.display().to_string();
         let add = ["mcp", "add", "peer", "--read", &dir, "--", &program, &file];
-        // Nobody is there who could approve them.
+        // The test has no person who could approve the tools.
         rig.host.run(add).expect_code(1);
         rig.host.run(["mcp", "approve", "peer", "echo", "error", "--yes"]).expect_code(0);
         let ran = rig.ask(&["--json", "go"]).expect_code(0);
@@ -329,7 +329,7 @@ fn a_program_of_a_toolchain_is_said_to_be_hidden_with_the_grant_of_the_toolchain
     let path = format!("{}:/usr/bin:/bin", bin.display());
     let rig = Rig { host: rig.host.env("PATH", path), server: rig.server };
     rig.host.write("home/.cargo/bin/cargo", "#!/bin/sh\n", 0o755);
-    // A call that a grant would have helped counts as refused.
+    // A call that a grant would have allowed counts as refused.
     let ran = rig.ask(&["--json", "go"]).expect_code(3);
     let told = format!(
         "warning: bash runs in a sandbox without your home directory, and does not see `{}`; \
@@ -352,7 +352,7 @@ fn a_network_that_the_sandbox_lacks_is_said_to_be_missing() {
                 lets it connect to a host";
     assert!(ran.stderr().contains(told), "{told}\n{ran}");
 
-    // What the policy does not allow is not recommended.
+    // A grant that the policy forbids is not recommended.
     let rig = Rig::new(
         Vendor::OpenAi,
         [Reply::answer().call("bash", &command), Reply::answer().text("Done.")],

@@ -1,4 +1,4 @@
-//! Long talks: they stay within the model's window, and nothing that matters is lost.
+//! Long conversations: they stay within the model's window, and nothing important is lost.
 
 use std::fs;
 use std::future::ready;
@@ -22,7 +22,7 @@ use crate::agent::session::{host, model};
 /// The window of the model.
 const WINDOW: u64 = 32_000;
 
-/// The characters of each result of the tool.
+/// The number of characters in each result of the tool.
 const RESULT: usize = 40_000;
 
 /// A session with one tool, whose results are long, and a model with a small window.
@@ -35,7 +35,7 @@ struct Talk {
     _scratch: TempDir,
 }
 
-/// The warnings and compactions of a talk.
+/// The warnings and compactions of a conversation.
 #[derive(Clone, Debug, Default)]
 struct Told {
     warnings: Vec<String>,
@@ -87,7 +87,7 @@ impl Talk {
         session.compact(None, &cancel, &mut on_event).await.expect("there is a model")
     }
 
-    /// Returns everything that the next request would say.
+    /// Returns the whole text of the next request.
     fn text(&self) -> String {
         self.session.transcript().to_string()
     }
@@ -120,7 +120,7 @@ fn write_tool(scratch: &TempDir) {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
 }
 
-/// Returns the tokens of a request, as a vendor could count them.
+/// Returns the number of tokens in a request, as a vendor could count them.
 fn tokens(request: &Received) -> u64 {
     request.body.to_string().len() as u64 / 4
 }
@@ -130,7 +130,8 @@ fn asks_for_notes(request: &Received) -> bool {
     request.body.to_string().contains("Write notes of at most about")
 }
 
-/// A model that calls `long` so many times in each turn, and writes notes when it is asked to.
+/// Returns a model that calls `long` `calls` times in each turn, and writes notes when it is asked
+/// for them.
 fn busy(vendor: Vendor, calls: usize, notes: impl Fn() -> Reply + Send + 'static) -> FakeServer {
     let mut called = 0;
     FakeServer::with(vendor, move |request| {
@@ -172,7 +173,7 @@ async fn talk_of_300_rounds(vendor: Vendor) {
                 called += 1;
                 Reply::answer().text("Again.").call("long", &json!({}))
             }
-            // It answers with what was said in the first turn.
+            // The model answers from the first turn.
             (false, _) => {
                 called = 0;
                 let asked = request.body.to_string().contains("the word is heliotrope");
@@ -365,7 +366,7 @@ async fn a_session_stops_before_it_spends_more_than_it_may() {
     let usage = talk.session.usage(None).await;
     assert_eq!((usage.spent, usage.spend), (spent, spend));
 
-    // Nothing is sent, and the next prompt is taken back.
+    // No request is sent, and the next prompt is rolled back.
     let before = talk.session.messages().len();
     let turn = talk.turn("go on").await;
     assert!(matches!(turn.end, End::Spent { .. }) && turn.rounds == 0, "{turn:?}");
@@ -383,7 +384,7 @@ async fn the_size_of_a_request_is_what_the_provider_says() {
     assert_eq!(talk.turn("Print it.").await.end, End::Answered);
     let usage = talk.session.usage(Some(&talk.tools)).await;
     let counted = talk.server.requests().last().map(tokens).expect("requests");
-    // The answer came after that.
+    // The answer was added after that request.
     assert!((counted..counted + 20).contains(&usage.request.tokens), "{usage:?}, not {counted}");
     assert!(usage.results.tokens > 7000 && usage.tools.tokens > 10, "{usage:?}");
     assert_eq!(usage.window, Some(WINDOW));

@@ -1,4 +1,5 @@
-//! The context of a model besides the prompt: files, pins, and the part of a long result that fits.
+//! The parts of a model's context other than the prompt: files, pins, and the part of a long result
+//! that fits.
 
 use ikigai_provider_testing::{Reply, Vendor};
 use ikigai_tests::host::Host;

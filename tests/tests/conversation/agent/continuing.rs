@@ -1,4 +1,4 @@
-//! Conversations that go on in another process, by the command line.
+//! Conversations that another process continues, on the command line.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_tests::host::{Host, Ran};
@@ -64,7 +64,7 @@ fn the_next_process_is_told_of_a_call_that_was_killed() {
         running.signal(Signal::KILL);
         running.wait();
 
-        // At once: nobody waits for the lease of a process that is dead.
+        // This works at once: the lease of a dead process causes no waiting.
         let ran = rig.ask(&["--continue", "go on"]).expect_code(0);
         assert_eq!(ran.stdout(), "I look first.\n", "{vendor}: {ran}");
         assert!(ran.stderr().contains("`run it` was not answered"), "{vendor}: {ran}");
@@ -105,14 +105,14 @@ fn calls_that_were_killed_are_named_with_their_ids_in_the_audit_log() {
     assert_eq!((&shown["id"], &shown["tool"]), (&json!(ended), &json!("glob")), "{shown}");
     let shown = rig.host.run(["audit", "--id", &ended[..30]]).expect_code(0).stdout();
     assert!(shown.contains(ended) && !shown.contains("TOOL "), "told in full: {shown}");
-    // Those that did not come to their end have no record.
+    // Calls that did not end have no record.
     for id in [begun, never] {
         let ran = rig.host.run(["audit", "--id", id]).expect_code(0);
         assert!(ran.stdout().is_empty() && ran.stderr().contains("no such calls"), "{ran}");
     }
 }
 
-/// Makes a kind of event one that cannot be written to the store of the host.
+/// Makes the host's store refuse to write a kind of event.
 fn refuse(store: &rusqlite::Connection, kind: &str) {
     let refuse = format!(
         "CREATE TRIGGER refuses BEFORE INSERT ON session_events WHEN NEW.kind = '{kind}' \
@@ -200,7 +200,7 @@ fn what_changed_since_the_last_turn_is_said_once() {
     rig.host.script("new_one", "cat >/dev/null; echo 1");
     rig.host.run_with(["asset", "put", "blocks/x.md"], b"text").expect_code(0);
     rig.host.run(["asset", "pin", "blocks/x.md"]).expect_code(0);
-    // A copy knows what its original knew.
+    // A copy contains everything that its original contained.
     let listed = rig.host.run(["session", "list", "--json"]).expect_code(0).json();
     let id = listed["sessions"][0]["id"].as_str().expect("an id").to_owned();
     let lines = rig.host.run(["session", "export", "--jsonl", &id]).expect_code(0).stdout();

@@ -120,7 +120,7 @@ fn events_are_lines_of_a_form_with_a_version() {
             stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         let names: Vec<&str> =
             lines.iter().map(|line| line["event"].as_str().expect("an event")).collect();
-        // How many pieces a text has, and whether a model thinks, is the provider's.
+        // The provider decides how many pieces a text has, and whether a model thinks.
         let mut kinds = names.clone();
         kinds.retain(|name| *name != "thinking");
         kinds.dedup();

@@ -1,5 +1,5 @@
-//! Images: those that a prompt mentions, and those in the results of tools. Every vendor is sent them
-//! in its own form, and what is no image within the limits is not sent as one.
+//! Images in prompts and in the results of tools. Every vendor gets them in its own form. A file
+//! that is not an image within the limits is not sent as one.
 
 use std::fs;
 use std::future::ready;
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::rig::{Rig, envelopes};
 use crate::agent::session::{host, model};
 
-/// The refusal of a model without eyes, as Ollama says it.
+/// The refusal of a model without image support, in Ollama's words.
 const REFUSAL: &str = "this model does not support image input";
 
-/// Returns the beginning of a PNG, which is all that is looked at.
+/// Returns the beginning of a PNG, because the host examines only that.
 fn png(width: u32, height: u32) -> Vec<u8> {
     let (width, height) = (width.to_be_bytes(), height.to_be_bytes());
     [b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR".as_slice(), &width, &height, &[8, 2, 0, 0, 0]].concat()
@@ -108,7 +108,7 @@ fn what_is_no_image_within_the_limits_is_sent_as_it_is() {
         assert!(ran.stderr().contains(&line), "{line}\n{ran}");
     }
 
-    // A text is a text, whatever its name.
+    // A text file is sent as text, even if its name suggests an image.
     let rig = Rig::new(Vendor::Anthropic, answers(1));
     rig.file("text.png", "no picture");
     rig.file("empty.png", "");
@@ -145,7 +145,7 @@ fn a_model_that_takes_no_images_is_named_with_the_image_and_a_way_out() {
         assert!(ran.stderr().contains("choose a model that takes images"), "{vendor}: {ran}");
         assert_eq!(rig.server.requests().len(), 1, "{vendor}: it is not asked again");
     }
-    // A refusal that does not speak of images has another reason.
+    // A refusal that does not mention images has another reason.
     let rig = Rig::new(Vendor::OpenAi, [Reply::status(400, "bad temperature")]);
     rig.file("picture.png", png(640, 480));
     let ran = rig.ask(&["what is @picture.png?"]).expect_code(1);
@@ -246,7 +246,7 @@ async fn every_provider_goes_on_with_an_image_that_was_kept() {
 #[tokio::test]
 async fn of_an_image_in_a_turn_that_is_left_out_a_line_stays() {
     let place = Place::new();
-    // Long answers, so that notes on them are shorter.
+    // The answers are long, so that notes about them are shorter.
     let answer = "It is a cat. ".repeat(200);
     let replies = (0..5).map(|_| Reply::answer().text(&answer));
     let server = FakeServer::start(Vendor::Anthropic, replies);

@@ -1,5 +1,5 @@
-//! Conversations that are kept: wherever a process died, another one goes on, and every provider
-//! accepts what it sends.
+//! Stored conversations. Wherever a process died, another one can continue, and every provider
+//! accepts its requests.
 
 use std::future::ready;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::session::{host, model};
 
-/// The time for which the tests lease a session.
+/// The duration of the tests' session leases.
 const TTL: Duration = Duration::from_secs(60);
 
 /// The last answer of each turn.
@@ -88,8 +88,8 @@ async fn turn(session: &mut Session, prompt: &str) -> (Turn, Vec<String>) {
     (turn.expect("there is a model"), warnings)
 }
 
-/// A model that calls tools where the prompt says so, and otherwise answers. It thinks, so that its
-/// provider has signed parts of the conversation.
+/// A model that calls tools if the prompt asks for it, and otherwise answers. It thinks, so that
+/// its provider's conversation contains signed parts.
 fn talkative(vendor: Vendor) -> FakeServer {
     let mut has_called = false;
     FakeServer::with(vendor, move |request| {
@@ -119,7 +119,7 @@ fn ends_with(request: &Received, prompt: &str) -> bool {
     last.is_some_and(|last| last.contains(&format!("\"{prompt}\"")))
 }
 
-/// Takes a talk of three turns with calls and a compaction, and returns its session.
+/// Has a conversation of three turns with calls and a compaction, and returns its session.
 async fn talk(place: &Place, server: &FakeServer) -> SessionId {
     let mut session = place.session(server);
     session.keep();
@@ -159,7 +159,7 @@ async fn resumes_after_a_kill_at_every_event(vendor: Vendor) {
             let told = server.requests().pop().expect("a request").body.to_string();
             assert!(told.contains("It may have run"), "{vendor}: {told}");
         }
-        // The log goes on, and can be taken up again.
+        // The log continues, and can be resumed.
         let transcript = session.transcript();
         assert_eq!(session.release().await, None);
         let log = place.events(&copy).await;
@@ -294,7 +294,7 @@ async fn a_terminal_that_lost_its_session_says_so_once_and_goes_on() {
     session.keep();
     assert_eq!(turn(&mut session, "call").await.1, Vec::<String>::new());
     let id = session.kept().expect("kept");
-    // Another process takes it over, as one can when the lease is over.
+    // Another process takes the session over, as it can after the lease has expired.
     let store = place.store.open().await.expect("a store");
     let owner = store.session(&id).await.expect("it").holder.expect("a holder").owner;
     let lease = store.lease_session(&id, &owner, TTL).await.expect("the same owner may");
@@ -316,7 +316,7 @@ async fn a_store_that_cannot_be_written_stops_no_talk() {
     let scratch = tempfile::tempdir().expect("a directory");
     let dir = scratch.path().join("data");
     std::fs::create_dir(&dir).expect("a directory");
-    // Anybody may write there, so that no store is made in it.
+    // Every user may write there, so no store is created in it.
     let everybody = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(&dir, everybody).expect("permissions");
     let (place, server) =
@@ -393,7 +393,7 @@ async fn sessions_are_removed_after_their_time_and_never_before() {
     let assets = place.assets();
     let pruned = prune_sessions(&assets, SessionRetention::default()).await.expect("pruned");
     assert_eq!((pruned.removed, pruned.soon.len()), (0, 0));
-    // A time of which a week is about to be over.
+    // The retention is so short that a week before its end is now.
     let week = Duration::from_secs(7 * 24 * 60 * 60) + Duration::from_nanos(1000);
     let pruned = prune_sessions(&assets, SessionRetention::For(week)).await.expect("pruned");
     assert_eq!((pruned.removed, pruned.soon.first().map(|it| it.id)), (0, Some(id)));

@@ -1,4 +1,4 @@
-//! The notes in `AGENTS.md` and its like, before the conversation.
+//! The notes in `AGENTS.md` and similar files, before the conversation.
 
 use std::os::unix::fs::symlink;
 

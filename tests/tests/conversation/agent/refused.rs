@@ -1,4 +1,4 @@
-//! Calls that are refused where nobody can be asked: the hint, and the exit code.
+//! Calls that are refused because no person can be asked: the hint, and the exit code.
 
 use std::fs;
 
@@ -98,7 +98,7 @@ fn the_example_of_the_readme_ends_in_its_command() {
     );
     let ran = rig.ask(&["--json", "go"]).expect_code(3);
     assert_eq!(envelopes(&ran.json())[0]["allow_with"], example.allow_with, "{ran}");
-    // The command is one that can be run.
+    // The suggested command works.
     let words = example.allow_with.split(' ').skip(1).chain(["--yes"]);
     rig.host.run(words).expect_code(0);
     let ran = rig.host.run(&example.call).expect_code(0);
@@ -132,9 +132,9 @@ fn a_program_that_finds_nobody_on_the_loopback_of_the_sandbox_has_a_hint() {
                 to reach a server of this machine: ikigai policy grant bash ";
     assert!(hint.starts_with(said) && hint.contains("--net 127.0.0.1:3000"), "{ran}");
     assert!(ran.stderr().contains(&format!("hint: {hint}\n")), "{ran}");
-    // A program that did its work may print anything.
+    // A successful program may print anything.
     assert!(call(0).json().get("loopback").is_none());
-    // With the grant, the loopback is that of the machine.
+    // With the grant, the tool uses the machine's loopback.
     let granted = ["policy", "grant", "bash", "--write", ".", "--net", "127.0.0.1:3000", "--yes"];
     host.run(granted).expect_code(0);
     assert!(call(7).json().get("loopback").is_none());

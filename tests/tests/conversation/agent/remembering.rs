@@ -1,5 +1,5 @@
-//! The automatic summary: what is said in one conversation is notes for the next, and no more than
-//! notes.
+//! The automatic summary. A conversation becomes notes for the next one, and these are treated only
+//! as notes.
 
 use std::fs;
 use std::future::ready;
@@ -48,7 +48,7 @@ impl Place {
         Self { store: Arc::new(store), budget: budget.0, scratch }
     }
 
-    /// Begins a conversation that is kept and remembered.
+    /// Begins a conversation that is stored and summarised.
     fn talk(&self, server: &FakeServer) -> Talk {
         let store = Arc::clone(&self.store);
         let assets =
@@ -110,7 +110,7 @@ impl Talk {
         self.session.summarize(ending, &cancel, &mut on_event).await;
     }
 
-    /// Ends the conversation, as a person who leaves does. Returns its session.
+    /// Ends the conversation, as a user does by leaving. Returns its session.
     async fn end(mut self) -> (SessionId, Vec<String>) {
         let ending = self.session.ending().expect("a conversation that is remembered");
         self.summarize(&ending).await;
@@ -125,7 +125,7 @@ impl Talk {
     }
 }
 
-/// A person who is not asked.
+/// A person who must not be asked.
 struct Nobody;
 
 impl Confirm for Nobody {
@@ -146,7 +146,7 @@ fn asks_for_entry(request: &Received) -> bool {
     request.body.to_string().contains("for later conversations on this record")
 }
 
-/// Returns whether a request asks for notes that take the place of older turns.
+/// Returns whether a request asks for notes that replace older turns.
 fn asks_for_notes(request: &Received) -> bool {
     request.body.to_string().contains("Write notes of at most about")
 }
@@ -390,7 +390,7 @@ async fn turns_that_become_notes_are_remembered_at_once() {
         talk.end().await;
         let (_, text) = place.summary().await.expect("a summary");
         assert_eq!(text.matches(&session.to_string()).count(), 2, "{text}");
-        // The notes that the conversation goes on with are made of results as well.
+        // The notes with which the conversation continues are also made from tool results.
         let asked = entries(&server)[1].to_string();
         assert!(asked.contains("User: prompt 2") && !asked.contains("User: prompt 1"), "{asked}");
         assert!(!asked.contains("the word of a tool"), "{asked}");
@@ -426,7 +426,7 @@ async fn the_summary_has_what_the_pins_leave_of_the_budget() {
     assert!(pinned.starts_with("Pinned Blocks (1k/1k tokens):"), "{pinned}");
     assert!(pinned.ends_with("not sent: the budget has no room for it"), "{pinned}");
 
-    // A person who pins it as well has it once, and as notes.
+    // If the user pins the summary as well, it is sent only once, as notes.
     place.pin("blocks/a.md", 400).await;
     let store = place.store.open().await.expect("a store");
     store.pin(&agent(), &metadata.path).await.expect("pinned");
@@ -479,7 +479,7 @@ fn ask_remembers_only_turns_that_become_notes_of_a_kept_conversation() {
         assert_eq!(entries(&rig.server).len(), 0, "{vendor}");
         assert!(!listed(&rig).contains("recent/"), "{vendor}");
 
-        // The tools alone are longer than that.
+        // The tools' definitions are already longer than that.
         rig.host.write("home/.config/ikigai/config.toml", "compact_at = 1000\n", 0o600);
         let ran = rig.ask(&["--continue", "five"]).expect_code(0);
         assert_eq!(entries(&rig.server).len(), 1, "{vendor}: {ran}");

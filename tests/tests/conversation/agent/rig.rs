@@ -1,4 +1,4 @@
-//! A host that asks a server of the test's own.
+//! A host that sends its requests to the test's own server.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use ikigai_tests::host::{Host, Ran, Running};
 use serde_json::Value;
 
-/// The key in each request.
+/// The API key in each request.
 pub(crate) const KEY: &str = "key-of-the-test";
 
 /// A host, and the server that it asks.
@@ -69,7 +69,7 @@ impl Rig {
         Running::start(&mut shell)
     }
 
-    /// Returns the text of the request of this number.
+    /// Returns the text of the request with this number.
     pub(crate) fn request(&self, number: usize) -> String {
         let requests = self.server.requests();
         let request = requests.get(number);

@@ -1,5 +1,5 @@
-//! Conversations of several turns, as in the REPL: they continue after an interruption or a
-//! failure, and a person decides on a compaction.
+//! Conversations of several turns, as in the REPL. They continue after an interruption or a
+//! failure, and the user decides about a compaction.
 
 use std::future::{Future, ready};
 use std::pin::Pin;
@@ -225,7 +225,7 @@ async fn another_provider_goes_on_with_the_conversation() {
     }
 }
 
-/// A person who gives this answer to a proposal, and may write to the asset before it.
+/// A person who answers a proposal with `yes` or no, and may write to the asset before that.
 struct Person<'a> {
     yes: bool,
     writes: Option<&'a Talk>,

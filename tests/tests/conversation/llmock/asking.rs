@@ -19,7 +19,7 @@ pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> 
         headers: Vec::new(),
         connect_timeout: Duration::from_secs(30),
         silence_timeout: silence,
-        // Short, but long enough for llmock to recognize a wait.
+        // The wait is short, but long enough for llmock to recognise it.
         first_wait: Duration::from_millis(100),
     };
     Client::new(endpoint).expect("an address")

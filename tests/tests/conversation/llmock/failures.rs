@@ -11,11 +11,11 @@ use crate::llmock::server::Llmock;
 /// Returns the number of events before the first piece of text in a stream.
 fn before_text(provider: Provider) -> u64 {
     match provider {
-        // The response and its progress, the item, its part.
+        // The events for the response and its progress, the item, and its part.
         Provider::OpenAi => 4,
-        // The role.
+        // The event with the role.
         Provider::OpenAiChat => 1,
-        // The message, the block, a ping.
+        // The events for the message and the block, and a ping.
         Provider::Anthropic => 3,
         Provider::Google => 0,
     }
@@ -89,8 +89,8 @@ async fn a_stream_that_breaks_before_its_text_is_asked_for_again() {
     }
 }
 
-/// Checks the failure as well as the verdict: llmock has a finding here, as it cannot see whether
-/// the client reports that the answer was cut off.
+/// Checks the failure as well as the verdict. llmock reports a finding here, because it cannot see
+/// whether the client reports that the answer was cut off.
 #[tokio::test]
 async fn a_stream_that_breaks_in_its_text_is_no_answer() {
     let Some(llmock) = Llmock::start() else { return };

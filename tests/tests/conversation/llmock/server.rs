@@ -1,5 +1,5 @@
-//! A running llmock, on a port that the system picks, with its scripted failures and its verdict.
-//! It ends with the test, however the test ends.
+//! A running llmock, on a port that the system chooses, with its scripted failures and its verdict.
+//! It ends with the test, even if the test crashes.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// The variable that makes the absence of llmock a failure, if it is `1`.
 const REQUIRE_VARIABLE: &str = "IKIGAI_REQUIRE_LLMOCK";
 
-/// A program that serves until its standard input ends, which it does with the test.
+/// A program that serves until its standard input ends, which happens when the test ends.
 const PROGRAM: &str = "\
 import sys
 from llmock.testing import LLMockServer
@@ -21,7 +21,7 @@ with LLMockServer() as server:
     sys.stdin.read()
 ";
 
-/// A server, which is ended and waited for when dropped.
+/// A server that is stopped and waited for when dropped.
 pub(crate) struct Llmock {
     address: SocketAddr,
     alive: Option<ChildStdin>,
@@ -45,7 +45,7 @@ impl Llmock {
         }
         let mut child = Command::new(python)
             .args(["-I", "-c", PROGRAM])
-            // Settings of the machine do not reach it.
+            // The machine's settings must not affect the server.
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -59,7 +59,7 @@ impl Llmock {
         Some(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), alive, child })
     }
 
-    /// Returns the number of its process.
+    /// Returns the id of the server's process.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -122,7 +122,7 @@ impl Drop for Llmock {
 pub(crate) struct Verdict(Value);
 
 impl Verdict {
-    /// Asserts that there are no findings, and this many calls and attempts.
+    /// Asserts that the verdict contains no findings, and this many calls and attempts.
     #[track_caller]
     pub(crate) fn expect_flawless(&self, calls: u64, attempts: u64) {
         assert_eq!(self.0["findings"], json!([]), "{:#}", self.0);

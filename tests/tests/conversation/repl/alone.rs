@@ -1,4 +1,4 @@
-//! Questions of commands without an editor: `tool call` and `ask` at a terminal.
+//! Questions of commands that have no editor: `tool call` and `ask` at a terminal.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -9,7 +9,7 @@ use ikigai_tests::host::Host;
 use ikigai_tests::{paths, readme};
 use serde_json::json;
 
-/// The key of a question about the one call of `tool call`.
+/// The key of a question about `tool call`'s only call.
 const KEYS: &str = "o allow for this call";
 
 fn host() -> Host {
@@ -43,7 +43,7 @@ fn a_call_at_a_terminal_asks_and_leaves_the_terminal_as_it_was() {
 
 #[test]
 fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
-    // In the sandbox the home is no part of `/tmp`.
+    // The sandbox replaces `/tmp`, so the home directory must be elsewhere.
     let host = Host::within(&paths::shown_scratch()).with_shared_cache();
     let rustup = "#!/bin/sh\nexec \"$HOME/.rustup/toolchains/stable/bin/${0##*/}\" \"$@\"\n";
     host.write("home/.cargo/bin/rustup", rustup, 0o755);
@@ -53,7 +53,7 @@ fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
     host.write("home/.rustup/toolchains/stable/bin/cargo", cargo, 0o755);
     let host = host.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     let arguments = json!({ "command": "cargo test" }).to_string();
-    // Nobody is there to be asked.
+    // The first call has no terminal, so no question is asked.
     let ran = host.run(["--backend", "native", "tool", "call", "bash", &arguments]);
     assert_eq!(ran.json()["allow_with"], "ikigai policy grant bash --toolchain rust", "{ran}");
     let mut command = host.command();
@@ -73,7 +73,7 @@ fn a_run_that_lacked_a_toolchain_gets_it_by_one_key() {
     assert_eq!(ran.json()["result"]["output"], "it is the test", "{ran}");
 }
 
-/// Returns a shell with job control that runs a command of the host, and continues it with the next
+/// Returns a shell with job control that runs the host's command, and continues it with the next
 /// line.
 fn shell(program: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
@@ -97,7 +97,7 @@ fn ctrl_z_leaves_the_terminal_to_the_shell_and_the_question_comes_again() {
     terminal.send("\x1a");
     terminal.wait_for("stopped");
     assert!(terminal.shows_typing());
-    // The line is for the shell, and the key after it is there when the question comes again.
+    // The line is for the shell. The key after it is already typed when the question appears again.
     terminal.send("o\ro");
     let screen = terminal.wait_until("it is asked again", |screen| {
         screen.matches("ikigai asks").count() == 2 && screen.matches(KEYS).count() == 1
@@ -149,7 +149,7 @@ fn the_example_of_the_readme_ends_in_a_question() {
     for (key, is_read) in [("o", true), ("\r", false)] {
         let host = host();
         let mut command = host.command();
-        // Wide enough for the envelope with the command on one row.
+        // The terminal is wide enough for the envelope and the command on one row.
         let mut terminal = Terminal::start(command.args(&example.call), 400, 24);
         let screen = terminal.wait_for(KEYS);
         assert!(screen.contains(&format!("read {}?", example.path)), "{screen}");

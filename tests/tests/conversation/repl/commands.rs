@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::repl::rig::{Rig, enter, is_asking};
 
-/// Has the terminal show the system prompt, and returns all that is on it when the prompt ends with
-/// this text.
+/// Makes the terminal show the system prompt, and returns the screen when the prompt ends with this
+/// text.
 fn show_system(terminal: &Terminal, last: &str) -> String {
     terminal.send("/system\r");
     terminal.wait_until("all is shown", |screen| {
@@ -35,7 +35,7 @@ fn every_command_works_without_a_key() {
     assert!(enter(&terminal, "/refrsh").contains("did you mean `/refresh`?"));
     assert!(enter(&terminal, "/xyzzy").contains("hint: /help lists the commands"));
     assert!(enter(&terminal, "hello").contains("error: no model is set"));
-    // It is longer than the screen.
+    // The help is longer than the screen.
     terminal.send("/help\r");
     let shows_end = |screen: &str| screen.contains("Ctrl-D leaves.") && is_asking(screen);
     terminal.wait_until("the help was shown", shows_end);
@@ -225,7 +225,7 @@ fn all_that_is_sent_before_the_conversation_is_shown() {
         }
     }
 
-    // The notes stay as they were until the conversation is a new one.
+    // The notes stay unchanged until a new conversation begins.
     rig.host.write("workspace/AGENTS.md", "Build with `ninja`.\n", 0o644);
     assert!(!show_system(&terminal, "of the asset").contains("`ninja`"));
     enter(&terminal, "/clear");

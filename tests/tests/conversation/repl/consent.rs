@@ -1,4 +1,4 @@
-//! Questions about calls that need more than they are granted.
+//! Questions about calls that need more access than they are granted.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,13 +12,13 @@ use crate::repl::rig::{Rig, enter, is_asking};
 
 const SECRET: &str = "the secret of the test";
 
-/// The end of a question whose keys count.
+/// The text at the end of a question that accepts keys.
 const KEYS: &str = "once · s this session";
 
-/// Returns a REPL whose model reads a file outside of the workspace with so many calls at once, and
-/// once more in each further turn.
+/// Returns a REPL whose model reads a file outside of the workspace with `calls` calls at once, and
+/// repeats that in each further turn.
 fn reading(calls: usize) -> Rig {
-    // The rig knows it once it is there.
+    // The path is set once the rig exists.
     let secret: Arc<OnceLock<PathBuf>> = Arc::default();
     let path = Arc::clone(&secret);
     let rig = Rig::staged(move |request: &Received| {
@@ -50,7 +50,7 @@ fn wait_for_end(terminal: &Terminal) -> String {
     terminal.wait_until("the turn is over", |s| s.contains("It is done.") && is_asking(s))
 }
 
-/// Returns what the model was told of the calls of the last turn.
+/// Returns the messages that the model got about the calls of the last turn.
 fn told(rig: &Rig) -> String {
     let requests = rig.server.requests();
     requests.last().expect("a request").body["messages"].to_string()
@@ -262,7 +262,7 @@ fn what_was_allowed_for_the_session_is_taken_back() {
     begin(&terminal);
     terminal.send("s");
     wait_for_end(&terminal);
-    // The next call is not asked about.
+    // The next call causes no question.
     terminal.send("once more\r");
     let is_over = |screen: &str| screen.matches("It is done.").count() == 2 && is_asking(screen);
     terminal.wait_until("the turn is over", is_over);

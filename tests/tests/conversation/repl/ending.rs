@@ -1,5 +1,4 @@
-//! The end of the REPL: by the person, by a signal or with the terminal, and never with a process
-//! left.
+//! The end of the REPL: by the user, by a signal or with the terminal. No process may be left.
 
 use ikigai_provider_testing::{Gate, Reply};
 use ikigai_terminal_testing::Terminal;
@@ -8,7 +7,7 @@ use serde_json::json;
 
 use crate::repl::rig::{Rig, is_asking};
 
-/// Starts a REPL, and a call in it that does not end by itself.
+/// Starts a REPL with a call that never ends.
 fn calling(rig: &Rig) -> Terminal {
     let started = rig.host.workspace().join("started");
     let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
@@ -53,7 +52,7 @@ fn sigterm_at_the_prompt_puts_the_terminal_back() {
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.wait().code(), Some(128 + 15));
     assert!(terminal.shows_typing());
-    // A terminal would stay in bracketed paste mode.
+    // Without this sequence, the terminal would stay in bracketed paste mode.
     let written = terminal.written();
     assert!(written.rfind("\x1b[?2004l") > written.rfind("\x1b[?2004h"), "{written:?}");
 }

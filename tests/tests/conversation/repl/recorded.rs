@@ -1,5 +1,5 @@
-//! The session that docs/agent.md refers to. This test plays it again, so that the page shows what
-//! a person sees. `IKIGAI_RECORD=1 cargo test --test conversation recorded` writes it.
+//! The session that docs/agent.md refers to. This test replays it, so that the page shows the real
+//! output. `IKIGAI_RECORD=1 cargo test --test conversation recorded` writes it.
 
 use std::env;
 use std::fs;
@@ -53,7 +53,8 @@ fn played() -> String {
         round += 1;
         model(round)
     });
-    // No line is cut, as the place of a cut depends on the duration of a call.
+    // The terminal is wide enough that no line is cut, because the place of a cut depends on the
+    // duration of a call.
     rig.columns = 120;
     rig.host.write("workspace/notes/plan.md", "TODO: water the plants\n", 0o644);
     rig.host.write("workspace/notes/done.md", "Bought plants.\n", 0o644);
@@ -68,9 +69,10 @@ fn played() -> String {
     enter(&terminal, "/pinned");
     terminal.send("/exit\r");
     assert!(terminal.wait().success());
-    // Later, perhaps after the machine was started again.
+    // The session is continued later, perhaps after the machine was restarted.
     let mut later = rig.ready_with(&["--continue"]);
-    // It is said when the tools are known and the store was read, whatever is typed meanwhile.
+    // The message appears once the tools are known and the store was read, even if the user is
+    // typing.
     later.wait_for("The pins since the last turn: added");
     ask(&rig, &later, "Then cross it off.", "# nothing");
     enter(&later, "!cat notes/plan.md");
@@ -82,7 +84,7 @@ fn played() -> String {
     let text = text.replace(&rig.host.scratch().display().to_string(), "/home/me");
     let duration = Regex::new(r"· [0-9.]+ m?s ·").expect("an expression");
     let text = duration.replace_all(&text, "· 9 ms ·");
-    // The paths of the test are part of what is counted.
+    // The counted text includes the test's paths.
     let tokens = Regex::new(r"· ~[0-9.k]+ tokens ·").expect("an expression");
     let text = tokens.replace_all(&text, "· ~100 tokens ·");
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();

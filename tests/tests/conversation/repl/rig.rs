@@ -30,7 +30,7 @@ impl Rig {
             .env("ANTHROPIC_BASE_URL", server.base_url())
             .env("IKIGAI_MODEL", "model-of-the-test")
             .env("IKIGAI_AGENT", "tester@here")
-            // It makes requests of its own, which tests of other things do not expect.
+            // The summary makes additional requests, which other tests do not expect.
             .env("IKIGAI_AUTO_SUMMARY", "off");
         Self { host, server, columns: 80 }
     }
@@ -50,7 +50,7 @@ impl Rig {
         self.ready_with(&[])
     }
 
-    /// Does the same with flags.
+    /// Starts the REPL with flags, and waits for its prompt and its tools.
     pub(crate) fn ready_with(&self, flags: &[&str]) -> Terminal {
         let mut command = self.host.command();
         let terminal = Terminal::start(command.args(flags), self.columns, 24);

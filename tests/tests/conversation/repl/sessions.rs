@@ -1,4 +1,4 @@
-//! Conversations that are kept: the REPL keeps each, and goes on with one.
+//! Stored conversations: the REPL stores each one, and can continue one.
 
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
@@ -14,7 +14,7 @@ fn a_conversation_goes_on_in_another_terminal() {
     terminal.send("what colour is it?\r");
     terminal.wait_for("It is blue.");
     assert!(enter(&terminal, "/rename the colour").contains("is now called `the colour`"));
-    // Both terminals are open: the second may have a copy.
+    // Both terminals are open, so the second one may only continue a copy.
     let second = rig.ready_with(&["--continue"]);
     let screen = second.screen();
     assert!(screen.contains("`/fork` continues in a copy of it"), "{screen}");
@@ -70,7 +70,7 @@ fn a_conversation_goes_on_with_its_model() {
     let answers = ["One.", "Two.", "Three.", "Four."];
     let rig = Rig::new(answers.map(|text| Reply::answer().text(text)));
     rig.host.run(["ask", "--keep", "first"]).expect_code(0);
-    // What is configured for new conversations now.
+    // The configuration for new conversations changes here.
     let rig = rig.env("IKIGAI_MODEL", "another-model");
     rig.host.run(["ask", "--continue", "second"]).expect_code(0);
     let mut terminal = rig.ready_with(&["--continue"]);

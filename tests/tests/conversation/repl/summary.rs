@@ -50,7 +50,7 @@ fn a_conversation_that_is_left_is_remembered_in_the_next() {
     assert!(pinned.contains("  recent/workspace-"), "{pinned}");
     next.send("/system\r");
     next.wait_for("── ikigai:///recent/");
-    // Nothing was said, so that nothing is added.
+    // The conversation is empty, so no entry is added.
     next.send("/exit\r");
     assert!(next.wait().success());
     assert_eq!(rig.server.requests().len(), 4);

@@ -118,7 +118,7 @@ fn a_resize_during_a_call_leaves_the_screen_in_order() {
     assert!(call.is_some_and(|line| line.chars().count() < 40), "{screen}");
 }
 
-/// A tool that prints, and ends when the file `go` is in the workspace.
+/// A tool that prints, and ends once the workspace contains the file `go`.
 fn slow(rig: &Rig) -> std::path::PathBuf {
     let go = rig.host.workspace().join("go");
     let body = format!(
@@ -129,7 +129,7 @@ fn slow(rig: &Rig) -> std::path::PathBuf {
     go
 }
 
-/// Returns the whole seconds on the line of the call that runs.
+/// Returns the whole seconds on the line of the running call.
 fn seconds_of_slow(screen: &str) -> Option<u64> {
     let line = screen.lines().find(|line| line.contains(" slow {}"))?;
     line.rsplit("· ").next()?.strip_suffix(" s")?.parse().ok()
@@ -203,7 +203,8 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
     assert!(told.contains("roof"), "{told}");
     terminal.send("/exit\r");
     terminal.wait();
-    // What its tools are is forgotten, and nobody waits until it is asked.
+    // The list of the server's tools is forgotten, and the REPL does not wait until the server has
+    // answered.
     fs::remove_file(rig.host.cache().join("index.json")).expect("removed");
     let terminal = rig.ready();
     assert!(terminal.screen().contains("0 tools available."), "{}", terminal.screen());

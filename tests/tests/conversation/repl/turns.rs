@@ -39,7 +39,7 @@ fn an_answer_is_shown_as_it_comes_and_interrupted_by_ctrl_c() {
 #[test]
 fn an_image_that_goes_with_a_prompt_has_a_line() {
     let rig = Rig::new([Reply::answer().text("A cat.")]);
-    // The beginning of a PNG of 640 × 480 pixels, which is all that is looked at.
+    // The beginning of a PNG of 640 × 480 pixels. The host examines only that.
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\x0dIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x02\0\0\0";
     rig.host.write("workspace/picture.png", png, 0o644);
     let terminal = rig.ready();
@@ -185,7 +185,7 @@ fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
     terminal.send("/key\r");
     terminal.wait_for("queued: /key (it asks after this;");
     terminal.send("s3cret-ahead\r\x1b[A");
-    // Up takes the line back, so that the keys before it were dealt with.
+    // The Up key returns the line to the editor, so the keys before it were processed.
     terminal.wait_until("the line is not queued", |screen| {
         screen.contains("\n> /key") && !screen.contains("queued: ")
     });

@@ -137,7 +137,7 @@ fn a_person_at_a_terminal_is_asked_before_a_session_is_removed() {
         assert_eq!(terminal.wait().code(), Some(code), "{}", terminal.everything());
         (screen, terminal.everything())
     };
-    // Neither an empty line nor anything else than yes is one.
+    // Neither an empty line nor any text other than yes counts as consent.
     for no in ["", "n", "maybe"] {
         let (asked, said) = answer(&[&a], "Permanently remove it?", no, 1);
         assert!(asked.contains(&a) && asked.contains("Fix the parser, 2 turns"), "{asked}");

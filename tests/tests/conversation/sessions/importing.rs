@@ -1,5 +1,4 @@
-//! `ikigai session export` and `import`: nothing is lost, and nothing is taken in that is no
-//! conversation.
+//! `ikigai session export` and `import`: nothing is lost, and only real conversations are accepted.
 
 use std::fs;
 
@@ -19,7 +18,8 @@ fn events(text: &str) -> Vec<Value> {
 #[test]
 fn what_is_exported_and_imported_is_the_same() {
     with_each_store(|host| {
-        // Data that only a provider reads, members of the future, digits and an odd text.
+        // The events contain data that only a provider reads, unknown future members, long digits
+        // and an odd text.
         let blob = json!({ "provider": "google", "model": "m", "value": { "signature": "x" } });
         let odd = json!({ "v": 1, "reason": "answered", "usage": {}, "of the future": 12_345_678_901_234_567_890_u64,
             "parts": [{ "text": { "text": "\u{202e}é\n\u{1}", "blob": blob } }] });
@@ -51,7 +51,7 @@ fn what_is_exported_and_imported_is_the_same() {
     });
 }
 
-/// Imports a text that is refused, and returns what was said.
+/// Imports a text that must be refused, and returns the error message.
 #[track_caller]
 fn refused(host: &Host, text: &str) -> String {
     let ran = host.run_with(["session", "import"], text.as_bytes()).expect_code(1);

@@ -7,15 +7,16 @@ use serde_json::{Value, json};
 /// The agent of every case.
 pub(crate) const AGENT: &str = "tester@here";
 
-/// Returns a host whose sessions are in its own home.
+/// Returns a host whose sessions are in its own home directory.
 pub(crate) fn host() -> Host {
     Host::without_system_tools().env("IKIGAI_AGENT", AGENT)
 }
 
-/// Runs the case with a store in a file and, if this machine has a server, with one in a server.
+/// Runs the case with a store in a file and, if this machine has a database server, with a store in
+/// a database.
 pub(crate) fn with_each_store(case: impl Fn(&Host)) {
     case(&host());
-    // `Server::start` has reported that there is none. CI has one.
+    // If the machine has no server, `Server::start` has reported that. CI has a server.
     let Some(server) = Server::start().expect("a server starts") else { return };
     let url = server.create_database("sessions").expect("a database");
     case(&host().env("IKIGAI_STORE", url));

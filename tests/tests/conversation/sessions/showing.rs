@@ -85,7 +85,7 @@ fn it_says_what_the_model_no_longer_sees() {
     let cleared = at("*The conversation was cleared. The model sees nothing of the above.*");
     assert!(at("end 1") < cleared && cleared < at("> prompt 2"), "{shown}");
     let unseen = at("*The model no longer sees what is above. It has notes on it");
-    // Five messages stayed: the end of the third turn, and the fourth.
+    // Five messages are left: the end of the third turn, and the fourth turn.
     assert!(at("found 3") < unseen && unseen < at("end 3"), "{shown}");
     let line =
         at("*The model no longer sees this result, but only:*\n\n```\nin ikigai:///outputs/3");
