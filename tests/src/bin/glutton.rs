@@ -323,7 +323,8 @@ fn inotify() -> io::Result<()> {
     if unsafe { libc::inotify_init1(0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Starts a process that maps a file again and again, opened anew each time, and closes every descriptor.
+/// Starts a process that maps a file again and again, opened anew each time, and closes every
+/// descriptor.
 fn mapped_files() -> io::Result<()> {
     const FILES: usize = 60_000;
     let own = CString::new("/proc/self/exe").map_err(io::Error::other)?;

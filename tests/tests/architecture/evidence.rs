@@ -51,8 +51,8 @@ pub(crate) fn tests(page: &str) -> Vec<Claim> {
     claims
 }
 
-/// Returns the files and the tests that do not exist, and the claims for which the page names no file. `source` reads a
-/// file of the repository.
+/// Returns the files and the tests that do not exist, and the claims for which the page names no
+/// file. `source` reads a file of the repository.
 pub(crate) fn missing(claims: &[Claim], source: impl Fn(&Path) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for Claim { text, files } in claims {

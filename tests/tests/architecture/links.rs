@@ -76,8 +76,8 @@ fn targets(text: &str) -> Vec<String> {
     found
 }
 
-/// Returns the anchors of the headings, as GitHub makes them: in lower case, without punctuation, with
-/// hyphens for spaces.
+/// Returns the anchors of the headings, as GitHub makes them: in lower case, without punctuation,
+/// with hyphens for spaces.
 fn anchors(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut heading: Option<String> = None;

@@ -1,4 +1,4 @@
-//! Tools with sockets of their own: what they reach, which is themselves, and the bounds on it.
+//! Tools with their own sockets: they can connect only to themselves, and within bounds.
 
 use std::fs;
 use std::net::TcpListener;
@@ -18,19 +18,19 @@ use ikigai_supervisor::isolation::Keeper;
 use super::limits::Guard;
 use super::rig::{Rig, each_user, text};
 
-/// Grants a call sockets of its own.
+/// Grants a call its own sockets.
 fn grant(call: &mut Call) {
     Arc::make_mut(&mut call.grant).own_sockets = true;
 }
 
-/// Grants a call sockets of its own and a home of its own.
+/// Grants a call its own sockets and its own home directory.
 fn grant_with_home(call: &mut Call) {
     grant(call);
     let home = ("HOME".into(), "/home/somebody".into());
     Arc::make_mut(&mut call.grant).env.push(home);
 }
 
-/// Makes these attempts with sockets of its own, and returns the report of each.
+/// Makes these attempts in a call with its own sockets, and returns the report of each.
 fn ask(rig: &Rig, attempts: &[String], adjust: impl FnOnce(&mut Call)) -> Vec<String> {
     let outcome = rig.run(&rig.intruder(), |call| {
         grant(call);
@@ -49,8 +49,8 @@ fn words(attempts: &[&str]) -> Vec<String> {
     attempts.iter().map(|attempt| (*attempt).to_owned()).collect()
 }
 
-/// Runs the case for each user whose calls have a control group that counts their memory. Others have no
-/// sockets of their own.
+/// Runs the case for each user whose calls have a control group that counts their memory. Other
+/// users' calls get no sockets.
 fn each_counted_user(case: impl Fn(&Rig)) {
     each_user(Sandbox::Require, |rig| {
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
@@ -70,14 +70,14 @@ const OWN: [&str; 8] = [
     "own-udp",
     "own-unix /tmp/own",
     "own-unix /dev/shm/own",
-    // As long as the addresses of IPv4 and IPv6.
+    // This path makes the address as long as an IPv4 or IPv6 address.
     "own-unix /tmp/a-name-abc",
     "own-abstract a-name",
     "own-packets /tmp/packets",
     "own-queue /tmp/queue",
 ];
 
-/// Returns these and two in the workspace, whose files are not there yet.
+/// Returns these attempts and two in the workspace, whose files do not exist yet.
 fn own(rig: &Rig) -> Vec<String> {
     let place = rig.path("own.sock");
     let _ = fs::remove_file(&place);
@@ -119,7 +119,7 @@ fn sockets_that_are_not_granted_are_refused() {
     });
 }
 
-/// A server of another program in the workspace, as that of a container engine may be.
+/// A server of another program in the workspace, such as a container engine's.
 struct Foreign {
     _stream: UnixListener,
     _packets: OwnedFd,
@@ -138,7 +138,8 @@ impl Foreign {
         let path = rig.path("packets.sock");
         let family = (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes();
         let address = [&family[..], path.as_os_str().as_encoded_bytes(), b"\0"].concat();
-        // SAFETY: system calls on numbers and on bytes of this length; a new descriptor has no other owner.
+        // SAFETY: system calls on numbers and on bytes of this length; a new descriptor has no
+        // other owner.
         let _packets = unsafe {
             let socket = libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
             let socket = OwnedFd::from_raw_fd(socket);
@@ -178,7 +179,7 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             format!("race-address {{tmp}}/own-1 {here}/engine.sock"),
             format!("race-link {{tmp}}/own-2 {here}/engine.sock"),
         ];
-        // With an address as long as one of the internet.
+        // The addresses of these attempts are as long as internet addresses.
         let short = ["unix-exactly a 16", "unix-exactly a 28", "race-descriptor a"];
         let prepare = || {
             for entry in fs::read_dir(rig.workspace()).expect("read").flatten() {
@@ -225,7 +226,7 @@ fn a_tool_has_no_interface_but_its_loopback_and_no_other_family() {
         let outside = outside.local_addr().expect("an address");
         let families = [libc::AF_PACKET, libc::AF_VSOCK, libc::AF_ALG, libc::AF_XDP, libc::AF_TIPC];
         let families = families.iter().map(|family| format!("socket {family}"));
-        // Of the internet's families raw sockets, which these are.
+        // `socket` creates raw sockets, which are refused for the internet's families as well.
         let raw = [libc::AF_INET, libc::AF_INET6].map(|family| format!("socket {family}"));
         let others = ["io-uring", "listen-to-filter", "own-descriptors"].map(ToOwned::to_owned);
         let peers = [
@@ -246,8 +247,8 @@ fn a_tool_has_no_interface_but_its_loopback_and_no_other_family() {
     });
 }
 
-/// A test suite of a project is this: servers, by name and by number, a manager of processes, a server of
-/// local sockets, and a look at the interfaces.
+/// A project's test suite uses the following: servers, by name and by number, a process manager, a
+/// server of local sockets, and a query of the interfaces.
 const PYTHON: &str = r#"
 import asyncio, http.server, multiprocessing, os, socket, tempfile, threading, urllib.request
 
@@ -307,7 +308,7 @@ fn servers_of_python_run() {
     });
 }
 
-/// A page on the call's own loopback, and a browser that looks at it.
+/// A page on the call's own loopback, and a browser that opens it.
 const BROWSER: &str = r#"
 import http.server, subprocess, sys, threading
 
@@ -332,7 +333,8 @@ sys.exit(subprocess.run([sys.argv[1], *options, page], stderr=subprocess.PIPE).r
 #[test]
 fn a_browser_takes_a_screenshot_of_a_page_of_the_call() {
     const PYTHON: &str = "/usr/bin/python3";
-    // Its script beside `PATH` reads a directory of `/etc`.
+    // The start script in `PATH` would read a directory of `/etc`, so the program is started
+    // directly.
     const CHROMIUM: &str = "/usr/lib/chromium/chromium";
     if ![PYTHON, CHROMIUM].iter().all(|program| Path::new(program).exists()) {
         ikigai_tests::impossible_here("a browser in the sandbox, without Debian's Chromium");

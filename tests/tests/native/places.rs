@@ -1,4 +1,4 @@
-//! The places of the machine in which a tool, its grant or its interpreter may lie.
+//! The places on the machine in which a tool, its grant or its interpreter may lie.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -29,14 +29,14 @@ fn what_lies_in_var_tmp_is_shown_there_and_the_rest_of_it_is_the_tools_own() {
         });
         assert_eq!(text(&outcome.stdout), format!("{shown}\n{name}\nx\n"), "{outcome:?}");
         assert!(place.join("new").exists() && !Path::new("/var/tmp/own").exists());
-        // A working directory of which nothing is granted is empty.
+        // A working directory that is not granted is empty.
         let elsewhere = rig.script("pwd; ls -A; echo x >/var/tmp/own; cat /tmp/own");
         let outcome = rig.run(&elsewhere, |call| {
             call.workspace = place.into();
             Arc::make_mut(&mut call.grant).dirs.clear();
         });
         assert_eq!(text(&outcome.stdout), format!("{shown}\nx\n"), "{outcome:?}");
-        // All of it.
+        // The tool may read the whole machine.
         let all = rig.script("ls -A /var/tmp; echo x >/tmp/own && cat /tmp/own");
         let outcome = rig.run(&all, |call| {
             call.workspace = Path::new("/var/tmp").into();
@@ -48,7 +48,8 @@ fn what_lies_in_var_tmp_is_shown_there_and_the_rest_of_it_is_the_tools_own() {
     });
 }
 
-/// Checks that a link that climbs to `/` leads to the machine's, and not to the root that is made over it.
+/// Checks that a link that climbs to `/` leads to the machine's root, and not to the root that is
+/// made over it.
 #[test]
 fn an_interpreter_is_found_behind_a_link_that_climbs_to_the_root() {
     let place = match rig::started_as_root() {

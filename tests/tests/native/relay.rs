@@ -1,5 +1,5 @@
-//! The network of a native tool by name. Each way around a grant is tried with a wider grant too,
-//! where it leads somewhere.
+//! The network of a native tool by name. Each way around a grant is also tried with a wider grant,
+//! to prove that it leads somewhere.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -26,15 +26,15 @@ use super::rig::{Rig, each_user, text};
 /// The address of the relay for a tool.
 const RELAY: &str = "127.0.0.1:3128";
 
-/// The answers to a tunnel that was made.
+/// The answers to a tunnel that was established.
 const MADE: &str = r"HTTP/1.1 200 Connection established\r\n\r\n";
 const MADE_BY_SOCKS: &str = r"\x05\x00\x05\x00\x00\x01\x00\x00\x00\x00\x00\x00";
 
-/// The answers to a tunnel to a peer that is not granted.
+/// The answers to a tunnel to a peer without a grant.
 const NOT_GRANTED: &str = "HTTP/1.1 403 Forbidden";
 const NOT_GRANTED_BY_SOCKS: &str = r"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x00\x00";
 
-/// Talks to the relay once with each of these, and returns what it answered.
+/// Talks to the relay once with each of these messages, and returns its answers.
 fn talk(
     rig: &Rig,
     network: Network,
@@ -56,12 +56,12 @@ fn digits(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns a request for a tunnel, with what is sent through it.
+/// Returns a request for a tunnel, followed by the data to send through it.
 fn connect(peer: &str, then: &[u8]) -> Vec<u8> {
     [format!("CONNECT {peer} HTTP/1.1\r\nHost: {peer}\r\n\r\n").as_bytes(), then].concat()
 }
 
-/// Returns the same over SOCKS, with the peer as a name or as an address.
+/// Returns such a request over SOCKS, with the peer as a name or as an address.
 fn socks(name: &str, port: u16, then: &[u8]) -> Vec<u8> {
     let host = match name.parse() {
         Ok(std::net::IpAddr::V4(ip)) => [&[1], &ip.octets()[..]].concat(),
@@ -71,7 +71,7 @@ fn socks(name: &str, port: u16, then: &[u8]) -> Vec<u8> {
     [&[5, 1, 0, 5, 1, 0], &host[..], &port.to_be_bytes(), then].concat()
 }
 
-/// Returns the first message of TLS for this server, in one record.
+/// Returns the first TLS message for this server, in one record.
 fn hello(name: &str) -> Vec<u8> {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
@@ -91,7 +91,7 @@ fn in_pieces(hello: &[u8]) -> Vec<u8> {
     pieces.flat_map(|piece| [&[22, 3, 1, 0, piece.len() as u8], piece].concat()).collect()
 }
 
-/// A server that keeps all that a connection brought, and closes once the other side has.
+/// A server that reports all data of a connection, and closes once the other side has closed.
 fn listening(ip: &str) -> Server {
     Server::start(ip, |mut stream, events| {
         let mut heard = Vec::new();
@@ -161,13 +161,13 @@ fn a_name_leads_to_no_address_that_would_have_to_be_named() {
             ]
         );
         assert_eq!((outcome.denied.count, server.connections()), (12, 0));
-        // A name that is not granted is not even looked up.
+        // A name without a grant is not even looked up.
         assert!(!names.asked().iter().any(|name| name == "b.test"), "{:?}", names.asked());
         let wider = [by_name[0], by_name[1], "127.0.0.1:*"];
         let (answers, ..) = talk(rig, names.network(), &wider, &sent[..4]);
         let made = [format!("{MADE}hello"), format!("{MADE_BY_SOCKS}hello")];
         assert_eq!(answers, [made.clone(), made].concat());
-        // A name that resolved opens its address to nobody who asks for the address.
+        // A granted name does not grant its address to requests that use the address.
         let (answers, ..) = talk(
             rig,
             names.network(),
@@ -236,7 +236,7 @@ fn a_tunnel_to_a_name_is_for_no_other_server_at_its_address() {
         damaged[5] = 2;
         let net = [by_name.as_str(), by_address.as_str()];
         let heard = |sent: &[u8]| sent.escape_ascii().to_string();
-        // What is no TLS passes, and so does TLS for the peer itself.
+        // Data that is not TLS passes, and so does TLS for the peer itself.
         let passing = [
             (by_name.as_str(), own.clone()),
             (&by_name, in_pieces(&own)),
@@ -274,7 +274,7 @@ fn a_tunnel_to_a_name_is_for_no_other_server_at_its_address() {
 #[test]
 fn a_request_for_a_proxy_reaches_its_peer_under_no_other_name_and_alone() {
     each_user(Sandbox::Require, |rig| {
-        // It would go on with the connection, and tells at its end what came.
+        // The server would continue to use the connection, and reports at its end what it received.
         let server = Server::start("127.0.0.1", |mut stream, events| {
             let mut heard = Vec::new();
             while !heard.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -374,7 +374,7 @@ fn connections_that_say_nothing_lock_nobody_out_for_long() {
         let server = Server::greeting("127.0.0.1");
         let to = server.target();
         let sent = digits(&connect(&to, b"12345"));
-        // As many as the relay serves at once.
+        // The number of connections that the relay serves at once.
         let outcome = rig.run_within(Network::default(), &[&to], &rig.intruder(), |call| {
             call.args = vec![format!("crowd {RELAY} {sent} 64").into()];
         });
@@ -390,7 +390,7 @@ fn a_thousand_connections_are_served_a_few_at_a_time() {
         let at_once = counted.fetch_add(1, Ordering::SeqCst) + 1;
         seen.fetch_max(at_once, Ordering::SeqCst);
         let answered = stream.read_exact(&mut [0; 5]).and_then(|()| stream.write_all(b"hello"));
-        // It is over for the relay once this side has closed.
+        // For the relay, the connection is over once this side has closed.
         counted.fetch_sub(1, Ordering::SeqCst);
         answered
     });
@@ -437,7 +437,7 @@ fn a_tool_finds_the_relay_by_its_environment_and_no_proxy_of_the_hosts() {
         expected.extend(proxies.iter().map(String::as_str));
         assert!(expected.iter().all(|line| lines.contains(line)), "{lines:?}");
         assert_eq!(lines.len(), 9, "{lines:?}");
-        // Without peers there is none.
+        // Without granted peers, there is no proxy.
         let outcome = rig.run_within(Network::default(), &[], &tool, |_| {});
         assert_eq!(text(&outcome.stdout), "");
     });
@@ -475,7 +475,7 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
     });
 }
 
-/// A server of the files below `root`; for a directory, of its list.
+/// A server of the files below `root`. For a directory, it returns the list.
 fn serving(root: &Path) -> Server {
     let root = root.to_owned();
     Server::http("127.0.0.1", move |stream: &mut dyn ReadWrite, path| {
@@ -483,8 +483,8 @@ fn serving(root: &Path) -> Server {
     })
 }
 
-/// Answers a request for a file below `root`, or for the list of a directory. It is the last one of its
-/// connection.
+/// Answers a request for a file below `root`, or for a directory's list. The connection ends after
+/// the answer.
 pub(super) fn answer_with_file(
     root: &Path,
     stream: &mut dyn ReadWrite,
@@ -508,7 +508,7 @@ pub(super) fn answer_with_file(
     stream.write_all(&content)
 }
 
-/// Makes a git repository with the file `file`, whose directory can be served as it is.
+/// Makes a git repository with the file `file`, whose directory can be served unchanged.
 pub(super) fn repository() -> TempDir {
     let repository = tempfile::tempdir().expect("a directory");
     let root = repository.path();
@@ -525,10 +525,10 @@ pub(super) fn repository() -> TempDir {
     repository
 }
 
-/// Runs each script where the server is granted, and where it is not.
+/// Runs each script with a grant of the server, and without one.
 fn assert_only_granted(rig: &Rig, server: &Server, scripts: &[(String, &str)]) {
     let to = server.target();
-    // Cargo and its compiler, which belong to a user.
+    // Cargo and its compiler belong to a user, so their directory must be granted.
     let toolchain = Path::new(env!("CARGO")).ancestors().nth(2).expect("a toolchain");
     for (script, said) in scripts {
         let bin = toolchain.join("bin");
@@ -567,7 +567,7 @@ fn programs_find_their_way_without_being_told() {
     assert_only_granted(&rig, &server, &scripts);
 }
 
-/// Makes the package `pkg` for the registries of three package managers.
+/// Creates the package `pkg` for the registries of three package managers.
 const REGISTRIES: &str = include_str!("registries.py");
 
 #[test]

@@ -1,5 +1,5 @@
-//! Supervisors that wait for a call: the call takes one, one that cannot be used is replaced, and
-//! none outlives its host.
+//! Supervisors in reserve. A call takes one, an unusable one is replaced, and none outlives its
+//! host.
 
 use std::fs;
 use std::future::Future;
@@ -35,7 +35,7 @@ impl Host {
     /// Returns a host that starts the supervisor at `path`.
     fn over(path: PathBuf, sandbox: Sandbox) -> Self {
         let rig = Rig::new(path.clone(), sandbox);
-        // Supervisors of calls that have ended are reaped by another thread than the test's.
+        // A thread other than the test's reaps the supervisors of ended calls.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let supervisor = Supervisor::new(Some(path), 1);
         Self { rig, supervisor, runtime: runtime.expect("a runtime") }
@@ -45,19 +45,19 @@ impl Host {
         NativeProgram::new(tool, self.supervisor.clone()).run(self.rig.call())
     }
 
-    /// Runs a tool that says `ok`, and why.
+    /// Runs a tool that prints `ok` on stdout and `why` on stderr.
     fn attempt(&self) -> Outcome {
         self.runtime.block_on(self.call(&self.rig.script("echo ok; echo why >&2")))
     }
 
-    /// Runs a tool, and expects its answer.
+    /// Runs a tool, and checks its answer.
     fn run(&self) {
         let outcome = self.attempt();
         assert_eq!((&outcome.exit, text(&outcome.stdout)), (&Exit::Code(0), "ok\n"), "{outcome:?}");
         assert_eq!(text(&outcome.stderr), "why\n");
     }
 
-    /// Runs a tool, and returns the supervisor that waits for the next one.
+    /// Runs a tool, and returns the supervisor that waits for the next call.
     fn run_and_refill(&self) -> Pid {
         self.run();
         let mut found = None;
@@ -70,15 +70,16 @@ impl Host {
     }
 }
 
-/// Returns whether a thread of this process fills a reserve: a supervisor that it has started may
-/// not be in the reserve yet.
+/// Returns whether a thread of this process is filling a reserve. A supervisor that it has started
+/// may not be in the reserve yet.
 fn is_being_filled() -> bool {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").flatten();
     let names = threads.filter_map(|thread| std::fs::read(thread.path().join("comm")).ok());
     names.into_iter().any(|name| name.trim_ascii_end() == b"ikigai-reserve")
 }
 
-/// Returns whether this child is a supervisor that waits: one in a call has the tool's stderr.
+/// Returns whether this child is a waiting supervisor. A supervisor in a call has the tool's
+/// stderr.
 fn waits(child: Pid) -> bool {
     let stderr = std::fs::read_link(format!("/proc/{}/fd/2", child.as_raw_nonzero()));
     stderr.is_ok_and(|stderr| stderr == Path::new("/dev/null"))
@@ -113,10 +114,11 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     let host = Host::new();
     let waiting = host.run_and_refill();
     kill_process(waiting, Signal::KILL).expect("killed");
-    // One that dies while a call takes it is a supervisor that was killed during its call.
+    // A supervisor that died while a call takes it would count as killed during the call.
     eventually("it has ended", || has_ended(waiting));
     kill_process(host.run_and_refill(), Signal::STOP).expect("stopped");
-    // Nor is a request to end, which comes before the call and is heard of with it, one for the call.
+    // A request to end that arrives before the call, but is noticed together with it, does not
+    // apply to the call.
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let waiting = host.run_and_refill();
         init_of(waiting);
@@ -126,7 +128,7 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     host.run_and_refill();
 }
 
-/// Returns the init that waits in its namespaces for the work of this supervisor.
+/// Returns the init that waits in its namespaces for this supervisor's work.
 fn init_of(waiting: Pid) -> Pid {
     let mut found = None;
     eventually("an init waits", || {
@@ -159,14 +161,14 @@ fn an_init_that_was_killed_or_stopped_meanwhile_delays_no_call() {
         kill_process(init, Signal::KILL).expect("killed");
         eventually("it has ended", || has_ended(init));
         kill_process(init_of(host.run_and_refill()), Signal::STOP).expect("stopped");
-        // What was asked of it before the call is nothing to the call.
+        // A signal that was sent before the call does not apply to the call.
         kill_process(init_of(host.run_and_refill()), Signal::TERM).expect("sent");
         host.run_and_refill();
     }
 }
 
-/// A supervisor needs descriptors for what it opens, and gets those of its call: with few of them it runs a
-/// tool as it was asked to, or not at all.
+/// A supervisor needs descriptors for the files that it opens, and receives its call's descriptors.
+/// If it has too few, it runs a tool exactly as requested or not at all.
 #[test]
 fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_for() {
     let place = tempfile::tempdir().expect("a directory");
@@ -178,7 +180,8 @@ fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_f
         for most in [4, 5, 6, 8, 10, 12, 16, 24, 64, 256] {
             fs::write(beside("descriptors"), most.to_string()).expect("written");
             let host = Host::over(beside("starved"), sandbox);
-            // One that is started for the call, and one that may have waited for it.
+            // The first supervisor is started for the call, and the second may come from the
+            // reserve.
             for _ in 0..2 {
                 let outcome = host.attempt();
                 match (&outcome.exit, text(&outcome.stdout)) {
@@ -188,15 +191,16 @@ fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_f
                 }
             }
             drop(host);
-            // The thread that fills the reserve may have started one when there was no host any more.
+            // The thread that fills the reserve may have started a supervisor after the host was
+            // dropped.
             eventually("none is left", || !is_being_filled() && rig::children() == 0);
         }
         assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
     }
 }
 
-/// A host goes on with the program that it has opened, which understands its plans. The one that an update has
-/// put in its place need not.
+/// A host continues to use the program that it has opened, which understands its plans. A program
+/// that an update has installed in the meantime may not.
 #[test]
 fn one_that_is_older_than_the_program_on_disk_serves_its_host() {
     let place = tempfile::tempdir().expect("a directory");
@@ -205,26 +209,26 @@ fn one_that_is_older_than_the_program_on_disk_serves_its_host() {
     let host = Host::over(program.clone(), Sandbox::Require);
     let waiting = host.run_and_refill();
     let newer = place.path().join("newer");
-    // It serves no call of this version.
+    // This program serves no call of this version.
     fs::copy("/bin/false", &newer).expect("copied");
     fs::rename(&newer, &program).expect("replaced");
-    // The one that waited, the one that has taken its place, and one that is started for its call.
+    // The calls use the waiting supervisor, its replacement, and one that is started for its call.
     let next = host.run_and_refill();
     assert_ne!(next, waiting);
     let killed = host.run_and_refill();
     kill_process(killed, Signal::KILL).expect("killed");
     eventually("it has ended", || has_ended(killed));
     host.run_and_refill();
-    // A host that starts now has the other.
+    // A host that starts now uses the new program.
     let later = Host::over(program, Sandbox::Require).attempt();
     assert_ne!(later.exit, Exit::Code(0), "{later:?}");
 }
 
-/// A mount hides what is beneath it, also from a tool whose namespaces are older.
+/// A mount hides everything beneath it, even from a tool whose namespaces are older.
 #[test]
 fn a_tool_sees_what_was_mounted_since_its_namespaces_were_made() {
     let mut unshare = Command::new("unshare");
-    // In a container nothing of the machine arrives in a namespace by itself.
+    // In a container, the machine's mounts do not propagate into a namespace.
     unshare.args(["--mount", "--propagation", "private"]);
     if !rig::started_as_root() {
         unshare.args(["--user", "--map-root-user"]);
@@ -240,7 +244,7 @@ fn a_tool_sees_what_was_mounted_since_its_namespaces_were_made() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
 }
 
-/// Not a test: the host of another test, in a mount namespace of its own.
+/// Not a test: the host of another test, in a separate mount namespace.
 #[test]
 #[ignore = "runs inside another test"]
 fn a_host_that_mounts_for_another_test() {
@@ -262,7 +266,8 @@ fn a_host_that_mounts_for_another_test() {
     }
 }
 
-/// A request to end is not kept until a call has the supervisor, which would then end that call.
+/// A request to end takes effect at once. If it were kept until a call has the supervisor, it would
+/// end that call.
 #[test]
 fn one_that_is_asked_to_end_ends() {
     let host = Host::new();
@@ -294,7 +299,8 @@ fn a_supervisor_that_cannot_run_leaves_no_process_and_no_thread() {
 fn none_is_left_when_the_last_handle_is_dropped() {
     let host = Host::new();
     let waiting = host.run_and_refill();
-    // It has made its groups before its namespaces.
+    // Once the init waits, the supervisor's groups exist, since it makes them before its
+    // namespaces.
     init_of(waiting);
     let Host { supervisor, runtime, .. } = host;
     drop(runtime);
@@ -304,14 +310,14 @@ fn none_is_left_when_the_last_handle_is_dropped() {
         let trees = controllers.map(|it| it.path()).flat_map(directories);
         trees.filter(|it| it.file_name().is_some_and(|it| it.to_string_lossy().starts_with(&own)))
     };
-    // Where the machine gives it groups, it has made them.
+    // If the machine allows groups, the supervisor has made them.
     let had = groups().count();
     drop(supervisor);
     assert_eq!(rig::children(), 0);
     assert_eq!(groups().count(), 0, "of {had}");
 }
 
-/// Returns the directories in a directory, and those in these.
+/// Returns the directories in a directory, recursively.
 fn directories(place: std::path::PathBuf) -> Vec<std::path::PathBuf> {
     let inside = std::fs::read_dir(place).into_iter().flatten().flatten().map(|it| it.path());
     inside
@@ -320,7 +326,7 @@ fn directories(place: std::path::PathBuf) -> Vec<std::path::PathBuf> {
         .collect()
 }
 
-/// A host that has one in reserve is killed. Nothing tells the supervisor but the end of its socket.
+/// A host with a supervisor in reserve is killed. Only the end of the socket tells the supervisor.
 #[test]
 fn none_outlives_a_host_that_is_killed() {
     let mut host = Command::new(std::env::current_exe().expect("this program"))
@@ -347,11 +353,11 @@ fn none_outlives_a_host_that_is_killed() {
 fn a_host_for_another_test() {
     let host = Host::new();
     println!("waiting: {}", host.run_and_refill().as_raw_nonzero());
-    // Until it is killed.
+    // This waits until the process is killed.
     let _ = std::io::stdin().lines().next();
 }
 
-/// Returns whether a process, of whatever parent, is gone or a zombie.
+/// Returns whether a process, which may have any parent, is gone or a zombie.
 fn has_ended(pid: Pid) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     stat.ok()

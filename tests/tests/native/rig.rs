@@ -27,21 +27,21 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-/// The timeout of a case, far longer than any takes on a busy machine.
+/// The timeout of a case, far longer than any case takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A user without any rights of its own.
+/// The user `nobody`, who has no rights.
 pub(crate) const NOBODY: u32 = 65534;
 
-/// Runs the case as this user and, if that is root, as a user without privilege too, each without a
-/// sandbox and in one.
+/// Runs the case as this user and, if that is root, also as a user without privileges, each without
+/// a sandbox and in one.
 pub(crate) fn each_mode(case: impl Fn(&Rig)) {
     for sandbox in [Sandbox::Off, Sandbox::Require] {
         each_user(sandbox, &case);
     }
 }
 
-/// Runs the case as this user and, if that is root, as a user without privilege too.
+/// Runs the case as this user and, if that is root, also as a user without privileges.
 pub(crate) fn each_user(sandbox: Sandbox, case: impl Fn(&Rig)) {
     let supervisor = paths::supervisor();
     case(&Rig::new(supervisor_at(&supervisor), sandbox));
@@ -83,20 +83,21 @@ impl Rig {
     pub(crate) fn new(supervisor: PathBuf, sandbox: Sandbox) -> Self {
         let dir = TempDir::new().expect("a directory");
         let workspace = fs::canonicalize(dir.path()).expect("a path");
-        // A tool without privilege is to write there too.
+        // A tool without privileges must be able to write there as well.
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
         let without = Without::default();
         let root = started_as_root();
         Self { _dir: dir, workspace, supervisor, sandbox, without, root }
     }
 
-    /// Returns a rig with a workspace of its own, and a sandbox that lacks these layers.
+    /// Returns a rig with its own workspace, and a sandbox that lacks these layers.
     pub(crate) fn lacking(&self, layers: Without) -> Self {
         let new = Self::new(self.supervisor.clone(), self.sandbox);
         Self { without: layers, root: self.root, ..new }
     }
 
-    /// Returns a rig with a workspace of its own, where the kernel refuses to create namespaces.
+    /// Returns a rig with its own workspace, under a filter that makes the kernel refuse new
+    /// namespaces.
     pub(crate) fn under_a_filter(&self) -> Self {
         let mut rig = self.lacking(Without::default());
         let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
@@ -108,7 +109,8 @@ impl Rig {
         rig
     }
 
-    /// Returns a rig with a workspace of its own, where the kernel gives no listener of system calls.
+    /// Returns a rig with its own workspace, under a filter with a listener, so that the kernel
+    /// allows no second listener.
     pub(crate) fn under_a_listener(&self) -> Self {
         let mut rig = self.lacking(Without::default());
         let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
@@ -118,7 +120,7 @@ impl Rig {
         rig
     }
 
-    /// Takes cgroups away from the sandbox.
+    /// Removes cgroups from the sandbox.
     pub(crate) fn lacking_cgroups(mut self) -> Self {
         self.without.cgroups = true;
         self
@@ -128,7 +130,7 @@ impl Rig {
         self.root
     }
 
-    /// Puts the tool that makes the attempts into the workspace.
+    /// Puts the intruder, which makes the attempts, into the workspace.
     pub(crate) fn intruder(&self) -> PathBuf {
         let path = self.path("intruder");
         if !path.exists() {
@@ -180,7 +182,7 @@ impl Rig {
         call(&self.workspace, &env, self.sandbox)
     }
 
-    /// Runs `tool` watched, and returns what its supervisor saw.
+    /// Runs `tool` watched, and returns the accesses that its supervisor saw.
     pub(crate) fn watch(&self, tool: &Path, change: impl FnOnce(&mut Call)) -> (Outcome, Seen) {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
@@ -192,8 +194,8 @@ impl Rig {
         (outcome, seen)
     }
 
-    /// Puts `text` as a shell script before the supervisor, which starts when the files of the call
-    /// were looked at.
+    /// Runs the shell script `text` before the supervisor, which starts after the call's files were
+    /// checked.
     pub(crate) fn preceded_by(mut self, text: &str) -> Self {
         let text = format!("#!/bin/sh\n{text}\nexec '{}' \"$@\"\n", self.supervisor.display());
         self.supervisor = self.file("preceded", &text, 0o755);
@@ -211,7 +213,7 @@ impl Rig {
         finish(one_thread(), self.program(tool).run(call))
     }
 
-    /// Runs the tool with these peers, whose names are resolved by this network.
+    /// Runs the tool with these granted peers. `network` resolves their names.
     pub(crate) fn run_within(
         &self,
         network: Network,
@@ -233,7 +235,7 @@ impl Rig {
         finish(one_thread(), self.program(Path::new(tool)).run(call))
     }
 
-    /// Runs `tool`, and calls `react` when `event` has come.
+    /// Runs `tool`, and calls `react` after `event`.
     pub(crate) fn run_until(
         &self,
         tool: &Path,
@@ -243,7 +245,7 @@ impl Rig {
         self.run_granted_until(tool, |_| {}, event, react)
     }
 
-    /// Does the same with another grant.
+    /// Does the same with a changed grant.
     pub(crate) fn run_granted_until(
         &self,
         tool: &Path,
@@ -263,7 +265,7 @@ impl Rig {
         })
     }
 
-    /// Drops the call of `tool` when `event` has come, and returns its cancellation token.
+    /// Drops the call of `tool` after `event`, and returns its cancellation token.
     pub(crate) fn drop_after(&self, tool: &Path, event: Event) -> CancellationToken {
         let call = self.call();
         let cancel = call.cancel.clone();
@@ -276,7 +278,7 @@ impl Rig {
                 () = event.wait_aside() => {}
             }
         });
-        // The end of the runtime waits for the work that the drop left.
+        // The end of the runtime waits for the work that the dropped call left.
         cancel
     }
 
@@ -308,7 +310,8 @@ impl Rig {
         }
     }
 
-    /// Stops the parent of the tool that holds the FIFO in such a way that only its end changes that.
+    /// Stops the parent of the tool that has the FIFO open. Only the end of the parent can change
+    /// that.
     pub(crate) fn hold_init(&self) -> HeldInit {
         let pid = self.supervisors()[0];
         let number = pid.as_raw_nonzero().get();
@@ -325,14 +328,14 @@ impl Rig {
         held
     }
 
-    /// Kills the supervisor of the tool that holds the FIFO, a child of this process.
+    /// Kills the supervisor of the tool that has the FIFO open, a child of this process.
     pub(crate) fn kill_supervisor(&self) {
         let child = self.supervisors().pop().expect("a supervisor");
         kill_process(child, Signal::KILL).expect("killed");
     }
 
-    /// Returns the processes between this one and the tool that holds the FIFO, the tool's parent
-    /// first.
+    /// Returns the processes between this one and the tool that has the FIFO open, the tool's
+    /// parent first.
     fn supervisors(&self) -> Vec<Pid> {
         let fifo = self.path("alive");
         let holds = |pid: &i32| {
@@ -383,7 +386,7 @@ pub(crate) fn one_thread() -> Runtime {
 fn finish(runtime: Runtime, running: impl Future<Output = Outcome>) -> Outcome {
     let outcome =
         runtime.block_on(async { tokio::time::timeout(TIMEOUT, running).await.expect("an end") });
-    // This does not wait for threads that are stuck in a sink.
+    // This does not wait for threads that are blocked in a sink.
     runtime.shutdown_background();
     outcome
 }
@@ -397,7 +400,7 @@ pub(crate) fn run_forever(tool: &Path, supervisor: &Path, sandbox: Sandbox) {
     panic!("the tool ended: {outcome:?}");
 }
 
-/// The reading end of a FIFO that a tool, and all that it starts, hold open.
+/// The reading end of a FIFO that a tool, and everything that it starts, keep open.
 pub(crate) struct Fifo(Arc<OwnedFd>);
 
 /// The first byte in a FIFO.
@@ -408,7 +411,7 @@ impl Fifo {
         Event(self.0.clone())
     }
 
-    /// Returns whether no process holds the FIFO open.
+    /// Returns whether no process has the FIFO open.
     fn is_at_end(&self) -> bool {
         let mut bytes = [0; 64];
         loop {
@@ -477,13 +480,13 @@ fn numbers(dir: &str) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns a sink that passes output on, and the output that arrived.
+/// Returns a sink that forwards output, and the output that arrived.
 pub(crate) fn forward() -> (Sink, Arc<Mutex<Vec<u8>>>) {
     let passed = Arc::new(Mutex::new(Vec::new()));
     (Sink::Forward(passed.clone()), passed)
 }
 
-/// Returns a sink that takes nothing until the sender is dropped.
+/// Returns a sink that blocks until the sender is dropped.
 pub(crate) fn blocked() -> (Sink, Sender<()>) {
     let (release, held) = channel();
     (Sink::Forward(Arc::new(Mutex::new(Blocked(held)))), release)
@@ -493,7 +496,7 @@ struct Blocked(Receiver<()>);
 
 impl Write for Blocked {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The sender sends nothing, so that this returns when it is dropped.
+        // The sender sends nothing, so this returns when it is dropped.
         let _ = self.0.recv();
         Ok(bytes.len())
     }
@@ -507,12 +510,12 @@ impl Write for Blocked {
 pub(crate) struct HeldInit(i32);
 
 impl HeldInit {
-    /// Waits until it has ended.
+    /// Waits until the init has ended.
     pub(crate) fn wait_for_its_end(&self) {
         while !libc::WIFSIGNALED(self.wait()) {}
     }
 
-    /// Waits until its state changes, and returns what waitpid(2) says of it.
+    /// Waits until the init's state changes, and returns the status of waitpid(2).
     fn wait(&self) -> i32 {
         let mut status = 0;
         // SAFETY: a system call on a number and a place that lives.

@@ -1,5 +1,5 @@
-//! Tests of what the kernel counts for all programs of a user or of the machine together: no tool uses it up,
-//! and a call that finds none of it left says so.
+//! Resources that the kernel counts for all programs of a user or of the machine together. No tool
+//! can use them up, and a call that finds none left reports that.
 
 use std::env::current_exe;
 use std::fs;
@@ -15,10 +15,12 @@ use ikigai_host::policy::Sandbox;
 use super::limits::{Guard, attack};
 use super::rig::{self, Rig, each_user, text};
 
-/// Runs a host, which is one of the tests below, with so many open files. It is of a user of its own if this is
-/// root, and of this user otherwise. That user may pass through every directory, since root's target directory
-/// may be closed to others; the kernel's count of descriptors ignores this capability. `before` is a program
-/// that starts the host.
+/// Runs one of the ignored tests below as a host, with a limit of `open_files`. If this is root,
+/// the host runs as a separate user, otherwise as this user.
+///
+/// The separate user may pass through every directory, since root's target directory may be closed
+/// to others. The kernel's count of descriptors ignores this capability. `before` is a program that
+/// starts the host.
 fn host(name: &str, open_files: u64, before: &[&str]) -> Output {
     let mut command = if rig::started_as_root() {
         let user = (0x6000_0000 + id()).to_string();
@@ -88,7 +90,7 @@ fn a_call_has_a_part_of_the_inotify_of_its_user() {
     each_user(Sandbox::Require, |rig| {
         let most = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances").expect("told");
         let most: u64 = most.trim().parse().expect("a number");
-        // Fewer than a process may have descriptors.
+        // The share is smaller than the number of descriptors that a process may have.
         if most / 8 > 900 {
             ikigai_tests::impossible_here("a share of inotify that a tool could exceed");
             return;

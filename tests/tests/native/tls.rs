@@ -1,7 +1,7 @@
-//! Programs that reach a server by TLS through the relay: git and curl as they are on the machine,
-//! started by a script and by the tool `bash`.
+//! Programs that connect to a server by TLS through the relay: the machine's git and curl, started
+//! by a script and by the tool `bash`.
 //!
-//! The server has one certificate for all of its names, so that only a grant tells them apart.
+//! The server has one certificate for all its names, so only a grant distinguishes them.
 
 use std::fs;
 use std::io::Write as _;
@@ -24,14 +24,15 @@ use super::peers::{self, Names, Server};
 use super::relay::{answer_with_file, repository};
 use super::rig::{Rig, text};
 
-/// The names of the server, as its certificate has them.
+/// The server's names in its certificate.
 const NAMES: [&str; 4] = ["a.test", "b.test", "localhost", "127.0.0.1"];
 
-/// Starts a server of the files below `root`. Returns the certificate of its authority in PEM as well.
+/// Starts a server of the files below `root`. Returns the certificate of its authority in PEM as
+/// well.
 fn serving(root: &Path) -> (String, Server) {
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // OpenSSL takes a certificate for self-signed whose subject has the name of its issuer.
+    // OpenSSL treats a certificate as self-signed if its subject has the same name as its issuer.
     params.distinguished_name.push(DnType::CommonName, "the authority of a test");
     let key = KeyPair::generate().expect("a key");
     let authority = STANDARD.encode(params.self_signed(&key).expect("signed").der());
@@ -60,8 +61,8 @@ fn serving(root: &Path) -> (String, Server) {
     (authority, server)
 }
 
-/// Runs a command with peers of one server that are granted, and with others at the same address.
-/// `command` gets the file with the authority and a peer, and prints the file `file` of the peer.
+/// Runs a command with granted peers of one server, and with other peers at the same address.
+/// `command` gets the file with the authority and a peer, and prints the peer's file `file`.
 #[track_caller]
 fn assert_granted_peers_alone(command: impl Fn(&str, &str) -> String) {
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
@@ -73,7 +74,7 @@ fn assert_granted_peers_alone(command: impl Fn(&str, &str) -> String) {
         Names::default().with("a.test", &[&["127.0.0.1"]]).with("b.test", &[&["127.0.0.1"]]);
     let address = server.target();
     let [a, b] = ["a.test", "b.test"].map(|name| format!("{name}:{}", server.port()));
-    // A name leads to this machine where the address is granted as well.
+    // A name leads to this machine only if the address is granted as well.
     for (net, peer, is_granted) in [
         ([a.as_str(), &address], a.as_str(), true),
         ([b.as_str(), &address], b.as_str(), true),
@@ -115,7 +116,7 @@ fn curl_fetches_over_tls_from_granted_peers_alone() {
     if !found.is_ok_and(|output| output.status.success()) {
         return left_out("curl through the relay", "curl").unwrap_or_default();
     }
-    // By `CONNECT`, as its environment says, and by SOCKS.
+    // curl uses `CONNECT`, which its environment selects, and SOCKS.
     for proxy in ["", "--socks5-hostname 127.0.0.1:3128"] {
         assert_granted_peers_alone(|authority, peer| {
             format!("curl -sS --fail {proxy} --cacert {authority} https://{peer}/file")

@@ -1,4 +1,5 @@
-//! Watched tools: what they reach for and use is reported, and nothing else about them changes.
+//! Watched tools. The accesses that they attempt and use are reported, and nothing else about them
+//! changes.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -72,7 +73,7 @@ fn what_a_tool_reaches_for_is_seen_whatever_names_it_uses() {
             assert!(seen.contains(&expected), "`{script}`, root {}: {seen:?}", rig.is_root());
             assert!(out.join("secret").exists() && !out.join("new").exists(), "{script}");
         }
-        // Through links of the workspace, by their names.
+        // The script uses links in the workspace, by their names.
         let script = "cat link; cat dirlink/secret; ls -l link; readlink link";
         let (_, seen) = rig.watch(&rig.script(script), |_| {});
         let expected = [("dirlink/secret".to_owned(), Read), ("link".to_owned(), Read)];
@@ -141,7 +142,7 @@ fn names_that_are_no_text_arrive_and_many_names_are_counted() {
 fn a_watched_tool_ends_as_any_other() {
     each_user(Sandbox::Require, |rig| {
         let alive = rig.fifo();
-        // Processes that die in the middle of a call that is being looked at.
+        // The processes die in the middle of a call that is being examined.
         let tool = rig.script(
             "exec 9>alive; i=0; while [ $i -lt 200 ]; do \
              (while :; do [ -e /nowhere ]; done) & kill -9 $!; i=$((i+1)); done; wait; echo done",
@@ -150,7 +151,7 @@ fn a_watched_tool_ends_as_any_other() {
         assert_eq!(text(&outcome.stdout), "done\n", "{outcome:?}");
         assert!(seen.more == 0, "{seen:?}");
         alive.assert_nobody();
-        // Eight processes that make such calls without an end.
+        // Eight processes make such calls endlessly.
         let tool = rig.script(
             "exec 9>alive; for i in 1 2 3 4 5 6 7 8; do (while :; do [ -e /nowhere ]; done) & done; wait",
         );
@@ -203,12 +204,13 @@ fn the_peers_of_a_tool_with_the_network_are_seen() {
     each_user(Sandbox::Require, |rig| {
         let attempts = ["tcp 192.0.2.1:9", "udp 192.0.2.2:53", "tcp 127.0.0.1:9"];
         let (_, seen) = rig.watch(&rig.intruder(), |call| {
-            // Without a listener there, an attempt may last until the call ends.
+            // Without a listener at the address, an attempt may last until the call ends.
             call.args = attempts[1..].iter().map(Into::into).collect();
             let net = Net { any: true, ..Net::default() };
             call.grant = Arc::new(Grant { net, ..(*call.grant).clone() });
         });
-        // A datagram has its address without a connection, and this machine is no peer.
+        // A datagram has its address without a connection, and this machine does not count as a
+        // peer.
         assert!(seen.peers.is_empty(), "{seen:?}");
         let (_, seen) = rig.watch(&rig.intruder(), |call| {
             call.args = vec![attempts[0].into()];

@@ -1,5 +1,5 @@
-//! `ikigai mcp serve`, mostly on stdin and stdout: its answers in every revision of the protocol, and its
-//! behaviour with clients that are careless, hostile or gone.
+//! `ikigai mcp serve`, mostly on stdin and stdout: its answers in every revision of the protocol,
+//! and its behaviour with clients that are careless, hostile or gone.
 
 mod coding_agents;
 mod commands;
@@ -32,7 +32,7 @@ fn server(host: &Host) -> std::process::Command {
     command
 }
 
-/// Returns the command of a server with its environment, for clients that hand on none.
+/// Returns the command of a server with its environment, for clients that pass on no environment.
 fn server_in_words(host: &Host) -> Vec<String> {
     let command = host.command();
     let mut words = vec!["/usr/bin/env".to_owned()];
@@ -46,7 +46,7 @@ fn server_in_words(host: &Host) -> Vec<String> {
     words
 }
 
-/// Returns a client of the newest revision.
+/// Returns a client that uses the newest revision.
 fn modern(host: &Host) -> Client {
     Client::start(&mut server(host))
 }
@@ -104,7 +104,7 @@ fn a_client_of_any_revision_finds_and_calls_a_tool() {
 #[test]
 fn a_revision_is_agreed_on_or_refused_with_those_that_there_are() {
     let host = Host::without_system_tools();
-    // A handshake in a revision that is not known is answered with one that is.
+    // A handshake in an unknown revision is answered with a known one.
     let (client, answer) = Client::legacy(&mut server(&host), "2019-01-01");
     assert_eq!(answer["result"]["protocolVersion"], LEGACY[3], "{answer}");
     client.wait().0.expect_code(0);
@@ -162,17 +162,17 @@ fn failures_are_results_that_the_model_reads() {
     assert!(text.contains("out of luck") && text.contains('3'), "{text}");
     assert_eq!(code, "TOOL_CRASHED");
     assert_eq!(failure("babbling", json!({})).1, "INVALID_OUTPUT");
-    // Of what a tool said on stderr the end is shown.
+    // The end of the tool's stderr is shown.
     let (text, _) = failure("noisy", json!({}));
     assert!(text.ends_with("#END") && !text.contains("BEGIN"), "{text}");
     assert_eq!(text.matches('#').count(), (4 << 10) - "END".len());
-    // An answer of the tool that is an error is one for the client, too.
+    // If a tool's answer is an error, it is an error for the client as well.
     let (text, code) = failure("file_read", json!({ "file_path": "missing" }));
     assert!(text.contains("FILE_NOT_FOUND"), "{text}");
     assert_eq!(code, Value::Null);
     let (text, _) = failure("grep", json!({ "path": 7 }));
     assert!(text.contains("`/path`") && text.contains("pattern"), "{text}");
-    // A tool that there is not, and arguments that are none, are errors of the request.
+    // An unknown tool, and arguments that are not an object, are errors of the request.
     let error = client.request("tools/call", json!({ "name": "gerp", "arguments": {} }));
     assert_eq!(error["error"]["code"], -32602, "{error}");
     assert!(error["error"]["message"].as_str().expect("a text").contains("`grep`"), "{error}");
@@ -198,7 +198,7 @@ fn a_limit_and_a_denial_are_named() {
     let mut client = Client::start(&mut command);
     let result = client.call("endless", &json!({}));
     assert_eq!(result["_meta"]["ikigai/error_code"], "PERMISSION_DENIED", "{result}");
-    // The person who reads it learns what to do.
+    // The message tells the user what to do.
     assert!(text(&result).contains("ikigai policy grant endless"), "{result}");
     client.wait().0.expect_code(0);
     host.assert_nothing_left();
@@ -271,11 +271,12 @@ fn a_cancelled_call_ends_and_is_not_answered() {
         client.running().wait_until("nothing of it runs", || {
             ikigai_tests::leftovers::list(&scratch).iter().all(|left| !left.contains("sleep"))
         });
-        // Its id is not used again: an answer that is late would be taken for another's.
+        // The call's id cannot be used again, because a late answer could be taken for another
+        // request's.
         client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
         assert_eq!(client.any()["error"]["code"], -32600);
         assert_eq!(text(&client.call("quick", &json!({}))), "1");
-        // One that has ended, or never was, is cancelled without an effect.
+        // Cancelling a call that has ended, or never existed, has no effect.
         client.notify("notifications/cancelled", json!({ "requestId": id }));
         client.notify("notifications/cancelled", json!({ "requestId": 9999 }));
         let ended = client.last_id();
@@ -325,7 +326,7 @@ fn the_end_of_a_client_is_the_end_of_its_calls() {
         "endless",
         &format!("(setsid sleep 1000 &)\ntouch '{}'; sleep 1000", began.display()),
     );
-    // stdin is closed.
+    // The client closes stdin.
     let mut client = modern(&host);
     client.ask_call("endless", &json!({}));
     client.running().wait_for(&began);
@@ -333,7 +334,7 @@ fn the_end_of_a_client_is_the_end_of_its_calls() {
     client.wait().0.expect_code(0);
     host.assert_nothing_left();
     fs::remove_file(&began).expect("it began");
-    // Nobody reads stdout any more, while stdin stays open.
+    // The client no longer reads stdout, while stdin stays open.
     let mut running = ikigai_tests::host::Running::start(&mut server(&host));
     let (mut stdin, stdout) = running.take_pipes();
     let meta = json!({
@@ -349,7 +350,7 @@ fn the_end_of_a_client_is_the_end_of_its_calls() {
     drop(stdin);
     host.assert_nothing_left();
     fs::remove_file(&began).expect("it began");
-    // A signal ends them at once.
+    // A signal ends the calls at once.
     for signal in [Signal::TERM, Signal::INT] {
         let mut client = modern(&host);
         client.ask_call("endless", &json!({}));
@@ -359,7 +360,7 @@ fn the_end_of_a_client_is_the_end_of_its_calls() {
         host.assert_nothing_left();
         fs::remove_file(&began).expect("it began");
     }
-    // Killed, it leaves nothing.
+    // If the server is killed, nothing is left.
     let mut client = modern(&host);
     client.ask_call("endless", &json!({}));
     client.running().wait_for(&began);

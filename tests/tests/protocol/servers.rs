@@ -1,5 +1,5 @@
-//! Servers of MCP as tools: how they are added and approved, what they may touch, and what becomes
-//! of those that misbehave. `mcp/testing` has the server, which does as its file says.
+//! MCP servers as tools: how they are added and approved, what they may access, and how the host
+//! handles misbehaving ones. `mcp/testing` contains the server, which behaves as its file says.
 
 mod asking;
 mod changes;
@@ -20,7 +20,7 @@ use ikigai_tests::mcp::Client;
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 
-/// Writes the file of the peer, and returns its path. It may be changed later.
+/// Writes the peer's file, and returns its path. The file may be changed later.
 fn define(host: &Host, definition: &Value) -> PathBuf {
     host.write("peer/peer.json", definition.to_string(), 0o644)
 }
@@ -30,7 +30,7 @@ fn program() -> String {
     paths::programs().join("mcp-peer").display().to_string()
 }
 
-/// Adds the peer as `peer`, with the directory of its file, and approves all of its tools.
+/// Adds the peer as `peer`, with the directory of its file, and approves all its tools.
 fn add(host: &Host, definition: &Value) -> Ran {
     add_with(host, definition, &[])
 }
@@ -45,7 +45,7 @@ fn add_with(host: &Host, definition: &Value, flags: &[&str]) -> Ran {
     host.run(before.iter().chain(flags).chain(&["--", &program, &file]))
 }
 
-/// Returns a definition whose peer keeps a journal.
+/// Returns a definition of a peer that writes a journal.
 fn recorded(host: &Host, mut definition: Value) -> Value {
     let journal = host.scratch().join("peer/journal");
     definition["journal"] = journal.display().to_string().into();
@@ -58,12 +58,12 @@ fn journal(host: &Host) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Returns how often the journal has this line.
+/// Returns how often the journal contains this line.
 fn noted(host: &Host, line: &str) -> usize {
     journal(host).iter().filter(|it| *it == line).count()
 }
 
-/// Returns the names of the tools that a client is offered.
+/// Returns the names of the tools that are offered to a client.
 fn names(client: &mut Client) -> Vec<Value> {
     let listed = client.result("tools/list", json!({}));
     let tools = listed["tools"].as_array().expect("a list");
@@ -104,7 +104,7 @@ fn a_server_is_added_and_its_tools_are_called_like_any_other() {
     let host = Host::without_system_tools();
     add(&host, &doing(&["echo", "image", "error"])).expect_code(0);
     assert_eq!(offered(&host), ["peer__echo", "peer__error", "peer__image"]);
-    // The digits of numbers and the order of members are those of the caller.
+    // The digits of numbers and the order of members stay as the caller wrote them.
     let ran = host.run(["tool", "call", "peer__echo", r#"{"b":1.10000000000000000001,"a":[]}"#]);
     assert_eq!(text(&ran.json()), r#"{"b":1.10000000000000000001,"a":[]}"#);
     assert_eq!(call(&host, "image", &json!({}))["result"]["content"][1]["mimeType"], "image/png");
@@ -137,7 +137,7 @@ fn nothing_is_offered_before_a_person_has_seen_it() {
     let host = Host::without_system_tools();
     let file = define(&host, &doing(&["echo"])).display().to_string();
     let dir = host.scratch().join("peer").display().to_string();
-    // Nobody is at a terminal, and nobody said that there need be no question.
+    // There is no terminal, and `--yes` is missing.
     let added = host.run(["mcp", "add", "peer", "--read", &dir, "--", &program(), &file]);
     let added = added.expect_code(1).stderr();
     assert!(added.contains("echo (new)") && added.contains("ikigai mcp approve peer"), "{added}");
@@ -169,7 +169,7 @@ fn a_definition_without_a_grant_is_not_started() {
     assert_eq!(offered(&host), [] as [&str; 0]);
     let shown = host.run(["mcp", "show", "peer"]).expect_code(1).stdout();
     assert!(shown.contains("was granted nothing") && shown.contains("mcp approve peer"), "{shown}");
-    // One in the workspace is no definition at all.
+    // A file in the workspace does not count as a definition.
     host.write("workspace/.ikigai/tools/other.mcp.toml", "command = \"/bin/true\"\n", 0o644);
     let listed = host.run(["mcp", "list", "--json"]).json();
     assert_eq!(listed["servers"].as_array().map(Vec::len), Some(1), "{listed}");
@@ -205,7 +205,7 @@ fn a_definition_or_a_grant_with_a_mistake_is_said_so() {
 #[test]
 fn a_program_that_downloads_is_warned_of_and_its_network_explained() {
     let host = Host::without_system_tools();
-    // As `npx` does without a network and without a cache.
+    // `npx` does this without a network and without a cache.
     let npx = host.write(
         "bin/npx",
         "#!/bin/sh\n[ \"$npm_config_offline\" = true ] || sleep 600\n\

@@ -13,7 +13,8 @@ const NEEDS: &str = r#"{"env":[{"name":"KEY","why":"the key of the service"}],
     "fs":[{"dir":"ro:.","why":"reads stations.csv"}],
     "limits":{"wall_clock":"5s"}}"#;
 
-/// Returns a core module that answers with its environment, `|` between variables, with this manifest.
+/// Returns a core module that answers with its environment, `|` between variables, with this
+/// manifest.
 fn environment(version: &str, needs: &str) -> Vec<u8> {
     let imports = import("environ_sizes_get", "i32 i32") + &import("environ_get", "i32 i32");
     let body = r#"(if (call $environ_sizes_get (i32.const 32) (i32.const 36)) (then unreachable))

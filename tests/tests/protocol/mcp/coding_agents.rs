@@ -1,6 +1,7 @@
 //! Claude Code and Codex from npm, with `ikigai mcp serve` as their MCP server and a fake model.
 //!
-//! If they are not installed because npm or the network was missing, the tests report that they test nothing.
+//! If they are not installed because npm or the network was missing, the tests report that they
+//! test nothing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ impl Agent {
             return left_out("Claude Code and Codex", "their npm packages");
         }
         Some(environment.join("node_modules").join(match self {
-            // The launcher of the other package is made by a script, and npm runs none here.
+            // A script creates the other package's launcher, and npm runs no scripts here.
             ClaudeCode if cfg!(target_arch = "aarch64") => {
                 "@anthropic-ai/claude-code-linux-arm64/claude"
             }
@@ -45,7 +46,7 @@ impl Agent {
         }))
     }
 
-    /// Returns the number of results that the agent has given to the model, and the last of them.
+    /// Returns the number of results that the agent has passed to the model, and the last of them.
     fn results(self, request: &Received) -> (usize, String) {
         let results: Vec<&Value> = match self {
             ClaudeCode => {
@@ -67,7 +68,7 @@ impl Agent {
         (results.len(), results.last().map(|last| text(last)).unwrap_or_default())
     }
 
-    /// Returns the shells of the agent itself that it offers to the model in a request.
+    /// Returns the agent's own shells that a request offers to the model.
     fn own_shells(self, request: &Received) -> Vec<&str> {
         let shells: &[&str] = match self {
             ClaudeCode => &["Bash", "Monitor", "PowerShell"],
@@ -78,7 +79,8 @@ impl Agent {
         names.filter(|name| shells.contains(name)).collect()
     }
 
-    /// Returns whether the request is one of the conversation. The agents also ask for titles and the like.
+    /// Returns whether the request belongs to the conversation. The agents also request titles and
+    /// similar texts.
     fn has_our_tools(self, request: &Received) -> bool {
         let tools = request.body["tools"].as_array().into_iter().flatten();
         let mut names = tools.filter_map(|tool| tool["name"].as_str());
@@ -92,7 +94,7 @@ impl Agent {
     fn call(self, tool: &str, arguments: &Value) -> Reply {
         match self {
             ClaudeCode => Reply::answer().call(&format!("mcp__ikigai__{tool}"), arguments),
-            // Codex puts the tools of a server into a namespace, which ikigai itself never does.
+            // Codex puts a server's tools into a namespace, which ikigai itself never does.
             Codex => Reply::answer().event(json!({
                 "type": "response.output_item.done",
                 "output_index": 0,
@@ -116,12 +118,12 @@ impl Agent {
         })
     }
 
-    /// Returns the agent's command for one turn. The server is the one that `ikigai mcp install` set up.
+    /// Returns the agent's command for one turn. `ikigai mcp install` has set up its server.
     fn command(self, program: &PathBuf, host: &Host, model: &FakeServer) -> Command {
         let mut command = Command::new(program);
         command.current_dir(host.workspace()).env_clear().env("HOME", host.home());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        // The agents leave files there, which are not ours to judge.
+        // The agents leave files there, which this test must not count.
         let temporary = host.scratch().join("agent");
         fs::create_dir(&temporary).expect("a directory");
         command.env("TMPDIR", temporary);
@@ -130,7 +132,7 @@ impl Agent {
                 host.run(["mcp", "install", "claude-code"]).expect_code(0);
                 command.env("ANTHROPIC_BASE_URL", model.base_url()).env("ANTHROPIC_API_KEY", "key");
                 command.env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1");
-                // Its own temporary files stay, and are no files of ours.
+                // The agent's temporary files stay, and this test must not count them.
                 command.env("CLAUDE_CODE_TMPDIR", host.home());
                 command.args(["--print", "Work", "--allowedTools", "mcp__ikigai"]);
             }
@@ -172,7 +174,8 @@ fn assert_contains(result: &str, parts: &[&str]) {
     }
 }
 
-/// Has the agent work for a turn: list, search, edit, run a long command, meet a refusal, get a long result.
+/// Makes the agent work for a turn: list, search, edit, run a long command, get a refusal and a
+/// long result.
 fn works(agent: Agent) {
     let Some(program) = agent.program() else { return };
     let host = Host::within(&paths::shown_scratch());
@@ -184,7 +187,7 @@ fn works(agent: Agent) {
         ("glob", json!({ "pattern": "**/*.txt" })),
         ("grep", json!({ "pattern": "needle" })),
         ("file_edit", edit),
-        // Longer than the second after which the server reports progress.
+        // The command takes longer than the second after which the server reports progress.
         ("bash", json!({ "command": "echo before; sleep 2; echo after" })),
         ("file_read", json!({ "file_path": outside })),
         ("bash", json!({ "command": "seq 1 40000" })),
@@ -205,7 +208,7 @@ fn works(agent: Agent) {
     let refusal = result(5);
     assert_contains(&refusal, &["ikigai policy grant file_read --read"]);
     assert!(!refusal.contains("a secret"), "{refusal}");
-    // The head, the tail, and the asset with all of it.
+    // The result contains the head, the tail, and a link to the asset with the whole text.
     assert_contains(&result(6), &["1\n2\n3\n", "39999\n40000", "ikigai://"]);
     host.assert_nothing_left();
 }
@@ -217,7 +220,7 @@ fn cancels(agent: Agent) {
     let command = json!({ "command": "touch begun; sleep 1000" });
     let model = agent.model(vec![("bash", command)]);
     let mut running = Running::start(&mut agent.command(&program, &host, &model));
-    // Codex reads its input to the end first.
+    // Codex first reads its input to the end.
     drop(running.take_pipes());
     running.wait_for(&host.workspace().join("begun"));
     running.signal(Signal::INT);
@@ -225,7 +228,7 @@ fn cancels(agent: Agent) {
     host.assert_nothing_left();
 }
 
-/// Returns the first block of a guide that is in a language.
+/// Returns the first block of a guide in a language.
 fn block(guide: &str, language: &str) -> String {
     let page = fs::read_to_string(paths::repository().join("docs/guides").join(guide));
     let page = page.expect("a guide");
@@ -233,7 +236,8 @@ fn block(guide: &str, language: &str) -> String {
     block.split_once("```").expect("its end").0.to_owned()
 }
 
-/// Has the agent list the home directory by our shell, before and after its user followed the rule of the guide.
+/// Makes the agent list the home directory with our shell, before and after its user followed the
+/// guide's rule.
 fn leaves_our_shell(agent: Agent) {
     let Some(program) = agent.program() else { return };
     for follows_the_guide in [false, true] {

@@ -1,4 +1,4 @@
-//! Rules for commands of `bash`, for a client that has to ask about what no rule lists.
+//! Rules for commands of `bash`, for a client that has to ask about commands that no rule lists.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn what_no_rule_lists_is_asked_about_and_what_a_rule_denies_is_not_run() {
     let mut client = Client::start(&mut server(&host)).asking();
     let result = client.call("bash", &script("echo one && echo 'two; rm x'"));
     assert!(text(&result).contains("one\ntwo; rm x"), "{result}");
-    // The whole script is in the question, and the reason.
+    // The question contains the whole script and the reason.
     let unlisted = script("echo x >marked");
     let asked = question(&mut client, "bash", &unlisted);
     for part in ["echo x >marked", "policy.toml:2", "redirection"] {
@@ -39,13 +39,13 @@ fn what_no_rule_lists_is_asked_about_and_what_a_rule_denies_is_not_run() {
     assert_eq!(fs::read_to_string(&marked).expect("written"), "x\n");
     let asked = question(&mut client, "bash", &script("echo secret $x"));
     assert!(message(&asked).contains("policy.toml:3"), "{asked}");
-    // Nobody is asked about what is denied.
+    // A denied command causes no question.
     for denied in ["rm marked", "echo a; rm -r .", "rm $(echo marked)", "cd . && r\\m marked"] {
         let result = client.call("bash", &script(denied));
         assert_denied(&result, "is denied, by `rm *` of ");
         assert!(text(&result).contains("policy.toml:3"), "{result}");
     }
-    // Also where the rule is newer than the question.
+    // The denial applies even if the rule is newer than the question.
     let unlisted = script("echo y >marked");
     let asked = question(&mut client, "bash", &unlisted);
     host.write(USER, RULES.replace("\"rm *\"", "\"rm *\", \"echo y *\""), 0o600);
@@ -84,7 +84,7 @@ fn the_flag_asks_about_each_command_where_no_rule_lists_any() {
     host.write("workspace/a", "a\n", 0o644);
     let read = client.call("file_read", &json!({ "file_path": "a" }));
     assert_eq!(text(&read), "a\n");
-    // Of other tools it says what `changes` says.
+    // For other tools, `unlisted` has the same effect as `changes`.
     question(&mut client, "file_write", &json!({ "file_path": "b", "content": "b" }));
     client.wait().0.expect_code(0);
 }
@@ -110,7 +110,7 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
         assert!(told.starts_with(&format!("{verdict}: bash command ")), "{told}");
         assert!(told.contains(part) && !told.contains('\u{202e}'), "{told}");
     }
-    // Without `approve` it runs all the same.
+    // Without `approve` the command runs anyway.
     host.write(USER, "[tools.bash]\ncommands = { ask = [\"git push *\"] }\n", 0o600);
     let told = test("ls -la && id").expect_code(0).stdout();
     assert!(told.starts_with("allowed: bash command `ls -la && id` (it runs; no rule"), "{told}");
@@ -136,7 +136,7 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
     let commands = &shown["tools"][0]["commands"];
     assert_eq!(commands["allow"][0][0]["rule"], "echo *", "{shown}");
     assert_eq!(commands["deny"][0]["rule"], "rm *", "{shown}");
-    // A grant keeps the rules.
+    // A new grant keeps the rules.
     host.run(["policy", "grant", "bash", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let written = fs::read_to_string(host.scratch().join(USER)).expect("the policy");
     assert!(written.contains(RULES.lines().last().expect("a line")), "{written}");

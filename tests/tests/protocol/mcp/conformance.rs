@@ -1,5 +1,5 @@
-//! The conformance suite of the protocol judges the program as it is shipped, by the scenarios that
-//! need no tools of their own. The others judge the library: `mcp/conformance`.
+//! The protocol's conformance suite checks the shipped program, with the scenarios that need no
+//! special tools. `mcp/conformance` checks the library with the others.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! Calls that somebody has to agree to: the question in both eras of the protocol, and clients that
-//! try to get round it.
+//! Calls that need consent: the question in both eras of the protocol, and clients that try to
+//! bypass it.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ struct Marking {
 }
 
 impl Marking {
-    /// Returns a host with the tools `mark` and `other`, for which the policy says this.
+    /// Returns a host with the tools `mark` and `other` under this policy.
     fn new(policy: &str) -> Self {
         let host = Host::without_system_tools();
         let mark = host.workspace().join("mark");
@@ -55,7 +55,7 @@ impl Marking {
     }
 }
 
-/// Calls a tool of which the client has to ask, and returns the result with the question.
+/// Calls a tool that needs consent, and returns the result with the question.
 #[track_caller]
 pub(crate) fn question(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let result = client.call(tool, arguments);
@@ -157,19 +157,19 @@ fn an_answer_is_good_for_one_call_of_one_tool_with_its_arguments() {
         "name": "mark", "arguments": arguments, "requestState": asked["requestState"],
     });
     assert_refused(&client.request("tools/call", unanswered), "no answer");
-    // It is good for its own call all the same, and once.
+    // The answer is still valid for its own call, but only once.
     let response = repeat(&mut client, ("mark", &arguments), &asked, "accept");
     assert_eq!(text(&response["result"]), "1", "{response}");
     assert_refused(&repeat(&mut client, ("mark", &arguments), &asked, "accept"), "used before");
     assert_eq!(marking.runs(), 1);
-    // An answer without a question is none.
+    // An answer without a question has no effect.
     let uncalled = json!({
         "name": "mark", "arguments": arguments, "inputResponses": { "approve": { "action": "accept" } },
     });
     assert_eq!(client.result("tools/call", uncalled)["resultType"], "input_required");
     assert_eq!(marking.runs(), 1);
     client.wait().0.expect_code(0);
-    // Those that were refused are recorded, too.
+    // The refused calls are recorded as well.
     let refused = marking.records().iter().filter(|it| it.get("consent").is_none()).count();
     assert_eq!(refused, 5);
 }
@@ -182,7 +182,7 @@ fn an_answer_is_for_the_file_and_the_grant_that_were_asked_about() {
     let mark = marking.mark.display();
     marking.host.script("mark", &format!("echo changed >> '{mark}'; echo 2"));
     assert_refused(&repeat(&mut client, ("mark", &json!({})), &asked, "accept"), "changed since");
-    // More is granted than the person agreed to.
+    // The new policy grants more than the person agreed to.
     let asked = question(&mut client, "other", &json!({}));
     let digest = message(&asked).split("sha256 ").nth(1).expect("a digest");
     let digest = &digest[..64];
@@ -191,7 +191,7 @@ fn an_answer_is_for_the_file_and_the_grant_that_were_asked_about() {
     ));
     assert_refused(&repeat(&mut client, ("other", &json!({})), &asked, "accept"), "changed since");
     client.wait().0.expect_code(0);
-    // While a question is open that the client was sent.
+    // The file changes while the client's question is open.
     let mut client = marking.legacy();
     let id = client.ask_call("mark", &json!({}));
     let asked = client.wait_for(|it| it["method"] == "elicitation/create");
@@ -210,7 +210,7 @@ fn a_yes_grants_nothing_that_policy_denies() {
     marking.policy(&format!("profile = \"strict\"\n{ALWAYS}"));
     let response = repeat(&mut client, ("mark", &json!({})), &asked, "accept");
     assert_denied(&response["result"], "ikigai policy grant mark");
-    // Nobody is asked about it either.
+    // The denied call causes no question either.
     assert_denied(&client.call("mark", &json!({})), "ikigai policy grant mark");
     client.wait().0.expect_code(0);
     let mut client = marking.legacy();
@@ -259,7 +259,7 @@ fn the_time_that_a_person_takes_for_the_answer_is_not_that_of_the_call() {
     let mut client = Client::legacy_asking(&mut command, LEGACY[3]);
     let id = client.ask_call("mark", &json!({}));
     let asked = client.wait_for(|it| it["method"] == "elicitation/create");
-    // A call that begins later and has the same time is over before the answer.
+    // A call that begins later with the same time limit ends before the answer.
     let result = client.call("endless", &json!({}));
     assert_eq!(result["_meta"]["ikigai/limit"], "wall_clock", "{result}");
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept" } }));
@@ -280,10 +280,10 @@ fn a_call_that_is_cancelled_takes_its_question_back() {
     client.notify("notifications/cancelled", json!({ "requestId": id }));
     let taken_back = client.notification("notifications/cancelled");
     assert_eq!(taken_back["params"]["requestId"], asked["id"], "{taken_back}");
-    // An answer that comes now has no effect.
+    // A late answer has no effect.
     client.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "accept" } }));
     assert_eq!(client.result("ping", json!({})), json!({}));
-    // The end of a client is the end of its questions.
+    // When a client ends, its questions end as well.
     client.ask_call("mark", &json!({}));
     client.wait_for(|it| it["method"] == "elicitation/create");
     client.close();
@@ -327,7 +327,7 @@ fn open_questions_are_bounded() {
     let asked: Vec<Value> =
         ids.iter().map(|_| client.wait_for(|it| it["method"] == "elicitation/create")).collect();
     assert_denied(&client.call("mark", &json!({})), "questions are open");
-    // Others run meanwhile, and an answer makes room.
+    // Other requests are served in the meantime, and an answer makes room.
     assert_eq!(client.result("ping", json!({})), json!({}));
     let no = |asked: &Value| json!({ "jsonrpc": "2.0", "id": asked["id"], "result": { "action": "decline" } });
     client.send(&no(&asked[0]));
@@ -337,7 +337,7 @@ fn open_questions_are_bounded() {
     client.wait_for(|it| it["method"] == "elicitation/create");
     client.close();
     client.wait().0.expect_code(0);
-    // Of those in states the oldest gives way.
+    // Of the questions that are kept in states, the oldest is dropped.
     let mut client = marking.modern();
     let asked: Vec<Value> = (0..=OPEN).map(|_| question(&mut client, "mark", &json!({}))).collect();
     let mut yes = |asked| repeat(&mut client, ("mark", &json!({})), asked, "accept");
@@ -404,7 +404,7 @@ fn where_nobody_can_be_asked_the_call_is_refused() {
     assert_eq!(host.run(["tool", "call", "other", "{}"]).expect_code(0).json()["result"], 1);
     assert_eq!(marking.runs(), 1);
     assert_eq!(marking.records()[0]["consent"], json!({ "answer": "unavailable", "waited_ms": 0 }));
-    // The policy says so beforehand.
+    // `policy show` announces this in advance.
     let shown = host.run(["policy", "show", "mark", "--json"]).expect_code(0).json();
     assert_eq!(shown["tools"][0]["approve"], "changes", "{shown}");
     let by = shown["tools"][0]["decided_by"]["approve"][0].as_str().expect("a source");
@@ -413,7 +413,7 @@ fn where_nobody_can_be_asked_the_call_is_refused() {
     assert!(shown.contains("approve"), "{shown}");
     let tested = host.run(["policy", "test", "mark"]).expect_code(0).stdout();
     assert!(tested.contains("once somebody agrees"), "{tested}");
-    // A grant keeps it.
+    // A new grant keeps it.
     host.run(["policy", "grant", "mark", "--replace", "--read", ".", "--yes"]).expect_code(0);
     let shown = host.run(["policy", "show", "mark", "--json"]).expect_code(0).json();
     assert_eq!(shown["tools"][0]["approve"], "changes", "{shown}");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::mcp::{legacy, modern, server, text};
 
-/// Installs a tool that answers with content: with exactly this text.
+/// Installs a tool that answers with content blocks, with exactly this text.
 fn answering(host: &Host, name: &str, returns: &str, answer: &str) {
     let schema = format!(
         r#"{{"name":"{name}","description":"","parameters":{{}},"result":"content"{returns}}}"#
@@ -54,7 +54,7 @@ fn blocks_reach_the_client_as_the_tool_wrote_them() {
         assert!(text(&result).contains("content[0]"), "{result}");
         client.wait().0.expect_code(0);
     }
-    // A script gets the answer as it is.
+    // A script gets the answer unchanged.
     let envelope = host.run(["tool", "call", "shot", "{}"]).expect_code(0).json();
     assert_eq!(envelope["result"]["content"][1]["data"], "AAEC", "{envelope}");
 }
@@ -78,7 +78,7 @@ fn long_texts_are_cut_and_images_are_not() {
     assert!(shown.contains("word word") && shown.len() < 3_000, "{result}");
     assert_eq!(result["content"][1]["data"], "AAEC", "{result}");
     assert_eq!(result["structuredContent"], Value::Null);
-    // The whole is an asset, in which the image is named.
+    // The whole answer is an asset, which names the image.
     let uri = result["content"][2]["uri"].as_str().expect("a link");
     let read = client.result("resources/read", json!({ "uri": uri }));
     let kept = read["contents"][0]["text"].as_str().expect("a text");

@@ -1,4 +1,4 @@
-//! Lines that are no messages, and messages that make no sense.
+//! Lines that are not messages, and messages that make no sense.
 
 use ikigai_tests::host::Host;
 use ikigai_tests::mcp::Client;
@@ -76,7 +76,7 @@ fn a_malformed_line_does_not_answer_for_another_request() {
     let id = client.ask_call("slow", &json!({}));
     client.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": 7 }));
     assert_eq!(client.any().get("id"), None);
-    // An answer that is malformed is no question.
+    // A malformed answer does not count as a question.
     client.send(&json!({ "jsonrpc": "1.0", "id": "x", "result": {} }));
     assert_eq!(client.any().get("id"), None);
     std::fs::write(&go, "").expect("written");
@@ -102,7 +102,7 @@ fn a_method_that_is_not_offered_is_unknown_however_it_is_written() {
             let refused = client.request(method, params.clone());
             assert_eq!(refused["error"]["code"], -32601, "{method} {params}: {refused}");
         }
-        // One that is offered is known, and its parameters are wrong.
+        // This method is offered, so the error is about its parameters.
         let refused = client.request("tools/call", json!({ "name": 7 }));
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         client.wait().0.expect_code(0);
@@ -113,7 +113,7 @@ fn a_method_that_is_not_offered_is_unknown_however_it_is_written() {
 fn a_client_that_does_not_read_stderr_is_answered() {
     let host = Host::without_system_tools();
     let mut client = modern(&host);
-    // Each is a fault of the client; the client of this test reads stderr at the end only.
+    // Each request is the client's fault and is logged. This client reads stderr only at the end.
     let method = format!("nope/{}", "x".repeat(1000));
     for _ in 0..2000 {
         assert_eq!(client.request(&method, json!({}))["error"]["code"], -32601);
@@ -130,7 +130,7 @@ fn what_comes_before_the_first_request_does_not_end_the_server() {
     client.send(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     client.send_line("");
     assert_eq!(client.result("tools/list", json!({}))["tools"], json!([]));
-    // Answers to questions that were never asked are of no consequence later, too.
+    // Answers to questions that were never asked have no effect later either.
     client.send(&json!({ "jsonrpc": "2.0", "id": 7, "result": {} }));
     client.send(&json!({ "jsonrpc": "2.0", "id": 7, "error": { "code": 1, "message": "x" } }));
     assert_eq!(client.result("tools/list", json!({}))["tools"], json!([]));
@@ -139,7 +139,8 @@ fn what_comes_before_the_first_request_does_not_end_the_server() {
 
 #[test]
 fn a_client_that_looks_before_it_shakes_hands_is_served() {
-    // As Claude Code does: a probe for the newest revision, then a handshake in an older one.
+    // Claude Code does this: it first probes for the newest revision, and then shakes hands in an
+    // older one.
     let host = Host::without_system_tools();
     let mut client = Client::start(&mut server(&host));
     client.result("server/discover", json!({}));

@@ -73,7 +73,7 @@ fn a_token_of_a_client_is_in_no_log() {
     let client = json!({ "name": "old", "version": "1" });
     let params = json!({ "protocolVersion": LEGACY[3], "capabilities": {}, "clientInfo": client });
     let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
-    // Wherever a client may put it, and where it is not taken.
+    // A client may put the token into headers from which the server does not read it.
     for headers in ["", "cookie: a=TOKEN\r\n", "proxy-authorization: Bearer TOKEN\r\n"] {
         let headers = headers.replace("TOKEN", token.trim());
         assert_eq!(server.post(&headers, &initialize.to_string()).status, 200);
@@ -101,7 +101,7 @@ fn serving(host: &Host, flags: &[&str]) -> Server {
 #[test]
 fn a_client_without_an_access_token_is_led_to_the_issuer() {
     let host = Host::without_system_tools();
-    // Nothing is fetched before a client has a token.
+    // Nothing is fetched before a client presents a token.
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
     let issuer = format!("http://{}", nobody.local_addr().expect("an address"));
     drop(nobody);
@@ -161,7 +161,7 @@ fn other_machines_are_served_behind_a_proxy_that_has_tls() {
     let mut command = host.command();
     command.args(["mcp", "serve", "--http", "0.0.0.0:0", "--behind-proxy", "--token-file"]);
     let server = Server::with_token(command.arg(token).args(["--allow-host", "tools.example"]));
-    // The proxy tells what its clients asked for.
+    // The proxy reports the host that its clients asked for.
     let text = server.text("tools/list", json!({}));
     let with = |from: &str, to: &str| server.answer_to(&text.replacen(from, to, 1)).status;
     let own = format!("host: {}", server.address());
@@ -184,7 +184,7 @@ fn a_server_with_a_certificate_is_reached_by_tls() {
     let key = pem("PRIVATE KEY", made.signing_key.serialized_der());
     let open = path(&host.write("open.pem", &key, 0o644));
     let (certificate, key) = (path(&certificate), path(&host.write("key.pem", &key, 0o600)));
-    // A key that others can read is none.
+    // A key that other users can read is refused.
     let flags = ["mcp", "serve", "--http", "127.0.0.1:0", "--tls-cert", &certificate];
     let ran = host.run(flags.iter().chain(&["--tls-key", &open])).expect_code(2);
     assert!(ran.stderr().contains("open.pem"), "{ran}");
@@ -205,10 +205,10 @@ fn a_server_with_a_certificate_is_reached_by_tls() {
     let text = server.text("tools/list", json!({}));
     stream.write_all(text.as_bytes()).expect("the server reads");
     let mut answer = String::new();
-    // The server closes the connection as HTTP does, perhaps without a word of TLS.
+    // The server closes the connection as HTTP does, possibly without a TLS message.
     let _ = stream.read_to_string(&mut answer);
     assert_eq!(Answer::from_text(&answer).status, 200, "{answer}");
-    // One without TLS is not understood.
+    // A request without TLS is not understood.
     let mut stream = TcpStream::connect(server.address()).expect("it listens");
     stream.write_all(text.as_bytes()).expect("sent");
     let mut answer = Vec::new();
@@ -230,7 +230,7 @@ fn the_token_is_made_once_and_for_its_user_alone() {
     assert_eq!(fs::metadata(&file).expect("a file").mode() & 0o7777, 0o600);
     let token = fs::read_to_string(&file).expect("a token");
     assert_eq!(token.len(), 64);
-    // A second server of the user has the same, so that the first is still reached.
+    // A second server of the user has the same token, so the first one stays reachable.
     let second = start(&host);
     assert_eq!(fs::read_to_string(second.token_file()).expect("a token"), token);
     assert_eq!(server.request("tools/list", json!({})).status, 200);
@@ -280,7 +280,8 @@ fn a_client_uses_assets_by_path_as_far_as_clients_are_granted_them() {
         let edit = json!({ "file_path": uri, "old_string": "secret", "new_string": "other" });
         call("file_edit", edit)
     };
-    // What its own call answered is for it, and for the other clients with its token.
+    // The result of a client's own call is accessible to it, and to other clients with the same
+    // token.
     let (_, long) = read("long.txt");
     let kept = long[1]["uri"].as_str().expect("the whole").to_owned();
     assert!(kept.starts_with("ikigai:///outputs/token/"), "{kept}");
@@ -333,7 +334,7 @@ fn a_client_that_is_gone_leaves_no_process() {
     let stream = server.ask("tools/call", json!({ "name": "endless", "arguments": {} }));
     server.running().wait_for(&begun);
     drop(stream);
-    // The record is written when nothing of the call is left.
+    // The record is written once the call has left nothing behind.
     let log = host.scratch().join("state/ikigai/audit.jsonl");
     let is_recorded =
         || fs::read_to_string(&log).is_ok_and(|log| log.contains(r#""cancelled":true"#));
@@ -371,7 +372,7 @@ fn a_hostile_body_takes_no_more_than_four_times_its_size() {
     };
     assert_eq!(text(server.post(&headers, &message("{}")).result()), "1");
     let before = server.running().peak_memory();
-    // As a tree, each of these would take a hundred bytes for one.
+    // As a tree of values, each of these would take a hundred bytes per byte of text.
     let values = "[1],".repeat((SIZE - 1000) / 4);
     let called = server.post(&headers, &message(&format!(r#"{{"x":[{values}0]}}"#)));
     assert_eq!(text(called.result()), "1");

@@ -1,4 +1,4 @@
-//! `ikigai mcp install`: the entry in the file of a client, and the server that it starts.
+//! `ikigai mcp install`: the entry in a client's file, and the server that it starts.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,8 +17,7 @@ fn entry(file: &Path, servers: &str) -> Value {
     value[servers]["ikigai"].clone()
 }
 
-/// Starts the server of an entry as its client does, in the directory of a project, and calls a
-/// tool.
+/// Starts an entry's server as its client does, in a project's directory, and calls a tool.
 fn serves(host: &Host, entry: &Value) {
     let args: Vec<String> = entry["args"]
         .as_array()
@@ -27,10 +26,10 @@ fn serves(host: &Host, entry: &Value) {
         .map(|arg| arg.as_str().expect("a text"))
         .map(|arg| arg.replace("${workspaceFolder}", &host.workspace().display().to_string()))
         .collect();
-    // The environment of the test, with the program of the entry.
+    // The environment is the test's, and the program is the entry's.
     let own = host.command();
     let program = entry["command"].as_str().expect("a program");
-    // The entry of a project has the name, which everybody has on the PATH.
+    // A project's entry contains only the program's name, which each user has on their PATH.
     let program = if program == "ikigai" { own.get_program() } else { program.as_ref() };
     let mut command = Command::new(program);
     command.env_clear().current_dir(host.workspace()).args(args);
@@ -67,7 +66,7 @@ fn a_client_finds_an_entry_that_starts_the_server() {
     let text = fs::read_to_string(host.home().join(".codex/config.toml")).expect("a file");
     assert!(text.starts_with("[mcp_servers.ikigai]\ncommand = \"/"), "{text}");
     assert!(text.contains(r#""mcp", "serve", "--tools", "grep"]"#), "{text}");
-    // Claude Desktop starts servers nowhere in particular.
+    // Claude Desktop starts servers in no particular directory.
     let ran = host.run(["mcp", "install", "claude-desktop"]).expect_code(2);
     assert!(ran.stderr().contains("--workspace"), "{ran}");
     let workspace = host.workspace().display().to_string();
@@ -118,7 +117,7 @@ fn what_an_install_made_ends_with_its_entry() {
         let ran = host.run(["mcp", "uninstall", client]).expect_code(0);
         assert!(ran.stdout().contains("which had nothing else"), "{ran}");
         assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0, "{client}");
-        // A file that is not there stays so, with its directory.
+        // A missing file is not created, and neither is its directory.
         host.run(["mcp", "uninstall", client]).expect_code(1);
         assert_eq!(fs::read_dir(host.home()).expect("a home").count(), 0, "{client}");
     }
@@ -303,7 +302,7 @@ fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
         &["--nonsense"][..],
         &["--tools"],
         &["--max-result", "1"],
-        // The client starts the server itself.
+        // These flags are for servers that the client does not start itself.
         &["--http"],
         &["--http", "127.0.0.1:0"],
         &["--tools", "grep", "--http=127.0.0.1:0", "--no-auth"],
@@ -317,7 +316,7 @@ fn a_file_that_does_not_parse_is_left_and_wrong_flags_are_refused() {
     assert!(!host.home().join(".claude.json").exists());
 }
 
-/// Each waits for the one before it, and none writes over what another has just written.
+/// Each command waits for the one before it, and none overwrites what another has just written.
 #[test]
 fn commands_at_once_edit_a_file_one_after_the_other() {
     let host = Host::new();

@@ -1,8 +1,8 @@
-//! Programs of other authors that judge a server: a client of Node.js for the command line, and a
+//! Other authors' programs that check a server: a Node.js client for the command line, and a
 //! fuzzer.
 //!
-//! If one is not installed because npm, Python or the network was missing, its test reports that it
-//! tests nothing.
+//! If a program is not installed because npm, Python or the network was missing, its test reports
+//! that it tests nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,8 +32,8 @@ fn the_inspector_lists_and_calls_a_tool_of_an_installation() {
     host.write("workspace/note.txt", "a needle\n", 0o644);
     let inspect = |args: &[&str]| {
         let mut inspector = Command::new(&inspector);
-        // It hands on no environment but HOME and PATH, so that the server finds its tools as that
-        // of a person does: beside itself.
+        // The inspector passes on only HOME and PATH. So the server finds its tools as an installed
+        // one does, relative to itself.
         inspector.arg("--cli").arg(host.command().get_program());
         inspector.arg("--workspace").arg(host.workspace()).args(["mcp", "serve"]).args(args);
         inspector.env_clear().env("HOME", host.home()).current_dir(host.workspace());
@@ -47,7 +47,7 @@ fn the_inspector_lists_and_calls_a_tool_of_an_installation() {
     let call = ["--method", "tools/call", "--tool-name", "grep", "--tool-arg"];
     let found = inspect(&[&call[..], &["pattern=needle"]].concat());
     assert_eq!(text(&found), "./note.txt:1: a needle\ncount: 1");
-    // The inspector checks neither, so that this is our verdict on the arguments.
+    // The inspector does not check argument names, so the error comes from our own check.
     let wrong = inspect(&[&call[..], &["needle=pattern"]].concat());
     assert_eq!(wrong["isError"], true, "{wrong}");
     host.assert_nothing_left();
@@ -58,7 +58,7 @@ fn a_fuzzer_finds_no_crash_and_leaves_a_server_that_answers() {
     let Some(python) = python::python() else { return };
     let host = Host::new();
     host.write("workspace/note.txt", "a needle\n", 0o644);
-    // The lines of the fuzzer are kept, one file for each server that it starts.
+    // The lines of the fuzzer are recorded, in one file for each server that it starts.
     let (records, report) = (host.scratch().join("records"), host.scratch().join("report"));
     fs::create_dir(&records).expect("a directory");
     let recorder = host.scratch().join("recorder.sh");
@@ -84,8 +84,9 @@ fn a_fuzzer_finds_no_crash_and_leaves_a_server_that_answers() {
         let bad = ["crashed", "anomaly", "exceptions"].map(|outcome| &outcomes[outcome]);
         assert_eq!(bad, [&json!(0); 3], "`{name}`: {summary}\n{ran}");
     }
-    // Each is an answer to a request that only looks like an attack, as `; ls` to a shell does. An
-    // audit that found something, as a poisoned description, would be of another category.
+    // Each finding is an answer to a request that only looks like an attack, as `; ls` to a shell
+    // does. If the audit had found a real problem, such as a poisoned description, it would be in
+    // another category.
     let findings = summary["findings"]["by_category"].as_object().expect("an object");
     let categories: Vec<_> = findings.keys().collect();
     assert_eq!(categories, ["accepted_malformed"], "{summary}\n{ran}");
@@ -95,7 +96,7 @@ fn a_fuzzer_finds_no_crash_and_leaves_a_server_that_answers() {
     host.assert_nothing_left();
 }
 
-/// Sends the lines of the fuzzer to a server, which is asked for its tools after each conversation.
+/// Sends the fuzzer's lines to a server, and asks it for its tools after each conversation.
 fn replay(host: &Host, records: &Path) {
     let mut conversations = 0;
     for record in fs::read_dir(records).expect("a directory") {

@@ -32,17 +32,17 @@ fn annotations_are_those_of_the_grant() {
     ] {
         assert_eq!(hints(&tool(&mut client, name)), expected, "{name}");
     }
-    // Unconfined it can do what its user can, which its description says as well.
+    // An unconfined tool can do what its user can, and its description says so as well.
     host.run(["policy", "grant", "own", "--unconfined"]).expect_code(0);
     let own = tool(&mut modern(&host), "own");
     assert_eq!(hints(&own), (false, true));
     assert!(own["description"].as_str().is_some_and(|it| it.contains("runs unconfined")), "{own}");
     host.run(["policy", "revoke", "own"]).expect_code(0);
-    // A tool that is denied may be granted anything after it was listed.
+    // A denied tool may be granted anything after it was listed.
     let mut command = host.command();
     command.args(["--profile", "strict", "mcp", "serve"]);
     assert_eq!(hints(&tool(&mut Client::start(&mut command), "own")), (false, true));
-    // The grant changes, and the client is told.
+    // The grant changes, and the client is notified.
     client.wait().0.expect_code(0);
     let mut client = legacy(&host);
     assert_eq!(hints(&tool(&mut client, "grep")), (true, false));
@@ -108,7 +108,7 @@ fn the_listeners_of_a_connection_are_bounded() {
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let message = refused["error"]["message"].as_str().expect("a text");
     assert!(message.contains("listeners"), "{message}");
-    // The others go on, and one that ends makes room.
+    // The other subscriptions continue, and the one that ends makes room.
     client.notify("notifications/cancelled", json!({ "requestId": ids[0] }));
     client.result("tools/list", json!({}));
     host.script("fresh", "echo 1");
@@ -210,7 +210,7 @@ fn the_description_of_bash_says_that_it_is_a_sandbox_and_what_it_lacks() {
     let tools = tools["tools"].as_array().expect("a list");
     let bash = tools.iter().find(|tool| tool["name"] == "bash").expect("listed");
     let description = bash["description"].as_str().expect("a text");
-    // Some clients show the model only the first line at first.
+    // Some clients initially show the model only the first line.
     let first = "Execute a shell command and return output, in a sandbox without a network";
     assert_eq!(description.lines().next(), Some(first), "{description}");
     for part in ["A command is ended after 2m", "in a sandbox", "no network", "home directory"] {
@@ -219,7 +219,7 @@ fn the_description_of_bash_says_that_it_is_a_sandbox_and_what_it_lacks() {
     assert_eq!(bash["_meta"]["anthropic/maxResultSizeChars"], 30_000, "{bash}");
 }
 
-/// Installs a tool with this schema, which answers with this text.
+/// Installs a tool with this schema that answers with this text.
 fn answering(host: &Host, schema: &Value, answer: &str) {
     let name = schema["name"].as_str().expect("a name");
     let body = format!(

@@ -14,7 +14,7 @@ fn a_hostile_call_takes_no_more_than_three_times_its_size() {
     let mut client = modern(&host);
     assert_eq!(text(&client.call("swallow", &json!({}))), "1");
     let before = client.running().peak_memory();
-    // As a tree, each of these would take a hundred bytes for one.
+    // As a tree of values, each of these would take a hundred bytes per byte of text.
     let values = "[1],".repeat(SIZE / 4);
     client.send_line(format!(
         r#"{{"jsonrpc":"2.0","id":"big","method":"tools/call","params":{{"name":"swallow","arguments":{{"x":[{values}0]}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{MODERN}","io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
@@ -33,7 +33,7 @@ fn a_result_of_many_short_lines_is_cut_before_a_client_cuts_it() {
     let (shown, note) = text(&result).rsplit_once("\n\n").expect("an answer and a note");
     assert!(shown.starts_with("1\n2\n") && shown.ends_with("\n4000\nexit_code: 7"), "{shown}");
     assert!(note.contains("ikigai:///outputs/bash-"), "{note}");
-    // opencode shows no more.
+    // opencode shows at most this many lines.
     assert!(text(&result).lines().count() < 2_000, "{shown}");
     let result = client.call("bash", &json!({ "command": "seq 1 1800" }));
     assert!(text(&result).ends_with("\n1800\nexit_code: 0"), "{result}");

@@ -37,7 +37,7 @@ fn the_official_client_lists_calls_and_reads_in_each_mode() {
             "#!/bin/sh\n[ \"$1\" = --schema ] && exec printf %s '{schema}'\nprintf '{{\"n\":1}}'\n"
         ),
     );
-    // Longer than the second after which progress is told.
+    // The call takes longer than the second after which progress is reported.
     host.script("slow", "sleep 1.2; echo '\"done\"'");
     host.run_with(["asset", "put", "note.md"], b"a text").expect_code(0);
     for (mode, revision) in
@@ -45,7 +45,7 @@ fn the_official_client_lists_calls_and_reads_in_each_mode() {
     {
         let mut client = Command::new(&python);
         client.arg("-I").arg(paths::repository().join("tests/mcp-clients/client.py")).arg(mode);
-        // The client hands on no environment but HOME and PATH.
+        // The client passes on only HOME and PATH.
         client.args(server_in_words(&host)).current_dir(host.workspace());
         let answers = Ran::from_command(&mut client, b"").expect_code(0).json();
         let tools =

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::mcp::{legacy, modern};
 
-/// The bytes of the largest asset that is read as a resource.
+/// The size of the largest asset that can be read as a resource, in bytes.
 const LARGEST: usize = 4 << 20;
 
-/// The resources that one client may subscribe to.
+/// The number of resources that one client may subscribe to.
 const SUBSCRIPTIONS: usize = 1000;
 
 fn uris(listed: &Value) -> Vec<&str> {
@@ -29,7 +29,7 @@ fn assets_are_listed_and_read() {
     assert_eq!(read["contents"][0]["text"], "a text\n", "{read}");
     let templates = client.result("resources/templates/list", json!({}));
     assert_eq!(templates["resourceTemplates"][0]["uriTemplate"], "ikigai:///{+path}");
-    // Each revision has its own code for a resource that there is not.
+    // Each revision has a different code for a missing resource.
     for uri in ["ikigai:///none", "file:///etc/passwd", "ikigai:///../x", "nonsense"] {
         let missing = client.request("resources/read", json!({ "uri": uri }));
         assert_eq!(missing["error"]["code"], -32602, "{uri}: {missing}");
@@ -37,7 +37,7 @@ fn assets_are_listed_and_read() {
         let missing = older.request("resources/read", json!({ "uri": uri }));
         assert_eq!(missing["error"]["code"], -32002, "{uri}: {missing}");
         let subscribed = older.request("resources/subscribe", json!({ "uri": uri }));
-        // One that is not there yet may come.
+        // A resource that does not exist yet may still appear.
         let expected = if uri == "ikigai:///none" { json!(null) } else { json!(-32002) };
         assert_eq!(subscribed["error"]["code"], expected, "{uri}: {subscribed}");
     }
@@ -87,7 +87,7 @@ fn a_resource_that_is_no_longer_subscribed_to_is_not_told_of() {
         assert_eq!(client.result("resources/unsubscribe", json!({ "uri": uri })), json!({}));
     }
     write("left.md", "two");
-    // What changed before the first of these would be told of before the second.
+    // Earlier changes of other resources would be announced before the second of these.
     for text in ["one", "two"] {
         write("kept.md", text);
         let told = client.wait_for(|it| it["method"] == "notifications/resources/updated");
@@ -115,7 +115,7 @@ fn an_asset_that_is_too_large_for_a_message_is_refused_with_a_way_to_read_it() {
         assert_eq!(refused["error"]["code"], -32602, "{refused}");
         let message = refused["error"]["message"].as_str().expect("a text");
         assert!(message.contains("file_read"), "{message}");
-        // It is listed with its size all the same.
+        // The asset is still listed, with its size.
         let listed = client.result("resources/list", json!({}));
         assert_eq!(listed["resources"][0]["size"], LARGEST + 1, "{listed}");
     }
@@ -133,7 +133,7 @@ fn the_subscriptions_of_a_client_are_bounded() {
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
     let message = refused["error"]["message"].as_str().expect("a text");
     assert!(message.contains("1000"), "{message}");
-    // Once more for one that it has is not one more, and an end makes room.
+    // A second subscription to the same resource does not count, and an end makes room.
     client.result("resources/subscribe", uri(0));
     client.result("resources/unsubscribe", uri(0));
     client.result("resources/subscribe", uri(SUBSCRIPTIONS));

@@ -1,4 +1,4 @@
-//! The session of docs/mcp.md, as it is written there.
+//! The session of docs/mcp.md, exactly as the page shows it.
 
 use std::fs;
 use std::path::Path;
@@ -8,16 +8,16 @@ use ikigai_tests::mcp::Client;
 
 use crate::mcp::server;
 
-/// The place of text that the page leaves out.
+/// The mark for text that the page leaves out.
 const LEFT_OUT: char = '…';
 
-/// Returns the lines of the session: what the client sends, after `→`, and the answers, after `←`.
+/// Returns the lines of the session: the client's after `→`, and the answers after `←`.
 fn session() -> Vec<(char, String)> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/mcp.md");
     let page = fs::read_to_string(page).expect("the page");
     let (_, section) = page.split_once("\n## A session\n").expect("the section");
     let block = section.split("```").nth(1).expect("a block");
-    // Before the messages is the command.
+    // The command comes before the messages.
     let lines = block.lines().skip(2).filter(|line| !line.is_empty());
     let parted = lines.map(|line| {
         let (side, message) = line.split_once(' ').expect("a side and a message");
@@ -26,7 +26,7 @@ fn session() -> Vec<(char, String)> {
     parted.collect()
 }
 
-/// Returns whether a line is the one of the page, which may leave text out.
+/// Returns whether a line matches the line on the page, which may leave text out.
 fn matches(line: &str, written: &str) -> bool {
     let pieces: Vec<&str> = written.split(LEFT_OUT).collect();
     let [first, middle @ .., last] = &pieces[..] else { return line == written };

@@ -1,4 +1,4 @@
-//! Servers that ask while a call runs, and tell how it goes: it reaches the client of
+//! Servers that ask questions and report progress while a call runs. Both arrive at the client of
 //! `ikigai mcp serve`.
 
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::servers::{add, call, doing, program};
 
-/// A host with a peer of one tool, which asks.
+/// A host with a peer whose only tool asks a question.
 fn asking(speaks: &str) -> Host {
     let host = Host::without_system_tools();
     let mut definition = doing(&["elicit"]);
@@ -19,7 +19,7 @@ fn asking(speaks: &str) -> Host {
     host
 }
 
-/// Serves a client that can ask its user.
+/// Starts a server for a client that can ask its user.
 fn client(host: &Host) -> Client {
     Client::legacy_asking(host.command().args(["mcp", "serve"]), LEGACY[3])
 }
@@ -43,7 +43,7 @@ fn a_form_of_a_server_is_filled_at_the_client() {
         ] {
             let id = client.ask_call("peer__elicit", &json!({}));
             let form = client.wait_for(|it| it["method"] == "elicitation/create");
-            // The person sees who asks.
+            // The person sees which server asks.
             assert_eq!(form["params"]["message"], "The server `peer` asks: Which colour?");
             let schema = &form["params"]["requestedSchema"];
             assert_eq!(schema["properties"]["colour"]["type"], "string", "{form}");
@@ -64,7 +64,8 @@ fn a_form_is_declined_where_nobody_can_fill_it() {
         let host = asking(speaks);
         let envelope = call(&host, "elicit", &json!({}));
         assert_eq!(answered(&envelope["result"]), declined, "{speaks}");
-        // A client that cannot ask, and one of the revision in which nothing can be asked meanwhile.
+        // The first client cannot ask. The second uses the revision in which nothing can be asked
+        // during a call.
         let mut unable = Client::legacy(host.command().args(["mcp", "serve"]), LEGACY[3]).0;
         assert_eq!(answered(&unable.call("peer__elicit", &json!({}))), declined, "{speaks}");
         unable.wait().0.expect_code(0);
@@ -84,7 +85,7 @@ fn a_form_is_taken_back_with_its_call() {
         client.notify("notifications/cancelled", json!({ "requestId": id }));
         let taken_back = client.notification("notifications/cancelled");
         assert_eq!(taken_back["params"]["requestId"], form["id"], "{speaks}");
-        // An answer that comes now has no effect, and the server is called again.
+        // A late answer has no effect, and the server can be called again.
         let late = json!({ "action": "accept", "content": { "colour": "red" } });
         client.send(&json!({ "jsonrpc": "2.0", "id": form["id"], "result": late }));
         let id = client.ask_call("peer__elicit", &json!({}));
@@ -115,7 +116,7 @@ fn the_progress_of_a_server_reaches_the_client() {
         );
         let mut last = 0.0;
         for _ in 0..2 {
-            // Reports of the host itself, in seconds, have no message.
+            // The host's own reports, in seconds, have no message.
             let report = client.wait_for(|it| it["params"]["message"].is_string());
             let params = &report["params"];
             assert_eq!(params["progressToken"], "p", "{report}");
@@ -125,7 +126,7 @@ fn the_progress_of_a_server_reaches_the_client() {
             last = progress;
         }
         client.notify("notifications/cancelled", json!({ "requestId": id }));
-        // Nothing is told to a client that did not ask for it.
+        // A client that did not ask for progress gets none.
         client.call("peer__progress", &json!({}));
         let of_another = |it: &Value| {
             it["method"] == "notifications/progress" && it["params"]["progressToken"] != "p"
@@ -164,6 +165,6 @@ fn a_call_waits_for_consent_where_the_entry_of_its_server_says_so() {
         assert_eq!(result["isError"], action == "decline", "{action}: {result}");
     }
     client.wait().0.expect_code(0);
-    // Where nobody can be asked, nothing runs.
+    // Without a person who can be asked, nothing runs.
     assert_eq!(call(&host, "echo", &json!({}))["error_code"], "PERMISSION_DENIED");
 }

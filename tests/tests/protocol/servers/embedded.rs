@@ -1,4 +1,4 @@
-//! Servers of a program that embeds the host, and speaks to them in its own way.
+//! Servers of a program that embeds the host and connects to them in its own way.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::servers::text;
 
-/// Numbers the connections.
+/// A connector that numbers the connections.
 #[derive(Default)]
 struct Counting(AtomicUsize);
 
@@ -52,7 +52,7 @@ impl Connect for Counting {
     }
 }
 
-/// A connection to a server whose one tool answers with the number of the connection.
+/// A connection to a server whose only tool answers with the number of the connection.
 struct Numbered {
     number: usize,
     /// Open until the end.
@@ -109,7 +109,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Creates a host with this definition, of a server over HTTP or of this program.
+    /// Creates a host with this definition of a server, which uses HTTP or runs this program.
     fn new(scratch: TempDir, definition: &str, program: Option<&Path>) -> Self {
         let base = scratch.path().canonicalize().expect("there");
         for dir in ["tools", "work", "state", "cache"] {
@@ -152,7 +152,7 @@ impl Rig {
         self.scratch.path().join(name)
     }
 
-    /// Returns the tools, once the server was asked for its own.
+    /// Returns the tools, after the server was asked for its list.
     async fn tools(&self) -> Arc<Snapshot> {
         self.host.refresh().await;
         self.host.registry().ask_servers().await;
@@ -175,7 +175,7 @@ async fn each_principal_has_a_connection_of_its_own() {
     let tools = rig.tools().await;
     assert_eq!(rig.connect.count(), 1);
     for _ in 0..2 {
-        // The user has the one that was asked for its tools.
+        // The user gets the connection on which the server was asked for its tools.
         for (principal, expected) in [(None, "1"), (Some("ada"), "2"), (Some("bob"), "3")] {
             let envelope = rig.call(&tools, principal).await;
             assert_eq!(text(&envelope), expected, "{principal:?}");
@@ -199,7 +199,7 @@ async fn no_call_reaches_a_server_whose_definition_is_another_one_by_now() {
     fs::remove_file(rig.path("tools/peer.mcp.toml")).expect("removed");
     let refused = rig.call(&tools, None).await;
     assert_eq!(refused["tool_success"], false, "{refused}");
-    // A scan sees that it is gone.
+    // A scan notices that the file is gone.
     rig.host.refresh().await;
     fs::write(rig.path("tools/peer.mcp.toml"), definition).expect("written");
     assert_eq!(text(&rig.call(&tools, None).await), "2");
@@ -210,12 +210,12 @@ async fn no_call_reaches_a_process_whose_program_is_another_one_by_now() {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let program = scratch.path().canonicalize().expect("there").join("server");
     let install = |bytes: &[u8]| {
-        // A program that runs cannot be written to.
+        // A running program's file cannot be written to, so it is replaced.
         let _ = fs::remove_file(&program);
         fs::write(&program, bytes).expect("written");
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permitted");
     };
-    // It waits for the end of its stdin.
+    // The program waits for the end of its stdin.
     let bytes = fs::read("/bin/cat").expect("read");
     install(&bytes);
     let rig = Rig::new(scratch, &format!("command = {program:?}\n"), Some(&program));

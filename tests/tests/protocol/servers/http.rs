@@ -1,4 +1,4 @@
-//! Servers over HTTP as tools: their address, their token, and where they may lead.
+//! Servers over HTTP as tools: their address, their token, and the places they may redirect to.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{ChildStdin, Command};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::servers::{define, doing, offered, program, text};
 
-/// A peer over HTTP, which ends when this is dropped.
+/// A peer over HTTP, which ends when this value is dropped.
 pub(crate) struct Peer {
     pub(crate) url: String,
     stdin: Option<ChildStdin>,
@@ -29,7 +29,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It ends with its stdin.
+        // The peer ends with its stdin.
         drop(self.stdin.take());
         if let Some(running) = self.running.take() {
             running.wait();
@@ -91,7 +91,7 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "token": "t0psecret" });
     let peer = Peer::start(&host, &definition);
-    // The first time it prints one that has expired.
+    // The first time, the command prints an expired token.
     let seen = host.scratch().join("seen").display().to_string();
     let script = format!(
         "#!/bin/sh\necho \"$1\" >> '{seen}.args'\nif [ -e '{seen}' ]; then echo t0psecret\n\
@@ -104,7 +104,7 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
     assert_eq!(text(&called), "{}");
     let asked = std::fs::read_to_string(format!("{seen}.args")).expect("read");
-    // Once for each process, and once more for the token that was refused.
+    // The command runs once per process, and once more for the refused token.
     assert_eq!(asked.lines().collect::<Vec<_>>(), ["a b"; 3]);
     let shown = host.run(["mcp", "show", "peer"]).expect_code(0).stdout();
     for text in [
@@ -152,7 +152,7 @@ fn a_server_leads_nowhere_but_to_itself() {
     let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
     assert!(refused.contains("cannot be used"), "{refused}");
     drop(peer);
-    // The address has to be granted, as that of a component has.
+    // The address must be granted, as for a component.
     let peer = Peer::start(&host, &doing(&["echo"]));
     let args = ["mcp", "add", "peer", &peer.url, "--net", "mcp.example.com:443", "--yes"];
     let refused = host.run(args).expect_code(1).stderr();

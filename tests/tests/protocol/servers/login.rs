@@ -1,4 +1,4 @@
-//! Logins at servers over HTTP: a test plays the browser, which the server of the tests sends back
+//! Logins at servers over HTTP. A test acts as the browser, and the test server redirects it back
 //! at once.
 
 use std::fs;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::servers::http::Peer;
 use crate::servers::{doing, offered, text};
 
-/// The beginnings of the secrets that the issuer of the tests gives out.
+/// The beginnings of the secrets that the test's issuer hands out.
 const SECRETS: [&str; 2] = ["access-", "refresh-"];
 
 /// Starts a peer with an issuer, and adds it.
@@ -33,7 +33,7 @@ fn journal(host: &Host) -> PathBuf {
     host.scratch().join("peer/journal")
 }
 
-/// Returns how often the peer was sent a request that begins so.
+/// Returns how often the peer received a request that begins with `request`.
 fn sent(host: &Host, request: &str) -> usize {
     let journal = fs::read_to_string(journal(host)).unwrap_or_default();
     journal.lines().filter(|line| line.starts_with(request)).count()
@@ -43,7 +43,7 @@ fn kept(host: &Host) -> PathBuf {
     host.scratch().join("state/ikigai/logins/peer.json")
 }
 
-/// Sends a request without a body, and returns the status, the place it leads to, and the page.
+/// Sends a request without a body, and returns the status, the redirect target, and the page.
 fn get(url: &str) -> (String, Option<String>, String) {
     let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("another scheme: {url}"));
     let (address, path) = rest.split_once('/').expect("a path");
@@ -71,7 +71,8 @@ fn get(url: &str) -> (String, Option<String>, String) {
     (status, place.map(ToOwned::to_owned), String::from_utf8(page).expect("UTF-8"))
 }
 
-/// Logs in with these flags, and plays the browser. Returns what ran and the page that it ended at.
+/// Logs in with these flags, and acts as the browser. Returns the command's result and the final
+/// page.
 fn log_in(host: &Host, flags: &[&str]) -> (Ran, String) {
     let mut running = host.start(["mcp", "login", "peer", "--yes"].iter().chain(flags));
     let url = format!("http{}", running.line_of_stderr("http"));
@@ -142,8 +143,8 @@ fn a_person_logs_in_uses_the_server_and_logs_out() {
 #[test]
 fn tokens_are_renewed_in_time_and_by_one_process_at_a_time() {
     let host = Host::without_system_tools();
-    // Each token has ended when it comes, and each that renews it counts once: a process that
-    // used one of another would be refused.
+    // Each token has already expired when it arrives, and each refresh token is valid only once. A
+    // process that used another process's refresh token would be refused.
     let _peer = start(&host, &json!({ "expires": 0 }));
     log_in(&host, &[]).0.expect_code(0);
     host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
@@ -177,7 +178,7 @@ fn a_login_that_cannot_go_on_says_what_to_do() {
     let peer = start(&host, &json!({ "renews": false, "lasts": 8 }));
     log_in(&host, &[]).0.expect_code(0);
     host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
-    // The token is used up at some time.
+    // The token will be used up at some point.
     let refused = (0..8).map(|_| echo(&host)).find(|called| called["tool_success"] != true);
     let refused = refused.expect("a refusal").to_string();
     assert!(refused.contains("`ikigai mcp login peer` logs in"), "{refused}");
@@ -192,7 +193,7 @@ fn a_login_that_cannot_go_on_says_what_to_do() {
     assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{refused}");
     let refused = refused.to_string();
     assert!(refused.contains("`ikigai mcp login peer --scope write`"), "{refused}");
-    // What worked with the scopes of the first login has to go on.
+    // Everything that worked with the first login's scopes must still work.
     let (ran, _) = log_in(&host, &["--scope", "write"]);
     assert!(ran.stderr().contains("scope=tools+write"), "{ran}");
     ran.expect_code(0);
@@ -261,7 +262,7 @@ fn nothing_is_sent_to_an_issuer_that_nobody_agreed_to() {
     host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
     let without = format!("url = {:?}\ntoken_env = \"HOME\"\n", peer.url);
     host.write("user-tools/peer.mcp.toml", without, 0o644);
-    // It is granted, and refuses what the variable has.
+    // The server is granted, but rejects the variable's value as a token.
     host.run(["mcp", "approve", "peer", "--yes"]).expect_code(1);
     let ran = host.run(["mcp", "login", "peer"]).expect_code(2);
     assert!(ran.stderr().contains("has no `oauth`"), "{ran}");

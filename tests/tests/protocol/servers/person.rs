@@ -1,4 +1,4 @@
-//! A person at a terminal, who is asked before anything is granted or offered.
+//! A user at a terminal, who is asked before anything is granted or offered.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -37,7 +37,7 @@ fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
     assert!(said.contains("nothing was changed"), "{said}");
     assert!(!host.user_tools().join("peer.mcp.toml").exists(), "{said}");
     assert!(!host.home().join(".config/ikigai/policy.toml").exists(), "{said}");
-    // Whoever agrees to the grant has not seen the tools yet.
+    // When the user agrees to the grant, the tools have not been shown yet.
     let terminal = start(&host, &add);
     terminal.wait_for(&format!("{GRANT} [y/N]"));
     terminal.send("y\r");
@@ -45,12 +45,12 @@ fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
     assert!(said.contains("echo (new)") && said.contains("nothing was approved"), "{said}");
     assert_eq!(offered(&host), [] as [&str; 0]);
     let approve = ["mcp", "approve", "peer"];
-    // Neither an empty line nor anything else than yes is one.
+    // Neither an empty line nor any text other than yes counts as consent.
     for no in ["", "maybe"] {
         answer(start(&host, &approve), TOOLS, no, 1);
         assert_eq!(offered(&host), [] as [&str; 0]);
     }
-    // The schemas are shown to those who ask for them.
+    // The schemas are shown on request.
     let terminal = start(&host, &approve);
     let screen = terminal.wait_for(TOOLS);
     assert!(!screen.contains("arguments"), "{screen}");
@@ -67,7 +67,7 @@ fn a_person_agrees_to_the_grant_and_then_to_the_tools() {
 fn the_code_of_the_program_is_proposed_for_reading() {
     let host = Host::without_system_tools();
     let own = host.write("mcp/node_modules/peer/run", fs::read(program()).expect("read"), 0o755);
-    // What lies beside the program is seen with it.
+    // Files in the program's directory are visible with it.
     let file = host.write("mcp/node_modules/other/peer.json", doing(&["echo"]).to_string(), 0o644);
     let link = host.scratch().join("mcp/node_modules/.bin/peer");
     fs::create_dir(link.parent().expect("a directory")).expect("created");
@@ -75,7 +75,7 @@ fn the_code_of_the_program_is_proposed_for_reading() {
     let (link, file) = (link.display().to_string(), file.display().to_string());
     let modules = host.scratch().join("mcp/node_modules").display().to_string();
 
-    // Nobody is asked, so that it is not granted.
+    // Without a person to ask, the directory is not granted.
     let ran = host.run(["mcp", "add", "peer", "--yes", "--", &link, &file]).expect_code(1);
     assert!(ran.stderr().contains(&format!("`--read {modules}` grants it the code")), "{ran}");
     assert!(!host.user_tools().join("peer.mcp.toml").exists(), "{ran}");

@@ -1,5 +1,5 @@
-//! Servers of other authors, from npm and PyPI, in the sandbox: they do their work on what was
-//! granted, and cannot read anything else although they are told to.
+//! Servers by other authors, from npm and PyPI, in the sandbox. They work on granted files, and
+//! cannot read anything else, although their arguments allow it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -43,7 +43,7 @@ fn the_server_for_files_of_npm_reads_only_what_it_was_granted() {
     let note = host.write("workspace/notes/roof.txt", "tiles", 0o644);
     let secret = host.write("home/secret.txt", "a secret", 0o644);
     let notes = host.workspace().join("notes");
-    // It is told that it may serve everything, and only the sandbox is in its way.
+    // The server's arguments let it serve everything, so only the sandbox prevents it.
     add(&host, "files", &[&notes, &modules], &[&program, host.scratch()]);
     let read = |path: &Path| call(&host, "files__read_text_file", &json!({ "path": path }));
     assert_eq!(read(&note), (false, "tiles".to_owned()));
@@ -54,14 +54,14 @@ fn the_server_for_files_of_npm_reads_only_what_it_was_granted() {
     let (failed, said) = call(&host, "files__write_file", &arguments);
     assert!(failed && !written.exists(), "{said}");
     host.run(["mcp", "remove", "files", "--yes"]).expect_code(0);
-    // Where the grant is wider, the same call succeeds.
+    // With a wider grant, the same call succeeds.
     let home = host.home();
     add(&host, "files", &[&notes, &modules, &home], &[&program, host.scratch()]);
     assert_eq!(read(&secret), (false, "a secret".to_owned()));
     host.assert_nothing_left();
 }
 
-/// Looks at a page until it is served, keeps a picture of it, and returns its heading.
+/// Opens a page until it is served, takes a screenshot of it, and returns its heading.
 const LOOK: &str = r"async (page) => {
     for (;;) {
         try { await page.goto('http://127.0.0.1:8000/'); break; }
@@ -75,7 +75,8 @@ const LOOK: &str = r"async (page) => {
 fn the_browser_of_npm_takes_a_screenshot_of_a_page_on_its_own_loopback() {
     let modules = paths::mcp_node();
     let Some(program) = installed(modules.join("node_modules/.bin/playwright-mcp")) else { return };
-    // Its script beside `PATH` reads a directory of `/etc`.
+    // The start script in `PATH` would read a directory of `/etc`, so the program is started
+    // directly.
     let Some(chromium) = installed("/usr/lib/chromium/chromium".into()) else { return };
     let host = Host::without_system_tools();
     if !counts_memory(&host) {
@@ -105,7 +106,7 @@ fn the_browser_of_npm_takes_a_screenshot_of_a_page_on_its_own_loopback() {
     host.assert_nothing_left();
 }
 
-/// Returns whether a control group counts the memory of a call, without which it has no sockets of its own.
+/// Returns whether a control group counts a call's memory. Without that, a call has no sockets.
 fn counts_memory(host: &Host) -> bool {
     let doctor = host.run(["doctor", "--json"]).json();
     let checks = doctor["checks"].as_array().expect("a list");
@@ -130,7 +131,7 @@ fn the_server_for_repositories_of_pypi_reads_only_what_it_was_granted() {
         git(&["add", "."]);
         git(&["commit", "-qm", "words of the commit"]);
     }
-    // The interpreter's own library, which an environment only refers to.
+    // The interpreter's own library, which an environment only refers to, must be granted as well.
     let script = "import sys; print(sys.base_prefix)";
     let mut python = Command::new(environment.join("bin/python"));
     let base = Ran::from_command(python.args(["-c", script]), b"").expect_code(0).stdout();

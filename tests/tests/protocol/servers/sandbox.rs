@@ -1,4 +1,4 @@
-//! Attacks by a server on what it was not granted, and on what outlives its host.
+//! Attacks by a server on things that it was not granted, and attempts to outlive its host.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::servers::{add, add_with, call, doing, names, noted, recorded, text};
 
-/// Calls a tool that tries something, and returns whether it was done, and its text.
+/// Calls a tool that attempts something, and returns whether it succeeded, and its text.
 fn attempt(host: &Host, tool: &str, arguments: &Value) -> (bool, String) {
     let envelope = call(host, tool, arguments);
     (envelope["result"]["isError"] != true, text(&envelope).to_owned())
@@ -23,7 +23,7 @@ fn a_server_reaches_nothing_but_what_it_was_granted() {
     let host = Host::without_system_tools().env("SECRET_TOKEN", "s3cret");
     add(&host, &doing(&["read", "write", "connect", "env"])).expect_code(0);
     let path = |path: &Path| json!({ "path": path });
-    // The attack works where it is allowed, so that a refusal elsewhere means something.
+    // The attack works on a granted file, so a refusal elsewhere is meaningful.
     let own = host.write("peer/own", "mine", 0o644);
     assert_eq!(attempt(&host, "read", &path(&own)), (true, "mine".to_owned()));
     for place in ["home/.ssh/id_ed25519", "workspace/.env", "state/ikigai/audit.jsonl"] {
@@ -69,7 +69,7 @@ fn nothing_that_a_server_started_is_left() {
     let (forked, said) = attempt(&host, "fork", &json!({}));
     assert!(forked, "{said}");
     leftovers::assert_none(host.scratch());
-    // Not even where the host is killed in the middle of a call.
+    // Nothing is left even if the host is killed in the middle of a call.
     let journal = host.scratch().join("peer/journal");
     let mut definition = doing(&["fork", "slow"]);
     definition["journal"] = journal.display().to_string().into();
@@ -84,7 +84,7 @@ fn nothing_that_a_server_started_is_left() {
     leftovers::assert_none(host.scratch());
 }
 
-/// Returns whether a process of the peer is there.
+/// Returns whether a process of the peer exists.
 fn is_there(host: &Host) -> bool {
     leftovers::list(host.scratch()).iter().any(|process| process.contains("mcp-peer"))
 }
@@ -104,7 +104,7 @@ fn a_server_that_is_granted_something_else_is_another_process() {
     assert_eq!(read(&mut client), (true, json!("tiles")));
     assert!(is_there(&host));
     add(&host, &definition).expect_code(0);
-    // The one with the earlier grant ends, though nobody calls it. Its tools stay.
+    // The process with the earlier grant ends without a further call. Its tools stay.
     client.running().wait_until("its end", || !is_there(&host));
     assert_eq!(names(&mut client), ["peer__read"]);
     let starts = noted(&host, "start");
@@ -125,7 +125,7 @@ fn a_call_has_the_grant_of_the_time_when_it_is_made() {
     let mut client = Client::start(host.command().args(["mcp", "serve"]));
     let mut read = || client.call("peer__read", &json!({ "path": note }))["isError"].clone();
     assert_eq!(read(), false);
-    // Nobody waits until the server has noticed.
+    // The test does not wait until the server has noticed.
     add(&host, &definition).expect_code(0);
     assert_eq!(read(), true);
     add_with(&host, &definition, &["--read", &notes]).expect_code(0);
@@ -162,7 +162,7 @@ fn a_grant_to_a_tool_of_a_server_is_refused_with_the_command_that_works() {
     host.run(&words).expect_code(0);
     let read = attempt(&host, "read", &json!({ "path": note }));
     assert_eq!(read, (true, "tiles".to_owned()), "{command}");
-    // A name that is neither is told as ever.
+    // The usual error is printed for a name that is neither a tool nor a server.
     let ran = host.run(["policy", "grant", "peers"]).expect_code(1);
     assert!(ran.stderr().contains("tool `peers` not found"), "{ran}");
 }
@@ -180,7 +180,8 @@ fn a_server_that_was_removed_ends_though_nobody_calls_it() {
     client.wait().0.expect_code(0);
 }
 
-/// A server that was granted no host has a proxy that refuses each, so that its user learns which it needs.
+/// A server without granted hosts has a proxy that refuses each host, so that its user learns which
+/// hosts it needs.
 #[test]
 fn the_hosts_that_a_server_was_refused_are_recorded_and_suggested() {
     let host = Host::without_system_tools();
@@ -219,7 +220,7 @@ fn the_hosts_that_a_server_was_refused_are_recorded_and_suggested() {
     }
     let ran = host.run(["policy", "suggest"]).expect_code(0);
     assert!(ran.stdout().starts_with("server peer (3 calls)\n  REFUSED"), "{ran}");
-    // What is granted now is not suggested again.
+    // Hosts that are granted now are not suggested again.
     add_with(&host, &definition, &["--net", "1.1.1.1:80", "--net", "api.example.com:443"])
         .expect_code(0);
     let page = host.run(["policy", "suggest", "peer", "--json"]).expect_code(0).json();

@@ -1,4 +1,4 @@
-//! Servers that a person lets run without a sandbox, and the rules that keep them in it.
+//! Servers that a user lets run without a sandbox, and the rules that keep them in it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +11,7 @@ use crate::servers::{call, define, doing, text};
 const USER: &str = "home/.config/ikigai/policy.toml";
 const CEILING: &str = "ceiling.toml";
 
-/// Adds the peer with these flags, and without a directory.
+/// Adds the peer with these flags, without a directory.
 fn add(host: &Host, before: &[&str], flags: &[&str]) -> Ran {
     let file = define(host, &doing(&["read", "env"])).display().to_string();
     let program = program(host);
@@ -19,7 +19,7 @@ fn add(host: &Host, before: &[&str], flags: &[&str]) -> Ran {
     host.run([before, &add, flags, &["--", &program, &file]].concat())
 }
 
-/// Returns the program of the peer, without the other names that it has where it was built.
+/// Returns a copy of the peer's program, without the hard links that the build directory contains.
 fn program(host: &Host) -> String {
     let program = host.scratch().join("peer/program");
     if !program.exists() {
@@ -28,7 +28,7 @@ fn program(host: &Host) -> String {
     program.display().to_string()
 }
 
-/// Returns the text of the answer if the peer could read a file of the home.
+/// Returns the text of the answer if the peer could read a file in the home directory.
 fn read(host: &Host, before: &[&str]) -> Option<String> {
     let file = host.write("home/notes", "of the home", 0o644);
     let arguments = json!({ "path": file }).to_string();
@@ -64,7 +64,7 @@ fn a_server_runs_unconfined_once_its_user_says_so() {
     let listed = host.run(["mcp", "list", "--json"]).json();
     assert_eq!(listed["servers"][0]["unconfined"], true, "{listed}");
 
-    // The same command without the flag takes it back.
+    // The same command without the flag revokes it.
     add(&host, &[], &[]).expect_code(0);
     let policy = fs::read_to_string(host.scratch().join(USER)).expect("a policy");
     assert!(!policy.contains("sandbox"), "{policy}");
@@ -77,7 +77,7 @@ fn only_a_server_in_the_sandbox_is_said_to_run_in_one() {
     let host = Host::without_system_tools();
     for (flags, is_sandboxed) in [(&["--unconfined"][..], false), (&[], true)] {
         add(&host, &[], flags).expect_code(0);
-        // Without it the peer does not start.
+        // Without this file the peer does not start.
         fs::remove_file(host.scratch().join("peer/peer.json")).expect("removed");
         let ran = host.run(["mcp", "approve", "peer"]).expect_code(1);
         assert_eq!(ran.stderr().contains("it runs in a sandbox"), is_sandboxed, "{ran}");
@@ -129,7 +129,7 @@ fn another_program_and_one_that_a_tool_could_replace_do_not_run_unconfined() {
     assert!(ran.stderr().contains("cannot be used with"), "{ran}");
 }
 
-/// A server over HTTP runs elsewhere: without a sandbox it would reach every host.
+/// A server over HTTP runs elsewhere: without a sandbox it could connect to every host.
 #[test]
 fn the_word_opens_no_host_to_a_server_over_http() {
     let host = Host::without_system_tools();
