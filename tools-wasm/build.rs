@@ -1,7 +1,7 @@
 //! The amount of memory that each component starts with.
 //!
-//! It is enough for a small call: growing memory is a system call, and returning it before the next
-//! call is another, each of which stops the host's other threads. Untouched memory costs nothing.
+//! It is enough for a small call. Growing memory is a system call, and returning it before the next
+//! call is another. Each of them stops the host's other threads. Untouched memory costs nothing.
 
 const MIB: u32 = 1 << 20;
 

@@ -121,7 +121,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     Ok([read, list, write, sessions])
 }
 
-/// Has SQLite read the keys of [`MANY`] rows, and makes nothing of them: no listing takes less.
+/// Makes SQLite read the keys of [`MANY`] rows without using them. No listing can be faster.
 fn step_through(database: &Connection, statement: &str) -> anyhow::Result<()> {
     let mut statement = database.prepare_cached(statement)?;
     let mut rows = statement.query([])?;

@@ -170,9 +170,9 @@ fn on_one_processor<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Resu
     done
 }
 
-/// Measures lower bounds that apply to every host: a process that does nothing, an instance that
-/// does nothing under all limits, a byte that goes to a thread and comes back, and a byte for which
-/// no thread waits.
+/// Measures lower bounds that apply to every host. The subjects are a process that does nothing, an
+/// instance that does nothing under all limits, a byte that goes to a thread and comes back, and a
+/// byte for which no thread waits.
 ///
 /// A bound that applies to a single figure is measured with that figure. Its name is `limit`, or
 /// the name of the thing followed by ` limit`.

@@ -28,7 +28,8 @@ const ROOT: &str = "IKIGAI_BENCH";
 /// The variable that is set for a run of fewer rounds.
 const QUICK: &str = "IKIGAI_BENCH_QUICK";
 
-/// The number of simultaneous calls that the hosts here allow: enough that there is a pool.
+/// The number of simultaneous calls that the hosts here allow. It is large enough that there is a
+/// pool.
 pub(crate) const GUESTS: u32 = 64;
 
 /// A file of the small tree, relative to its root.

@@ -220,7 +220,7 @@ impl Signatures for Locked {
     }
 }
 
-/// Returns the contents of a lock as it is now.
+/// Returns the current contents of a lock.
 fn current(path: &Path, seen: &Mutex<Option<Seen>>) -> anyhow::Result<Arc<Lock>> {
     let identity = fs::metadata(path).ok().map(|it| {
         [

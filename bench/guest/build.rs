@@ -1,5 +1,5 @@
 //! The amount of memory that the guest starts with: enough for a small call, as for the tools. The
-//! guest is built as a native program too, whose linker has no such option.
+//! guest is also built as a native program, whose linker has no such option.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -34,7 +34,7 @@ pub(crate) fn run(data: &[u8]) {
     assert!(granted.contains(TOOL) && !revoked.contains(TOOL), "{granted}\n-- revoked:\n{revoked}");
 }
 
-/// Checks that a refusal of a file says what is wrong and where, without deceiving.
+/// Checks that a refusal of a file reports the mistake and its place, without deceptive characters.
 pub(crate) fn check_refusal(error: &FileError, data: &[u8]) {
     assert!(!error.what.is_empty());
     assert!(!error.line().contains(char::is_control), "{:?}", error.line());

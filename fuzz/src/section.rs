@@ -54,7 +54,7 @@ fn check_manifest(manifest: &Manifest) {
     }
 }
 
-/// Checks that a refusal says what is wrong without deceiving.
+/// Checks that a refusal reports the mistake, without deceptive characters.
 pub(crate) fn check_refusal(error: &DocumentError) {
     assert!(!error.what.is_empty());
     let told = format!("{error}{}", error.hint.as_deref().unwrap_or_default());

@@ -1,8 +1,7 @@
 //! `bash` as a component, and any script as its own component.
 //!
 //! `bash` is a separate package, because the interpreter is fifty times the code of the other tools
-//! together, and all code that is linked with it is optimised as a whole.
-//!
+//! together. All code that is linked with it is optimised as a whole.
 //! The program has room for a script. Without a script it is the tool `bash`. With a script it is
 //! that script.
 

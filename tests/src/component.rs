@@ -93,8 +93,8 @@ pub fn hoarding(text: &str, ending: Ending, hoard: Hoard) -> Vec<u8> {
     assemble(&printing_text(text.as_bytes(), ending, &weight))
 }
 
-/// Returns a component of nested components, where each level has `width` instances of the next. A
-/// few hundred bytes make `width` to the power of `depth` core instances.
+/// Returns a component of nested components. Each level has `width` instances of the next, so a few
+/// hundred bytes make `width` to the power of `depth` core instances.
 #[must_use]
 pub fn nested(width: usize, depth: u32) -> Vec<u8> {
     let core = "(core module $core (func (export \"f\"))) (core instance (instantiate $core))";
@@ -111,8 +111,8 @@ pub fn library() -> Vec<u8> {
     assemble("(component)")
 }
 
-/// Returns a component of WASI 0.3, as far as a host of WASI 0.2 reads it: such a host fails at its
-/// types first.
+/// Returns a component of WASI 0.3, as far as a host of WASI 0.2 reads it. Such a host already
+/// fails at its types.
 #[must_use]
 pub fn of_wasi_0_3() -> Vec<u8> {
     assemble(

@@ -27,7 +27,7 @@ const DEFAULT_TIMEOUT_MS: u64 = 10_000;
 
 const CASES: &str = include_str!("../conformance/cases.jsonl");
 
-/// One case, as it is in the file.
+/// One case, unchanged from the file.
 #[derive(Clone, Debug)]
 pub struct Case(Value);
 

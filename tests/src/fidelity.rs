@@ -222,7 +222,7 @@ pub fn component(case: &Case, dir: &Path) -> (String, i64) {
     });
     match (envelope["result"]["output"].as_str(), envelope["result"]["exit_code"].as_i64()) {
         (Some(output), Some(exit)) => (output.to_owned(), exit),
-        // A crash or a limit is a difference like any other.
+        // A crash or a limit counts as an ordinary difference.
         _ => (envelope.to_string(), -1),
     }
 }

@@ -89,7 +89,7 @@ impl Client {
         &mut self.running
     }
 
-    /// Sends a line as it is.
+    /// Sends a line unchanged.
     pub fn send_line(&mut self, line: impl AsRef<[u8]>) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
         stdin
@@ -171,7 +171,8 @@ impl Client {
         self.wait_for(|_| true)
     }
 
-    /// Returns the first message for which `is_it`; messages that come before it are kept.
+    /// Returns the first message for which `is_it` returns true, and keeps messages that come
+    /// before it.
     #[track_caller]
     pub fn wait_for(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         if let Some(index) = self.early.iter().position(&is_it) {
@@ -189,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Returns the next line as it is. Fails if messages were kept.
+    /// Returns the next line unchanged. Fails if messages were kept.
     #[track_caller]
     pub fn any_line(&mut self) -> String {
         assert!(self.early.is_empty(), "messages were kept: {:?}", self.early);

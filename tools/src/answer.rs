@@ -57,7 +57,7 @@ impl Answer {
     }
 }
 
-/// The error of an operation; the tool exits with 0 all the same.
+/// The error of an operation. The tool exits with 0 nevertheless.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     code: ToolCode,

@@ -1,7 +1,7 @@
 //! `file_edit`: replaces exact byte sequences in a regular file or an asset, atomically.
 //!
-//! In an asset the host replaces them, so that no other change can come between. In a file this
-//! module matches and counts; the port's `replace` makes the change atomic and keeps mode and
+//! In an asset the host replaces the sequences, so that no other change can come between. In a file
+//! this module matches and counts. The port's `replace` makes the change atomic and keeps mode and
 //! owner.
 
 use std::io::Read as _;

@@ -56,7 +56,7 @@ pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
     Ok(changed)
 }
 
-/// Creates `path` and its parents, readable by every user, whatever the umask. An administrator's
+/// Creates `path` and its parents, readable by every user under any umask. An administrator's
 /// installation is for all users.
 pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
     if path.is_dir() {

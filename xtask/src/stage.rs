@@ -38,7 +38,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds and lays out the named tools, or all; the host stays as it is.
+/// Builds and lays out the named tools, or all tools. The host stays unchanged.
 pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
     let known = project.binaries(NATIVE_TOOLS)?;
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {

@@ -258,7 +258,7 @@ async fn fail(context: &CommandContext<'_>, reason: &str) -> Result<CommandStatu
     Ok(CommandStatus::with_code(1))
 }
 
-/// Returns the C library's words for an error of a file of which only the kind is known.
+/// Returns the C library's words for a file error when only the kind of the error is known.
 fn reason(error: &bashkit::Error) -> String {
     let bashkit::Error::Io(error) = error else { return error.to_string() };
     match error.kind() {

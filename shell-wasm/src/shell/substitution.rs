@@ -23,7 +23,7 @@ pub(super) struct Fed {
     pub(super) command: String,
 }
 
-/// Prepares a script; one without a process substitution for output stays as it is.
+/// Prepares a script. A script without a process substitution for output stays unchanged.
 pub(super) fn prepare(script: &str) -> Prepared {
     if !script.contains(OPENS) {
         return Prepared { script: script.to_owned(), fed: Vec::new() };

@@ -1,6 +1,6 @@
-//! The file tree that the shell sees: the granted directories under their absolute names, a `/tmp`
-//! in memory that ends with the call, the devices a script expects, and a name for each command in
-//! `/usr/bin`.
+//! The file tree that the shell sees. It consists of the granted directories under their absolute
+//! names, a `/tmp` in memory that ends with the call, the devices a script expects, and a name for
+//! each command in `/usr/bin`.
 //!
 //! No other path can be reached. Reading one reports that it does not exist, and writing one that
 //! it is denied, whether there is a file or not.

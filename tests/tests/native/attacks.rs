@@ -264,7 +264,7 @@ fn what_does_not_ask_the_relay_reaches_nothing_though_peers_are_granted() {
         };
         let reached = ask(&attempts, &[], Sandbox::Off);
         assert_eq!(reached[..7], ["reached"; 7], "{reached:?}");
-        // Everything is granted to the relay, and nothing to direct connections.
+        // Everything is granted, but only through the relay, which these attempts do not use.
         let reports = ask(&attempts, &["127.0.0.0/8:*", "a.test:*"], Sandbox::Require);
         assert!(
             reports.len() == 8 && reports.iter().all(|report| report.contains("os error")),

@@ -437,7 +437,7 @@ fn a_tool_finds_the_relay_by_its_environment_and_no_proxy_of_the_hosts() {
         expected.extend(proxies.iter().map(String::as_str));
         assert!(expected.iter().all(|line| lines.contains(line)), "{lines:?}");
         assert_eq!(lines.len(), 9, "{lines:?}");
-        // Without granted peers, there is no proxy.
+        // Without granted peers, the environment names no proxy.
         let outcome = rig.run_within(Network::default(), &[], &tool, |_| {});
         assert_eq!(text(&outcome.stdout), "");
     });

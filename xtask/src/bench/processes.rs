@@ -1,5 +1,5 @@
-//! The figures of whole processes: the command line against a tool run by itself, discovery, `grep`
-//! against ripgrep, and the first answer of a large component.
+//! The figures of whole processes: the command line against a tool that is run directly, discovery,
+//! `grep` against ripgrep, and the first answer of a large component.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -53,7 +53,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     Ok(())
 }
 
-/// Measures `ikigai tool call` with everything cached, and the native tool by itself.
+/// Measures `ikigai tool call` with everything cached, and the native tool without ikigai.
 fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let tree = layout.at("small");
     let arguments = r#"{"file_path":"d000/f0000.rs"}"#;

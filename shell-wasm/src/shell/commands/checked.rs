@@ -38,7 +38,7 @@ const CHECKED: [(&str, &str, i32); 14] = [
              s,separate u,unbuffered z,null-data ,zero-terminated ,posix",
         1,
     ),
-    // The interpreter accepts --keep-old-files, and overwrites them all the same.
+    // The interpreter accepts --keep-old-files, but overwrites the files anyway.
     (
         "tar",
         "c,create x,extract ,get t,list v,verbose z,gzip j,bzip2 O,to-stdout p,preserve-permissions \

@@ -64,7 +64,7 @@ impl Command for Mkdir {
         let (parents, verbose) = (parsed.has("parents"), parsed.has("verbose"));
         let mut status = CommandStatus::success();
         for name in &parsed.operands {
-            // `-v` names each of the parents too, so each is created by itself.
+            // `-v` prints each of the parents as well, so each is created separately.
             let above = Path::new(name).ancestors().filter(|above| *above != Path::new(""));
             let mut all: Vec<_> = above.map(|above| above.to_string_lossy().into_owned()).collect();
             all.reverse();

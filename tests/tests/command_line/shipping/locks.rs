@@ -8,7 +8,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::shipping::scene::*;
 
-/// Runs every command that reads the lock, which must refuse it and leave it as it is.
+/// Runs every command that reads the lock. Each must refuse it and leave it unchanged.
 #[track_caller]
 fn all_refuse(text: impl Fn(&str) -> String, texts: &[&str]) {
     let (host, path) = installed();

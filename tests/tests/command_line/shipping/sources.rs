@@ -299,7 +299,7 @@ fn several_are_installed_with_one_command_or_none_of_them() {
     let ran = host.run(["tool", "install", "--yes", &text(&first), &text(&second), "--json"]);
     let names: Vec<_> = ran.expect_code(0).json().as_array().expect("a list").to_owned();
     assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("weather"), &json!("clock")));
-    // The lock is sorted, in whatever order the tools were installed.
+    // The lock is sorted by name, regardless of the order of installation.
     let text = lock_text(&host);
     assert!(text.find("clock") < text.find("\"weather\""), "{text}");
 }

@@ -272,7 +272,7 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
         let seen = rig.walk(&steps, Some(&yes)).await;
         assert_eq!(seen[..5], ["done"; 5], "{keys} {seen:?}");
         assert_eq!(seen[5..7], ["NotFound"; 2], "{keys} {seen:?}");
-        // Only creating and renaming can be allowed, so other changes are refused.
+        // Hard links are refused even then.
         assert_ne!(seen[7], "done");
         assert_eq!(yes.asked(), [rig.writing("new"), rig.writing("far")], "{keys}");
         assert!(rig.tree.path("new/made/sub").is_dir() && !rig.tree.path("new/x").exists());
@@ -419,7 +419,7 @@ async fn without_a_person_nothing_is_learnt_and_all_of_it_noted() {
     ];
     let seen = rig.walk(&steps, None).await;
     assert_eq!(seen[3], "work/kept");
-    // The absolute path would lie in the workspace of the sandbox, where no such file exists.
+    // The guest gets the same error for an existing file as for a missing one.
     assert_eq!(seen[0], seen[1]);
     let record = rig.record();
     let reached = |access, name: &str| Reached::Path { access, path: rig.tree.path(name) };

@@ -393,7 +393,7 @@ async fn sessions_are_removed_after_their_time_and_never_before() {
     let assets = place.assets();
     let pruned = prune_sessions(&assets, SessionRetention::default()).await.expect("pruned");
     assert_eq!((pruned.removed, pruned.soon.len()), (0, 0));
-    // The retention is so short that a week before its end is now.
+    // With this retention, the session will be removed within a week, so it is listed in `soon`.
     let week = Duration::from_secs(7 * 24 * 60 * 60) + Duration::from_nanos(1000);
     let pruned = prune_sessions(&assets, SessionRetention::For(week)).await.expect("pruned");
     assert_eq!((pruned.removed, pruned.soon.first().map(|it| it.id)), (0, Some(id)));

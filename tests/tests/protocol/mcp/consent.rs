@@ -337,7 +337,7 @@ fn open_questions_are_bounded() {
     client.wait_for(|it| it["method"] == "elicitation/create");
     client.close();
     client.wait().0.expect_code(0);
-    // Of the questions that are kept in states, the oldest is dropped.
+    // The oldest of the questions that are kept in states is dropped.
     let mut client = marking.modern();
     let asked: Vec<Value> = (0..=OPEN).map(|_| question(&mut client, "mark", &json!({}))).collect();
     let mut yes = |asked| repeat(&mut client, ("mark", &json!({})), asked, "accept");

@@ -1,4 +1,4 @@
-//! The rows of the table: what is measured, in which unit, and its target.
+//! The rows of the table: each with its measured subject, its unit and its target.
 
 use self::From::{Alone, More, Ratio};
 use super::Target::{self, AtLeast, AtMost};
@@ -108,7 +108,7 @@ pub(super) fn lines() -> Vec<Line> {
             Count,
             None,
         ),
-        // The target is no wake-ups. The remaining ones are the clock, and the beginning and the
+        // The target is zero wake-ups. The remaining ones are the clock, and the beginning and the
         // end of the sample's calls.
         (
             "… by each of two callers",
@@ -374,7 +374,7 @@ pub(super) fn lines() -> Vec<Line> {
             Micros,
             Some(AtMost(50.0)),
         ),
-        // The target is no wake-ups, as among calls in one process.
+        // The target is zero wake-ups, as among calls in one process.
         ("… wake-ups of it", "mcp_busy", Alone("ikigai wake-ups"), Count, Some(AtMost(0.1))),
         ("… an echo by the protocol's library alone", "mcp_busy", Alone("rmcp"), Micros, None),
         ("… an echo by a plain server in Python", "mcp_busy", Alone("python"), Micros, None),
