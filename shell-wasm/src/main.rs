@@ -2,6 +2,7 @@
 //!
 //! `bash` is a separate package, because the interpreter is fifty times the code of the other tools
 //! together. All code that is linked with it is optimised as a whole.
+//!
 //! The program has room for a script. Without a script it is the tool `bash`. With a script it is
 //! that script.
 
