@@ -1,4 +1,4 @@
-//! The ports of the standard tools for a native program: files over directory handles or with the
+//! The ports of the built-in tools for a native program: files over directory handles or with the
 //! caller's rights, assets over the host socket, and the machine's shell.
 //!
 //! Each program in `src/bin` calls one tool of `ikigai-tools` with the port that it needs:

@@ -1,4 +1,4 @@
-//! The ports of the standard tools for a component: files over the directories that the host
+//! The ports of the built-in tools for a component: files over the directories that the host
 //! preopened, `ikigai:tool/workspace` for the operations that WASI lacks, and assets over
 //! `ikigai:tool/assets`.
 //!

@@ -51,7 +51,7 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     Ok(answer.end_with("count", found.len()))
 }
 
-/// Adds a note on names that the port has no word for.
+/// Adds a note on names that the port cannot express.
 pub(crate) fn note_left_out(left_out: u64, is_first: bool, out: &mut Vec<u8>) {
     let names = match left_out {
         0 => return,

@@ -1,4 +1,4 @@
-//! The six standard tools, written once over capability traits.
+//! The six built-in tools, written once over capability traits.
 //!
 //! A program that contains a tool is three lines: it calls one of the functions below with the
 //! tool's port.

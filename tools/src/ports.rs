@@ -87,7 +87,7 @@ pub trait Files: Sync {
     ///
     /// # Errors
     ///
-    /// [`FsError::NotRegular`] for a directory or a pipe; devices are written.
+    /// Fails with [`FsError::NotRegular`] for a directory or a pipe. Devices are written.
     fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure>;
 
     /// Replaces an existing regular file atomically, keeping mode and owner; a

@@ -33,8 +33,8 @@ const TMP: &str = "/tmp";
 /// The directories with a file for each command, so that `#!/usr/bin/env` and `which` find it.
 const COMMAND_DIRS: [&str; 2] = ["/bin", "/usr/bin"];
 
-/// The beginning of the file that the interpreter has for a command that it replaces itself with;
-/// the text of such a file is its own convention.
+/// The beginning of the file that stands for a command which the interpreter implements itself. The
+/// text is the interpreter's convention.
 const STUB_MARKER: &str = "#!/bin/sh\n# bashkit builtin: ";
 
 const DEVICES: [(&str, Device); 5] = [

@@ -304,7 +304,7 @@ fn schemas_of_every_draft_make_tools_and_reach_every_provider() {
 fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
     let host = Host::without_system_tools();
     host.script("good", "echo '{}'");
-    // Its child outlives it and keeps its pipes open.
+    // The tool's child outlives it and keeps its pipes open.
     host.program("hangs", "#!/bin/sh\nsetsid sleep 1000 &\nsleep 1000\n");
     host.program("floods", "#!/bin/sh\nexec yes\n");
     host.program("floods_stderr", "#!/bin/sh\nexec yes >&2\n");

@@ -59,7 +59,7 @@ fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
     assert!(native.grant.net.is_none() && !native.grant.inherits_env);
     let of_path = Request { name: None, ..users(Backend::Native, &own) };
     assert_eq!(rig.dirs(&rig.allowed(of_path)), ["rw:w"]);
-    // A user's tool with the name of a standard tool does not get its grant.
+    // A user's tool with the name of a built-in tool does not get its grant.
     let borrowed = Request { name: Some("file_write"), ..users(Backend::Wasm, &own) };
     assert!(rig.allowed(borrowed).grant.dirs.is_empty());
 

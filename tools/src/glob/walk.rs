@@ -90,7 +90,7 @@ impl Pattern {
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
     pub(crate) found: Vec<Found>,
-    /// The number of names that were left out, because the port has no word for them.
+    /// The number of names that were left out, because the port cannot express them.
     pub(crate) left_out: u64,
 }
 

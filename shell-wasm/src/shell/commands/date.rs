@@ -48,7 +48,7 @@ impl Command for Date {
         arguments[value_at] = format!("{prefix}@{}", moved.format("%s.%f"));
         let moved = inner::run(&context, "date", &arguments, Vec::new()).await?;
         if moved.exit_code != 0 {
-            // Without the fraction, which the interpreter does not know here.
+            // The fraction is removed, because the interpreter does not accept it here.
             arguments[value_at] = arguments[value_at]
                 .rsplit_once('.')
                 .map_or_else(|| arguments[value_at].clone(), |(seconds, _)| seconds.to_owned());

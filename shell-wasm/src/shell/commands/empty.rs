@@ -97,7 +97,7 @@ const UNARY: &[&str] = &[
 /// The operators of `[` between files.
 const BINARY: &[&str] = &["-ef", "-nt", "-ot"];
 
-/// Gives each empty operand of a program that is a file a name.
+/// Replaces each empty operand that stands for a file by a name that no file has.
 pub(super) fn named(mut call: ToolEvent) -> HookAction<ToolEvent> {
     if call.args.iter().any(String::is_empty) {
         for at in empty_files(&call.name, &call.args) {

@@ -102,8 +102,8 @@ async fn headed(
     out
 }
 
-/// Returns the name in a header, without its time, and without `strip` leading components; without
-/// all but the last if no number is given.
+/// Returns the name in a header, without its time and without `strip` leading components. If no
+/// number is given, only the last component is left.
 fn name(header: &str, strip: Option<usize>) -> String {
     let name =
         header.trim_end_matches(['\n', '\r']).split('\t').next().unwrap_or_default().trim_end();

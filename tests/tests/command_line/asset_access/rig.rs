@@ -187,7 +187,7 @@ impl Rig {
         self.store = Some(store);
     }
 
-    /// Calls a standard tool, named with hyphens, with JSON.
+    /// Calls a built-in tool, named with hyphens, with JSON.
     pub(crate) fn call(
         &self,
         build: Build,
