@@ -99,6 +99,7 @@ mod writable_record;
 mod written;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 pub use ikigai_protocol::{Access, GrantedDir};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
@@ -151,6 +152,8 @@ pub struct Grant {
     /// The directories and single files, absolute. A component gets each as a preopen; a native
     /// tool reads them in `IKIGAI_DIRS`. If one lies in another, it has more access.
     pub dirs: Vec<GrantedDir>,
+    /// The symbolic links that a native tool in the sandbox sees beside those directories.
+    pub links: Vec<GrantedLink>,
     /// The names in those directories that the tool does not see.
     pub hide: Hide,
     /// The places in those directories that only an explicit grant opens.
@@ -170,6 +173,16 @@ pub struct Grant {
     pub assets: AssetAccess,
     /// The sandbox that a native tool needs. Components are always confined.
     pub sandbox: Sandbox,
+}
+
+/// A symbolic link that a list `fs` names. It opens nothing: the tool sees it if it sees the
+/// target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantedLink {
+    /// The path of the link, absolute. No other link lies on the way to it.
+    pub path: PathBuf,
+    /// The file or directory that it leads to, with all links resolved.
+    pub target: PathBuf,
 }
 
 /// The access of a tool to the assets of the host: the key `assets` of a policy file.

@@ -104,6 +104,14 @@ impl Scope {
         let entries = view.entries.iter();
         let entries = entries.map(|it| (it.path.clone(), place(&it.path, it.system, it.writable)));
         let links = view.links.iter().map(|(link, _)| (link.clone(), Place::System));
+        // A file that a granted link leads to is used as if it had been named itself.
+        let place_of_target = |target: &Path| {
+            let around = view.entries.iter().filter(|it| target.starts_with(&it.path));
+            let nearest = around.max_by_key(|it| it.path.as_os_str().len());
+            nearest.map_or(Place::System, |it| place(&it.path, it.system, it.writable))
+        };
+        let of_grant = view.granted_links.iter();
+        let of_grant = of_grant.map(|(link, target)| (link.clone(), place_of_target(target)));
         let machine = view.machine.iter().map(|it| &it.path);
         let machine = machine.chain(view.machine_links.iter().map(|(link, _)| link));
         let machine = machine.map(|path| (path.clone(), Place::Machine));
@@ -111,7 +119,7 @@ impl Scope {
         let paths = overlaid.iter().map(|over| over.path.clone()).collect();
         let over_home = view.shown_home.as_ref().and_then(|home| take_nearest(overlaid, home));
         Some(Self {
-            places: machine.chain(kept).chain(entries).chain(links).collect(),
+            places: machine.chain(kept).chain(entries).chain(links).chain(of_grant).collect(),
             hidden: view.hidden.iter().map(|it| path_of(&it.path)).collect(),
             home: view.shown_home.clone(),
             overlaid: paths,

@@ -65,7 +65,9 @@ pub struct Plan {
     /// Set if a sandboxed tool may also read the rest of the machine, beyond its grant. Lists
     /// the files and directories there that it does not see unless they are granted.
     pub machine: Option<Vec<Hidden>>,
-    /// The way in which the program is run.
+    /// The symbolic links that it sees beside what was granted.
+    pub links: Vec<Link>,
+    /// The way in which it is run.
     pub kind: Kind,
     /// The limits at which the supervisor ends the call.
     pub bounds: Bounds,
@@ -80,6 +82,15 @@ pub struct Dir {
     pub writable: bool,
     /// The identity that it had when it was searched for files that are kept from the tool.
     pub searched: Option<Found>,
+}
+
+/// A symbolic link. It grants nothing: the tool sees it if it sees its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its path; absolute.
+    pub path: CString,
+    /// The file or directory at the end of all links; absolute.
+    pub target: CString,
 }
 
 /// A file or directory that is hidden from a sandboxed tool, or that it may only read.
@@ -263,6 +274,9 @@ struct Header {
     hidden: Vec<Found>,
     read_only: Vec<Found>,
     machine: Option<Vec<Found>>,
+    /// The number of links.
+    #[serde(default)]
+    links: usize,
 }
 
 /// The reason why a plan cannot be sent, or is refused.
@@ -297,13 +311,15 @@ impl Plan {
             hidden: self.hidden.iter().map(|it| it.found).collect(),
             read_only: self.read_only.iter().map(|it| it.found).collect(),
             machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
+            links: self.links.len(),
         };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
         let dirs = self.dirs.iter().map(|dir| &dir.path);
         let hidden = self.hidden.iter().chain(&self.read_only).chain(self.machine.iter().flatten());
-        let paths = dirs.chain(hidden.map(|it| &it.path));
+        let links = self.links.iter().flat_map(|link| [&link.path, &link.target]);
+        let paths = dirs.chain(hidden.map(|it| &it.path)).chain(links);
         for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(paths) {
             strings.extend_from_slice(string.as_bytes_with_nul());
         }
@@ -354,6 +370,7 @@ impl Plan {
         let hidden = strings.hidden(&header.hidden)?;
         let read_only = strings.hidden(&header.read_only)?;
         let machine = header.machine.as_ref().map(|found| strings.hidden(found)).transpose()?;
+        let links = (0..header.links).map(|_| strings.link()).collect::<Result<Vec<_>, _>>()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
         }
@@ -364,11 +381,25 @@ impl Plan {
         let granted = dirs.iter().map(|dir| &dir.path);
         let without = hidden.iter().chain(&read_only).chain(machine.iter().flatten());
         let without = without.map(|it| &it.path);
-        if [&program, &directory].into_iter().chain(granted).chain(without).any(is_relative) {
+        let linked = links.iter().flat_map(|link| [&link.path, &link.target]);
+        let fixed = [&program, &directory].into_iter();
+        if fixed.chain(granted).chain(without).chain(linked).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
         let Header { kind, bounds, .. } = header;
-        Ok(Self { program, directory, args, env, dirs, hidden, read_only, machine, kind, bounds })
+        Ok(Self {
+            program,
+            directory,
+            args,
+            env,
+            dirs,
+            hidden,
+            read_only,
+            machine,
+            links,
+            kind,
+            bounds,
+        })
     }
 
     /// Returns the value of a variable in the tool's environment.
@@ -398,7 +429,12 @@ impl Strings<'_> {
             .map_err(|_| PlanError::Strings("a string without its end"))
     }
 
-    /// Takes one path for each of `found`.
+    /// Takes a link and its target.
+    fn link(&mut self) -> Result<Link, PlanError> {
+        Ok(Link { path: self.next()?, target: self.next()? })
+    }
+
+    /// Takes the path of each of `found`.
     fn hidden(&mut self, found: &[Found]) -> Result<Vec<Hidden>, PlanError> {
         found.iter().map(|found| self.next().map(|path| Hidden { path, found: *found })).collect()
     }
@@ -586,6 +622,7 @@ mod tests {
                 path: string("/root/.ssh"),
                 found: Found { directory: true, device: 1, inode: 2 },
             }]),
+            links: vec![Link { path: string("/home/name"), target: string("/work/tool") }],
             kind: Kind {
                 sandbox: Sandbox::Require,
                 net: Network::Relay,
@@ -641,19 +678,24 @@ mod tests {
             &header,
             &[&b"relative\0/work\0"[..], &strings["/bin/tool\0/work\0".len()..]].concat(),
         );
-        let before =
-            &strings[..strings.len() - "/work\0/work/.env\0/work/.git/hooks\0/root/.ssh\0".len()];
-        for paths in [
-            "work\0/work/.env\0/work/.git/hooks\0/root/.ssh\0",
-            "/work\0work/.env\0/work/.git/hooks\0/root/.ssh\0",
-            "/work\0/work/.env\0work/.git/hooks\0/root/.ssh\0",
-            "/work\0/work/.env\0/work/.git/hooks\0root/.ssh\0",
-        ] {
-            refused(&header, &[before, paths.as_bytes()].concat());
+        let paths = [
+            "/work\0",
+            "/work/.env\0",
+            "/work/.git/hooks\0",
+            "/root/.ssh\0",
+            "/home/name\0",
+            "/work/tool\0",
+        ];
+        let before = &strings[..strings.len() - paths.concat().len()];
+        assert_eq!([before, paths.concat().as_bytes()].concat(), strings);
+        for relative in 0..paths.len() {
+            let mut paths = paths;
+            paths[relative] = &paths[relative][1..];
+            refused(&header, &[before, paths.concat().as_bytes()].concat());
         }
         refused(
             text.replace("\"args\":3", "\"args\":0").as_bytes(),
-            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0",
+            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0/h/n\0/w/t\0",
         );
         refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);

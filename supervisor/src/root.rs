@@ -172,7 +172,8 @@ impl Root {
         {
             self.directory(home)?;
         }
-        for (link, target) in view.links.iter().chain(&view.machine_links) {
+        let links = view.links.iter().chain(&view.machine_links).chain(&view.granted_links);
+        for (link, target) in links {
             self.link(link, target)?;
         }
         if view.own_hosts {
@@ -217,7 +218,9 @@ impl Root {
     fn show_var_tmp(&self, view: &View) -> io::Result<()> {
         let (link, target) = (Path::new(VAR_TMP), Path::new("/tmp"));
         let entries = view.entries.iter().map(|entry| &entry.path);
-        if entries.chain(&view.home).chain(&view.empty).any(|path| path.starts_with(link)) {
+        let links = view.granted_links.iter().map(|(link, _)| link);
+        let mut places = entries.chain(links).chain(&view.home).chain(&view.empty);
+        if places.any(|path| path.starts_with(link)) {
             return self.mount(&copy_of(self.existing(target)?)?, link, true);
         }
         self.link(link, target)

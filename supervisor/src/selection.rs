@@ -20,7 +20,7 @@ use super::installation;
 use super::view::{Entry, OWN_HOSTS, View, canonical, open_path, open_real};
 use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Found, Hidden, Network, Plan, Step, path_of};
+use crate::plan::{Found, Hidden, Link, Network, Plan, Step, path_of};
 
 /// The directories of `/` that are left out of every recording. They contain file systems
 /// without files; sockets and locks; short-lived files of other programs; or names that ask a
@@ -47,6 +47,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
     if !view.has(Path::new("/")) {
         show_system(&mut view, plan.kind.net == Network::Host);
     }
+    show_links(&mut view, plan);
     view.program = installation::show(&mut view, plan);
     if !view.has(&directory) {
         show_again(&mut view, directory)?;
@@ -195,6 +196,17 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
     let own: BTreeSet<PathBuf> = own.filter(is_own).collect();
     let home = view.home.take_if(|home| is_of_machine(home));
     (view.kept, view.shown_home, view.own_of_machine) = (kept, home, own.into_iter().collect());
+}
+
+/// Adds the granted links whose targets the tool sees. In a directory that it sees, a link is there
+/// already.
+fn show_links(view: &mut View, plan: &Plan) {
+    for Link { path, target } in &plan.links {
+        let (path, target) = (path_of(path), path_of(target));
+        if !view.has(&path) && view.has(&target) {
+            view.granted_links.push((path, target));
+        }
+    }
 }
 
 fn show_system(view: &mut View, net: bool) {

@@ -85,7 +85,9 @@ pub(super) struct View {
     pub(super) shown_home: Option<PathBuf>,
     /// Symbolic links of the system, each with its target.
     pub(super) links: Vec<(PathBuf, PathBuf)>,
-    /// Set if the tool sees its own [file](OWN_HOSTS) with the names of its loopback.
+    /// Symbolic links to entries that the plan names, each with its target.
+    pub(super) granted_links: Vec<(PathBuf, PathBuf)>,
+    /// Set where the tool sees a [file](OWN_HOSTS) of its own with the names of its loopback.
     pub(super) own_hosts: bool,
     /// The working directory, if nothing of it is granted.
     pub(super) empty: Option<PathBuf>,
@@ -143,7 +145,7 @@ impl View {
             |place: &Path| OWN.iter().any(|own| path.starts_with(own) && !place.starts_with(own));
         let has = |place: &Path| path.starts_with(place) && !hidden(place);
         self.entries.iter().any(|entry| has(&entry.path))
-            || self.links.iter().any(|(link, _)| has(link))
+            || self.links.iter().chain(&self.granted_links).any(|(link, _)| has(link))
     }
 
     /// Adds `path` for reading, unless the tool sees it already or it does not exist.

@@ -154,7 +154,7 @@ fn decide_without_hint(
         effective.deny_list_without_sandbox(request)?;
         effective.confine(profile);
         effective.hide(&hiding, context)?;
-        effective.widen(context.allowed);
+        effective.widen(context);
         effective.deny_writing_protected_paths(context, request)?;
         effective.deny_list_without_sandbox(request)?;
         for bound in &bounds {

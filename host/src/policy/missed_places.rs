@@ -56,14 +56,8 @@ pub(super) fn missed_places(
         let is_open = may(&Reached::Path { access: *access, path: place.clone() });
         add(*access, if is_open { place } else { path.clone() });
     }
-    // A link becomes visible with its directory.
-    let holding = links.iter().filter_map(|link| link.parent());
-    let is_of_links = |dir: &Path| around.home.is_some_and(|home| dir == home.join(OF_LINKS));
-    for dir in holding.filter(|dir| is_of_links(dir) || !around.is_for_itself(dir)) {
-        let (access, path) = (Access::ReadOnly, dir.to_owned());
-        if may(&Reached::Path { access, path: path.clone() }) {
-            add(access, path);
-        }
+    for path in links.iter().filter_map(|link| place_of_link(link, around, may)) {
+        add(Access::ReadOnly, path);
     }
     let named = |dir: &Path| {
         let is_in =
@@ -75,7 +69,26 @@ pub(super) fn missed_places(
     paths.chain(others).take(MOST).collect()
 }
 
-/// Returns the place that a file belongs to.
+/// Returns the place with which a tool sees a link: the directory that holds it, or the link alone
+/// where much else lies in that. Nothing if neither can be allowed.
+fn place_of_link(
+    link: &Path,
+    around: Around<'_>,
+    may: &dyn Fn(&Reached) -> bool,
+) -> Option<PathBuf> {
+    let may = |path: &Path| may(&Reached::Path { access: Access::ReadOnly, path: path.to_owned() });
+    let dir = link.parent()?;
+    let is_of_links = around.home.is_some_and(|home| dir == home.join(OF_LINKS));
+    if is_of_links || !around.is_for_itself(dir) {
+        return may(dir).then(|| dir.to_owned());
+    }
+    // An entry that names the link grants what it leads to as well.
+    let target = link.canonicalize().ok()?;
+    let is_narrow = target.is_file() || !around.is_for_itself(&target);
+    (is_narrow && may(&target) && may(link)).then(|| link.to_owned())
+}
+
+/// Returns the place to which a file belongs.
 fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
     let dir = directory_of(path, around);
     match access {
@@ -96,6 +109,7 @@ fn installation_of(dir: &Path, around: Around<'_>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::symlink;
 
     use super::*;
     use crate::policy::Profile;
@@ -191,8 +205,26 @@ mod tests {
         assert_eq!(home.places(&[], &["links/tool"]), both[1..]);
         let program = reads(home.path(".local/bin"));
         assert_eq!(home.places(&[], &[".local/bin/tool"]), [program]);
-        // A link in the home does not open the whole home.
-        assert_eq!(home.places(&[target], &["tool"]), both[..1]);
+    }
+
+    #[test]
+    fn a_link_among_much_else_is_a_place_by_itself() {
+        let home = Home::new(&["opt/tool/run", "work/x"]);
+        let link = |name: &str, target: &Path| symlink(target, home.path(name)).expect("linked");
+        link("tool", &home.path("opt/tool/run"));
+        link("tools", &home.path("opt/tool"));
+        link("all", home.0.path());
+        let target = reads(home.path("opt/tool/run"));
+        for name in ["tool", "tools"] {
+            let both = ["opt/tool", name].map(|name| reads(home.path(name)));
+            assert_eq!(home.places(std::slice::from_ref(&target), &[name]), both);
+        }
+        // Neither all of the home nor what cannot be allowed.
+        for name in ["all", "gone"] {
+            assert_eq!(home.places(&[], &[name]), [], "{name}");
+        }
+        let is_no_file = |it: &Reached| *it != target;
+        assert_eq!(home.places_where(&[], &["tool"], &is_no_file), []);
     }
 
     #[test]

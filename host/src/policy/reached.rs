@@ -13,7 +13,8 @@ use super::{Grant, Net};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reached {
-    /// A file, or a directory with everything in it; absolute, with links resolved.
+    /// A file, or a directory with all that is in it; absolute, with links resolved. A path that is
+    /// a link itself stands for the link: the tool needs to see it.
     Path {
         /// The requested access.
         #[serde(with = "access")]
@@ -156,9 +157,11 @@ impl Grant {
     pub fn covers(&self, reached: &Reached) -> bool {
         match reached {
             Reached::Path { access, path } => {
+                let is_link = self.links.iter().any(|link| link.path == *path);
                 let mut dirs = self.dirs.iter();
-                dirs.any(|dir| dir.access >= *access && path.starts_with(&dir.path))
-                    && !self.reserved.withholds(*access, path)
+                is_link && *access == Access::ReadOnly
+                    || dirs.any(|dir| dir.access >= *access && path.starts_with(&dir.path))
+                        && !self.reserved.withholds(*access, path)
             }
             Reached::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),

@@ -15,7 +15,7 @@ use std::fs;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, LayerKind, NewValue, Profile, Remedy, Request, Sandbox,
+    AssetAccess, Backend, GrantedLink, LayerKind, NewValue, Profile, Remedy, Request, Sandbox,
 };
 
 use rig::{CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users};
@@ -177,6 +177,16 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     let rig = Rig::with("", &granted("fs = [\"ro:ELSEWHERE\", \"rw:~/link\"]"), "");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("home/link")).expect("linked");
     denied(&rig, "a directory has one access");
+    // A program sees a link, and one to what may be written takes nothing away.
+    let rig = Rig::with("", &granted("fs = [\"rw:ELSEWHERE\", \"ro:~/link\"]"), "");
+    std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("home/link")).expect("linked");
+    let decision = rig.allowed(users(Backend::Native, &own));
+    let link = GrantedLink { path: rig.path("home/link"), target: rig.path("elsewhere") };
+    assert_eq!(
+        (rig.dirs(&decision), decision.grant.links),
+        (vec!["rw:elsewhere".into()], vec![link])
+    );
+    assert_eq!(rig.allowed(users(Backend::Wasm, &own)).grant.links, []);
     // `~` and absolute paths are allowed.
     let rig = Rig::with("", &granted("fs = [\"ro:~\", \"rw:ELSEWHERE\"]"), "");
     assert_eq!(rig.dirs(&rig.allowed(users(Backend::Wasm, &own))), ["rw:elsewhere", "ro:home"]);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ikigai_host::exec::native::{Supervisor, Without};
 use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::limits::Limit;
-use ikigai_host::policy::{Grant, Net, Sandbox};
+use ikigai_host::policy::{Grant, GrantedLink, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::base_view::BASE_VIEW;
 use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, Keeper, Mechanism};
@@ -285,6 +285,32 @@ fn a_tool_in_a_home_does_not_show_the_home() {
         let link = home.join("tools/link");
         symlink(home.join("tools/tool"), &link).expect("made");
         assert_eq!(text(&run(rig, &link, grant).stdout), "a part\n");
+    });
+}
+
+#[test]
+fn a_granted_link_is_seen_if_its_target_is() {
+    each_user(Sandbox::Require, |rig| {
+        for dir in ["home", "opt", "private"] {
+            directory(&rig.path(dir));
+        }
+        let program = rig.file("opt/program", "#!/bin/sh\necho ran\n", 0o755);
+        let link = |name: &str, target: &Path| {
+            symlink(target, rig.path(name)).expect("made");
+            GrantedLink { path: rig.path(name), target: target.to_owned() }
+        };
+        let links = [
+            link("home/name", &program),
+            link("home/dir", &rig.path("opt")),
+            link("home/out", &rig.path("private")),
+        ];
+        let tool = rig.script("cd && echo * && ./name && ls dir");
+        let outcome = run(rig, &tool, |grant| {
+            grant.dirs = vec![GrantedDir { access: Access::ReadOnly, path: rig.path("opt") }];
+            grant.links = links.to_vec();
+            grant.env.push(("HOME".into(), rig.path("home").into()));
+        });
+        assert_eq!(text(&outcome.stdout), "dir name\nran\nprogram\n", "{outcome:?}");
     });
 }
 

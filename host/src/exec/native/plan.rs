@@ -8,7 +8,7 @@ use std::path::Path;
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_supervisor::plan::{
-    self, Bounds, Dir, HOST_SOCKET, Kind, Network, Plan, Watch, Without,
+    self, Bounds, Dir, HOST_SOCKET, Kind, Link, Network, Plan, Watch, Without,
 };
 use thiserror::Error;
 
@@ -83,6 +83,10 @@ pub(super) fn for_call(
         let writable = dir.access == Access::ReadWrite;
         Ok(Dir { path, writable, searched: searched.get(&dir.path).copied() })
     });
+    let links = call.grant.links.iter().map(|link| {
+        let path = absolute("the granted link", &link.path)?;
+        Ok(Link { path, target: absolute("the target of a granted link", &link.target)? })
+    });
     if net == Network::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);
     }
@@ -95,6 +99,7 @@ pub(super) fn for_call(
         hidden: mem::take(hidden),
         read_only: mem::take(&mut guarded.read_only),
         machine: machine.take(),
+        links: links.collect::<Result<_, PlanError>>()?,
         kind: Kind {
             sandbox: call.grant.sandbox,
             net,

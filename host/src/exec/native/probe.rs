@@ -56,6 +56,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         hidden: Vec::new(),
         read_only: Vec::new(),
         machine: None,
+        links: Vec::new(),
         kind: Kind {
             sandbox: Sandbox::Prefer,
             net: Network::None,

@@ -17,8 +17,8 @@ use crate::policy::reached::Reached;
 use crate::policy::remedy::Remedy;
 use crate::policy::rule::{DirRule, Entry, Layer, Located};
 use crate::policy::{
-    AssetAccess, Backend, Grant, Hide, Net, Peer, PeerHost, Profile, Reserved, Sandbox, ToolOrigin,
-    dirs, standard,
+    AssetAccess, Backend, Grant, GrantedLink, Hide, Net, Peer, PeerHost, Profile, Reserved,
+    Sandbox, ToolOrigin, dirs, is_of_kernel, standard,
 };
 
 /// The file system that shows processes, which cannot be granted.
@@ -51,6 +51,8 @@ pub(super) struct EffectiveGrant {
     named: Vec<PathBuf>,
     /// The directories and files that the grant names, including those that lie in others.
     by_name: Vec<GrantedDir>,
+    /// The links that the grant names.
+    links: Vec<GrantedLink>,
     hide: Hide,
     net: Net,
     env: Env,
@@ -81,6 +83,7 @@ impl EffectiveGrant {
             dirs: Some(Vec::new()),
             named: Vec::new(),
             by_name: Vec::new(),
+            links: Vec::new(),
             hide: Hide::default(),
             net: Net::default(),
             env: Env::Names(BTreeSet::new()),
@@ -156,7 +159,8 @@ impl EffectiveGrant {
             self.provenance.set("sandbox", provenance_of(layer, at));
         }
         if let Some(at) = &entry.fs {
-            let dirs = resolve(layer, at, context, Missing::IsWrong)?;
+            let Resolved { dirs, links } = resolve(layer, at, context, Missing::IsWrong)?;
+            self.links = links;
             self.by_name.clone_from(&dirs);
             let dirs = dirs::without_repeats(dirs);
             self.named.extend(dirs.iter().map(|dir| dir.path.clone()));
@@ -215,13 +219,20 @@ impl EffectiveGrant {
         Ok(())
     }
 
-    /// Adds the accesses beyond the files that the user allowed.
-    pub(super) fn widen(&mut self, allowed: &[Reached]) {
-        for reached in allowed {
+    /// Adds what a person allowed beyond the files.
+    pub(super) fn widen(&mut self, context: &PolicyContext<'_>) {
+        for reached in context.allowed {
             match reached {
                 Reached::Path { access, path } => {
                     // A tool with all rights of its user needs nothing more.
                     let Some(dirs) = &mut self.dirs else { continue };
+                    if *access == Access::ReadOnly
+                        && let Some(link) = allowed_link(path, context)
+                    {
+                        self.links.push(link);
+                        self.provenance.add("fs", Provenance::Session);
+                        continue;
+                    }
                     let is_new = *access == Access::ReadWrite && is_new_place(path, &self.by_name);
                     if !can_be_granted(path) && !is_new {
                         continue;
@@ -305,7 +316,8 @@ impl EffectiveGrant {
         context: &PolicyContext<'_>,
     ) -> Result<Option<Provenance>, Denial> {
         let Some(at) = &entry.fs else { return Ok(None) };
-        let allowed = dirs::without_repeats(resolve(layer, at, context, Missing::IsNothing)?);
+        let Resolved { dirs: allowed, links: _ } = resolve(layer, at, context, Missing::IsNothing)?;
+        let allowed = dirs::without_repeats(allowed);
         self.named.extend(allowed.iter().map(|dir| dir.path.clone()));
         let met = match &self.dirs {
             Some(dirs) => dirs::meet(dirs, &allowed),
@@ -462,6 +474,7 @@ impl EffectiveGrant {
         let grant = Grant {
             reserved: Reserved::new(context.secrets, &dirs, self.by_name),
             dirs,
+            links: if request.is_process() { self.links } else { Vec::new() },
             hide: self.hide,
             env,
             inherits_env,
@@ -538,15 +551,40 @@ fn with_real_parent(path: &Path) -> Option<PathBuf> {
     Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// Returns the directories of an `fs` list with their links resolved.
+/// Returns the link that a path is, if it is one.
+fn granted_link(path: &Path) -> Option<GrantedLink> {
+    let link = with_real_parent(path)?;
+    if !link.is_symlink() || is_of_kernel(&link) {
+        return None;
+    }
+    let target = link.canonicalize().ok()?;
+    Some(GrantedLink { path: link, target })
+}
+
+/// Returns the link of this path, if a person could mean it: no tool can have made it.
+fn allowed_link(path: &Path, context: &PolicyContext<'_>) -> Option<GrantedLink> {
+    let link = granted_link(path).filter(|link| link.path == path)?;
+    link_of_a_tool(path, context).is_none().then_some(link)
+}
+
+/// The meaning of a list `fs`.
+struct Resolved {
+    /// The directories and files, with links resolved.
+    dirs: Vec<GrantedDir>,
+    /// The links that the list names.
+    links: Vec<GrantedLink>,
+}
+
+/// Resolves the links of an `fs` list.
 fn resolve(
     layer: &Layer,
     rules: &Located<Vec<DirRule>>,
     context: &PolicyContext<'_>,
     missing: Missing,
-) -> Result<Vec<GrantedDir>, Denial> {
+) -> Result<Resolved, Denial> {
     let mut resolved: Vec<(&DirRule, GrantedDir)> = Vec::with_capacity(rules.value.len());
     let mut new = Vec::new();
+    let (mut links, mut read_by_link) = (Vec::new(), Vec::new());
     for rule in &rules.value {
         let provenance = line_provenance(layer, rule.position.line);
         let subject = format!("{provenance} names the directory `{}`,", rule.raw);
@@ -582,8 +620,20 @@ fn resolve(
                 path.display()
             )));
         }
-        resolved.push((rule, GrantedDir { access: rule.access, path }));
+        let link = (path != rule.path).then(|| granted_link(&rule.path)).flatten();
+        let dir = GrantedDir { access: rule.access, path };
+        match link.is_some() && rule.access == Access::ReadOnly {
+            true => read_by_link.push((rule, dir)),
+            false => resolved.push((rule, dir)),
+        }
+        links.extend(link);
     }
+    // A link to what may be written is named to be seen, and takes nothing away.
+    read_by_link.retain(|(_, read): &(_, GrantedDir)| {
+        let mut others = resolved.iter().map(|(_, dir)| dir);
+        !others.any(|dir| dir.access > read.access && read.path.starts_with(&dir.path))
+    });
+    resolved.extend(read_by_link);
     let granted: Vec<_> = resolved.iter().map(|(_, dir)| dir.clone()).collect();
     for (rule, dir) in new {
         if dir.access != Access::ReadWrite || !is_new_place(&dir.path, &granted) {
@@ -602,5 +652,5 @@ fn resolve(
         let reason = format!("{provenance}: {}", overlap_text(inner, outer));
         return Err(Denial::new(reason, provenance));
     }
-    Ok(resolved.into_iter().map(|(_, dir)| dir).collect())
+    Ok(Resolved { dirs: resolved.into_iter().map(|(_, dir)| dir).collect(), links })
 }

@@ -239,8 +239,31 @@ async fn a_program_that_is_a_link_is_asked_about_with_the_link() {
     assert_eq!(person.asked(), [rig.reading("links")]);
 }
 
-/// Returns a host with bun in the home directory, and with the tool `reader`, which runs it as
-/// `name`.
+#[tokio::test]
+async fn a_link_in_the_home_is_asked_about_by_itself() {
+    let program = "#!/bin/sh\necho '{\"text\":\"the secret\"}'\n";
+    for (dir, answer) in
+        [("opt", WidenAnswer::Once), ("opt", WidenAnswer::Always), ("work", WidenAnswer::Always)]
+    {
+        let rig = Rig::new("", "", "");
+        rig.write(&format!("{dir}/program"), program, 0o755);
+        let target = format!("../{dir}/program");
+        std::os::unix::fs::symlink(target, rig.path("home/name")).expect("linked");
+        let digest = rig.script("reader", &json!({}), "BASE/home/name || exit 127");
+        rig.grant("reader", &[digest], GRANT);
+        let person = Person::answering([answer.clone()]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(was_read(&envelope), "{dir} {answer:?}: {envelope}");
+        // The workspace is granted already.
+        let link = rig.reading("home/name");
+        let both = format!("{}; {link}", rig.reading("opt"));
+        assert_eq!(person.asked(), [if dir == "opt" { both } else { link }]);
+        let again = read(&rig, None).await;
+        assert_eq!(was_read(&again), answer == WidenAnswer::Always, "{dir}: {again}");
+    }
+}
+
+/// Returns a host with bun in the home, and with the tool `reader`, which runs it by this name.
 fn running_bun(ceiling: &str, name: &str) -> Rig {
     let rig = Rig::new(ceiling, "", "");
     rig.write("home/.bun/bin/bun", "#!/bin/sh\necho '{\"text\":\"the secret\"}'\n", 0o755);
