@@ -12,6 +12,8 @@ mod fake;
 mod pool;
 mod running;
 mod stderr;
+#[cfg(target_os = "linux")]
+mod unresolved;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -93,6 +95,10 @@ impl ServerProgram {
             }
         };
         let mut outcome = outcome.unwrap_or_else(|outcome| outcome);
+        #[cfg(target_os = "linux")]
+        if matches!(self.server.target, Target::Process { .. }) {
+            unresolved::note(&mut outcome, &call);
+        }
         outcome.usage = Usage { duration: begun.elapsed(), ..outcome.usage };
         outcome
     }

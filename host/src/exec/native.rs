@@ -74,6 +74,8 @@ use ikigai_supervisor::plan::Confinement;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
+#[cfg(target_os = "linux")]
+pub(in crate::exec) use unresolved::peers as unresolved_peers;
 
 /// Sets the signal dispositions of this process, regardless of those that its parent left.
 ///

@@ -3,7 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_host::registry::ServerState;
+use ikigai_host::exec::mcp::Target;
+use ikigai_host::host::Host;
+use ikigai_host::policy::Sandbox;
+use ikigai_host::registry::{KnownServer, ServerState};
 use ikigai_protocol::written_out;
 
 use super::approve::{is_unconfined, known};
@@ -43,6 +46,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if is_unconfined(&host, &server) {
         text.push_str(&format!("unconfined: it can {UNCONFINED_MEANS}\n"));
     }
+    if let Some(network) = network(&host, &server) {
+        text.push_str(&network);
+    }
     match &server.state {
         ServerState::NotAsked => text.push_str("not asked yet\n"),
         ServerState::Unusable(reason) => text.push_str(&format!("not used: {reason}\n")),
@@ -63,4 +69,21 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print(&text)?;
     Ok(code)
+}
+
+/// Returns a line about the hosts of a server in the sandbox; nothing for another server, and for
+/// one that was granted nothing.
+fn network(host: &Host, server: &KnownServer) -> Option<String> {
+    let target = server.definition.as_ref().map(|definition| &definition.server.target);
+    let written = host.authority().written_server(&server.name)?;
+    if !matches!(target, Some(Target::Process { .. })) || written.sandbox == Some(Sandbox::Off) {
+        return None;
+    }
+    let net = written.net.unwrap_or_default();
+    if net.any {
+        return Some("network: that of the machine\n".to_owned());
+    }
+    let hosts = if net.is_none() { "no host".to_owned() } else { net.to_string() };
+    let command = format!("ikigai policy suggest {}", server.name);
+    Some(format!("network: {hosts}, through a proxy; `{command}` lists what the proxy refused\n"))
 }

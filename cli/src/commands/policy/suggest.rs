@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::gather::{Gathered, gather};
-use self::servers::ServerRefusals;
+use self::servers::{ServerRefusals, untold};
 use super::least::look::Around;
 use super::least::proposal::{Proposed, Standing};
 use crate::commands::audit::filter::parse_time;
@@ -116,6 +116,10 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
         let what = if arguments.unused.is_some() { "no use" } else { "no refusal" };
         let of = arguments.tool.map(|name| format!(" of `{name}`")).unwrap_or_default();
         eprint(&format!("{what}{of} is recorded in `{}`\n", dir.display()));
+        let named = snapshot.servers().iter().find(|known| Some(known.name.as_str()) == server);
+        if let Some(text) = named.and_then(|known| untold(&host, known)) {
+            eprint(&text);
+        }
     } else {
         print(&told)?;
     }

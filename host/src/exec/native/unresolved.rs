@@ -42,9 +42,9 @@ const BEFORE: [&str; 9] = [
 /// The port of SSH, which the URL parser does not know.
 const SSH: u16 = 22;
 
-/// Returns the peers that a program with these arguments and outputs could not look up. A peer
-/// without a port stands for each port of the name.
-pub(super) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
+/// Returns the peers that a program with these arguments and outputs could not look up. Without a port, each
+/// port of the name is meant.
+pub(in crate::exec) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
     let names = names(outputs);
     if names.is_empty() {
         return Vec::new();

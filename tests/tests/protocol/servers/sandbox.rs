@@ -187,10 +187,23 @@ fn the_hosts_that_a_server_was_refused_are_recorded_and_suggested() {
     let host = Host::without_system_tools();
     let definition = doing(&["tunnel", "echo"]);
     add_with(&host, &definition, &["--env", "LANG", "--limit", "wall_clock=90s"]).expect_code(0);
+    assert!(attempt(&host, "echo", &json!({})).0);
+    // Nothing was refused so far, which is not all that a server may have tried.
+    let ran = host.run(["policy", "suggest", "peer"]).expect_code(0);
+    let said = ran.stderr();
+    assert!(said.contains("only if `peer` asks the proxy for it"), "{ran}");
+    let command = said.lines().find_map(|line| line.strip_prefix("to grant a host: "));
+    let command = command.unwrap_or_else(|| panic!("{ran}"));
+    assert!(command.starts_with("ikigai mcp add peer --"), "{command}");
+    assert!(
+        command.contains("--env LANG") && command.contains(" --net HOST:PORT -- "),
+        "{command}"
+    );
+    let shown = host.run(["mcp", "show", "peer"]).expect_code(0);
+    assert!(shown.stdout().contains("network: no host, through a proxy"), "{shown}");
     let ask = |address: &str| attempt(&host, "tunnel", &json!({ "address": address })).1;
     let refused = "HTTP/1.1 403 Forbidden";
     assert_eq!([ask("api.example.com:443"), ask("1.1.1.1:80")], [refused, refused]);
-    assert!(attempt(&host, "echo", &json!({})).0);
     let records = host.run(["audit", "--json"]).expect_code(0).stdout();
     let denied: Vec<Value> = records
         .lines()

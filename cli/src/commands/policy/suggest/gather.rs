@@ -144,13 +144,14 @@ fn denied(text: &str) -> Vec<Touch> {
     [Some(peer), address].into_iter().flatten().map(Touch::Peer).collect()
 }
 
-/// Returns a peer of the form `HOST:PORT`; `None` for a name that was only looked up, and for other
-/// actions.
+/// Returns a peer of the form `HOST:PORT` or `HOST:*`; nothing for a name that was only looked up,
+/// and for other actions.
 fn parse_peer(text: &str) -> Option<AskedPeer> {
     let (host, port) = text.rsplit_once(':')?;
     let is_one = !host.is_empty() && !host.contains(char::is_whitespace);
-    let port = port.parse().ok().filter(|_| is_one)?;
-    Some(AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port: Some(port) })
+    // A server that could not look the name up did not say which port it meant.
+    let port = if port == "*" { None } else { Some(port.parse().ok()?) };
+    is_one.then(|| AskedPeer { host: host.trim_matches(['[', ']']).to_owned(), port })
 }
 
 /// Returns the uses of a call, if they are known.
@@ -184,6 +185,8 @@ mod tests {
     fn the_texts_of_refusals_are_understood() {
         assert_eq!(denied("net api.example.com:443"), [peer("api.example.com", 443)]);
         assert_eq!(denied("net [::1]:80"), [peer("::1", 80)]);
+        let every_port = AskedPeer { host: "api.example.com".to_owned(), port: None };
+        assert_eq!(denied("net api.example.com:*"), [Touch::Peer(every_port)]);
         assert_eq!(
             denied("net db.internal:5432 (10.1.2.3)"),
             [peer("db.internal", 5432), peer("10.1.2.3", 5432)]

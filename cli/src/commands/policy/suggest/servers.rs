@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ikigai_host::audit::Record;
+use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{Access, LimitKey, Sandbox, Written, shell_quoted};
 use ikigai_host::registry::{KnownServer, Snapshot};
@@ -65,7 +66,7 @@ impl<'a> ServerRefusals<'a> {
     /// `None` if the server has them by now, or if no entry can name them.
     fn command(&self, host: &Host) -> Option<String> {
         let written = host.authority().written_server(&self.server.name).unwrap_or_default();
-        let net = written.net.clone().unwrap_or_default();
+        let net = written.net.unwrap_or_default();
         let peers = self.refused.keys().filter_map(|touch| match touch {
             Touch::Peer(peer) => Some(peer),
             _ => None,
@@ -77,9 +78,7 @@ impl<'a> ServerRefusals<'a> {
         if new.is_empty() {
             return None;
         }
-        let mut flags = flags(&written);
-        flags.extend(new.iter().map(|peer| format!("--net {}", shell_quoted(peer))));
-        Some(command(&self.server.name, self.server.definition.as_deref(), &flags))
+        Some(command_with(host, self.server, &new))
     }
 
     pub(super) fn text(&self, host: &Host) -> String {
@@ -106,6 +105,32 @@ impl<'a> ServerRefusals<'a> {
             "command": self.command(host),
         })
     }
+}
+
+/// Returns what the log cannot tell of a server in the sandbox that lacks the machine's network,
+/// with the command that grants it a host.
+pub(super) fn untold(host: &Host, server: &KnownServer) -> Option<String> {
+    let target = server.definition.as_ref().map(|definition| &definition.server.target);
+    let written = host.authority().written_server(&server.name).unwrap_or_default();
+    let has_network = written.net.is_some_and(|net| net.any);
+    let is_free = written.sandbox == Some(Sandbox::Off);
+    if !matches!(target, Some(Target::Process { .. })) || has_network || is_free {
+        return None;
+    }
+    let name = &server.name;
+    let command = command_with(host, server, &["HOST:PORT".to_owned()]);
+    Some(format!(
+        "ikigai records a host only if `{name}` asks the proxy for it, or an error of `{name}` \
+         names it\nto grant a host: {command}\n"
+    ))
+}
+
+/// Returns the command that keeps the grant of a server and adds these hosts.
+fn command_with(host: &Host, server: &KnownServer, peers: &[String]) -> String {
+    let written = host.authority().written_server(&server.name).unwrap_or_default();
+    let mut flags = flags(&written);
+    flags.extend(peers.iter().map(|peer| format!("--net {}", shell_quoted(peer))));
+    command(&server.name, server.definition.as_deref(), &flags)
 }
 
 /// Returns the flags of `mcp add` that grant what an entry grants.
