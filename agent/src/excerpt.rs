@@ -258,12 +258,13 @@ impl Cut {
             ("tool_success".to_owned(), raw(&self.tool_success)),
             ("truncated".to_owned(), raw(&self.truncated)),
         ];
-        let Aside { allow_with, told, withheld, loopback, background } = &self.aside;
+        let Aside { allow_with, told, withheld, loopback, unwatched, background } = &self.aside;
         let texts = [
             ("allow_with", allow_with),
             ("told", told),
             ("withheld", withheld),
             ("loopback", loopback),
+            ("unwatched", unwatched),
             ("background", background),
         ];
         for (name, text) in texts {

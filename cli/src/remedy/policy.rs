@@ -79,6 +79,10 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
                               ask its user; or change `approve`"
                 .to_owned()
         }
+        Remedy::WatchAtTerminal { tool } => format!(
+            "`ikigai tool call {tool}` at a terminal sees the files that the sandbox refuses, and \
+             asks about them"
+        ),
         Remedy::ChooseWorkspace => "choose a directory below it with --workspace".to_owned(),
         Remedy::NamePolicyFile => "specify a file with --policy".to_owned(),
         Remedy::InspectSandbox => "run `ikigai doctor` to see what this machine lacks".to_owned(),
@@ -157,6 +161,7 @@ mod tests {
             Remedy::LogIn { server: "docs".to_owned(), scope: None },
             Remedy::LogIn { server: "docs".to_owned(), scope: Some("read write".to_owned()) },
             Remedy::AskPerson,
+            Remedy::WatchAtTerminal { tool: tool() },
             Remedy::ChooseWorkspace,
             Remedy::NamePolicyFile,
             Remedy::InspectSandbox,

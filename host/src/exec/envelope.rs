@@ -87,7 +87,11 @@ pub struct Aside {
     /// The hint for a tool in the sandbox that found no server on the sandbox's own loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loopback: Option<String>,
-    /// The sentence about background processes that were ended when the tool exited.
+    /// The hint for a tool in the sandbox that said that a file was not found, where nobody saw
+    /// which files it was refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unwatched: Option<String>,
+    /// The number of background processes that were ended when the tool exited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub background: Option<String>,
 }

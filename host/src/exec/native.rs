@@ -20,6 +20,8 @@ mod hidden;
 #[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
+mod missing_files;
+#[cfg(target_os = "linux")]
 mod own_loopback;
 #[cfg(target_os = "linux")]
 mod plan;

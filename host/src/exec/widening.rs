@@ -130,6 +130,8 @@ struct Notes {
     programs: BTreeSet<&'static str>,
     /// The ports of the sandbox's own loopback on which the tool found no server.
     own_loopback: BTreeSet<u16>,
+    /// True if the tool said that a file was not found, or may not be used.
+    misses_files: bool,
     refusals: u64,
     permitted: BTreeSet<Reached>,
     used: BTreeSet<Used>,
@@ -540,6 +542,11 @@ impl Widening {
         self.notes().own_loopback.extend(ports);
     }
 
+    /// Notes that the tool said that a file was not found, or may not be used.
+    pub(crate) fn missed_files(&self) {
+        self.notes().misses_files = true;
+    }
+
     /// Notes an access that was refused, even in a permissive recording.
     pub fn withheld(&self, reached: Reached) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
@@ -632,6 +639,7 @@ impl Widening {
         notes.links.clear();
         notes.programs.clear();
         notes.own_loopback.clear();
+        notes.misses_files = false;
         notes.withheld.clear();
         notes.permitted.clear();
         notes.refusals = 0;
@@ -707,7 +715,18 @@ impl Widening {
         })
     }
 
-    /// Returns whether an access leads to the host's own addresses.
+    /// Returns the hint for a tool that said that a file was not found, if nobody saw which files
+    /// it was refused, but somebody would who can be asked.
+    pub(crate) fn unwatched_hint(&self) -> Option<String> {
+        let would_ask = self.asks.load(Ordering::Relaxed) && !self.watches();
+        if !would_ask || !self.notes().misses_files {
+            return None;
+        }
+        let tool = self.subject.name.clone()?;
+        self.authority.hint(&Remedy::WatchAtTerminal { tool })
+    }
+
+    /// Returns whether an access is one to an address of the host's own.
     fn is_of_the_host(&self, reached: &Reached) -> bool {
         let (host, port) = match reached {
             Reached::Peer { host, port } => (host, Some(*port)),

@@ -221,7 +221,11 @@ impl Attempt {
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
         let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
         let loopback = widening.loopback_hint().filter(is_whole);
-        let aside = Aside { allow_with, told, withheld, loopback, ..self.aside };
+        let unwatched = match &allow_with {
+            None => widening.unwatched_hint().filter(is_whole),
+            Some(_) => None,
+        };
+        let aside = Aside { allow_with, told, withheld, loopback, unwatched, ..self.aside };
         Self { aside, ..self }
     }
 }

@@ -140,7 +140,12 @@ pub enum Remedy {
     },
     /// Call the tool from a front end that can ask the user, or remove the need to ask.
     AskPerson,
-    /// Work in another directory that does not contain the host's own files.
+    /// Call the tool where somebody can be asked: the files that it is refused are seen there.
+    WatchAtTerminal {
+        /// The name of the tool.
+        tool: String,
+    },
+    /// Work in another directory, one that holds none of the host's own files.
     ChooseWorkspace,
     /// Name a policy file for a user without a home.
     NamePolicyFile,

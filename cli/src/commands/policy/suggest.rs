@@ -116,6 +116,14 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
         let what = if arguments.unused.is_some() { "no use" } else { "no refusal" };
         let of = arguments.tool.map(|name| format!(" of `{name}`")).unwrap_or_default();
         eprint(&format!("{what}{of} is recorded in `{}`\n", dir.display()));
+        if let ([tool], None) = (&tools[..], arguments.unused)
+            && is_native(tool)
+        {
+            eprint(
+                "ikigai sees the files that a native tool was refused only in calls at a \
+                 terminal\n",
+            );
+        }
         let named = snapshot.servers().iter().find(|known| Some(known.name.as_str()) == server);
         if let Some(text) = named.and_then(|known| untold(&host, known)) {
             eprint(&text);
@@ -126,7 +134,13 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the error for a server's tool. Only the server as a whole has a grant.
+/// Returns whether a build of the tool is an executable.
+fn is_native(tool: &Tool) -> bool {
+    let mut builds = std::iter::once(&tool.build).chain(&tool.other);
+    builds.any(|build| build.backend() == Backend::Native)
+}
+
+/// Returns the error for a tool of a server, whose grant is that of the server.
 pub(super) fn of_a_server(name: &str) -> CliError {
     let text = format!("`{name}` is a tool of a server, and is granted nothing by itself");
     CliError::usage(anyhow::Error::msg(text))

@@ -23,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use super::refusal;
 use super::streams::{Held, Signals, Streams, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
-use super::{Supervisor, hidden, host_socket, own_loopback, plan, unresolved, watched};
+use super::{
+    Supervisor, hidden, host_socket, missing_files, own_loopback, plan, unresolved, watched,
+};
 use crate::exec::assets::AssetGate;
 use crate::exec::envelope::did_its_work;
 use crate::exec::net::{Reach, relay};
@@ -233,6 +235,9 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     {
         let outputs: [&[u8]; 2] = [&outcome.stdout.bytes, &outcome.stderr.bytes];
         widening.missed_programs(missing_programs(outputs));
+        if missing_files::are_told(outputs) {
+            widening.missed_files();
+        }
         if network == Network::None {
             let arguments: &[u8] = match &call.stdin {
                 Stdin::Bytes(bytes) => bytes,

@@ -160,7 +160,33 @@ async fn a_run_that_succeeded_asks_nothing_and_hints_at_nothing() {
     }
 }
 
-/// Reads two files of one directory and a file of another, and fails without them.
+#[tokio::test]
+async fn a_run_that_missed_a_file_unseen_says_where_it_would_be_seen() {
+    for (body, ask, expected) in [
+        ("cat BASE/beside/secret || exit 1", true, Some("watch reader")),
+        ("cat BASE/beside/secret || exit 1", false, None),
+        // It succeeded, or failed for another reason.
+        ("cat BASE/beside/secret; echo '{}'", true, None),
+        ("exit 1", true, None),
+    ] {
+        let rig = Rig::new("", "", "");
+        rig.write("beside/secret", "the secret", 0o644);
+        let digest = rig.script("reader", &json!({}), body);
+        rig.grant("reader", &[digest], &format!("{GRANT}\nask = {ask}"));
+        let envelope = read(&rig, None).await;
+        assert_eq!(
+            envelope.get("unwatched").and_then(Value::as_str),
+            expected,
+            "{body}: {envelope}"
+        );
+        assert!(rig.last_record().reached.is_empty(), "{body}");
+        let person = Person::answering([]);
+        let envelope = read(&rig, Some(&person)).await;
+        assert!(envelope.get("unwatched").is_none(), "{body}: {envelope}");
+    }
+}
+
+/// Reads two files of one directory and one of another, and fails without them.
 const MANY: &str = "echo line >>notes\n\
     if text=$(cat BASE/beside/one BASE/beside/two BASE/other/three 2>&1); then echo '{\"text\":\"the secret\"}'\n\
     else echo '{\"exit_code\":1}'; fi";

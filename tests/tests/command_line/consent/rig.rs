@@ -146,6 +146,7 @@ impl Rig {
         };
         let hint = |remedy: &Remedy| match remedy {
             Remedy::Widen { tool, permissions } => format!("grant {tool} {:?}", permissions.dirs),
+            Remedy::WatchAtTerminal { tool } => format!("watch {tool}"),
             _ => String::new(),
         };
         let host = adjust(Host::builder(base.join("work")).paths(paths).hints(hint));

@@ -266,6 +266,7 @@ fn mistakes_are_told() {
     fails(&["--since", "soon"], 2, "write it as");
     fails(&["--since", "1d", "--unused", "1d"], 2, "cannot be used with");
     fails(&[], 0, "no refusal");
+    fails(&["tool"], 0, "only in calls at a terminal");
     write_log(&host, &[]);
     let log = host.scratch().join("state/ikigai/audit.jsonl");
     fs::remove_file(&log).expect("removed");
