@@ -76,7 +76,7 @@ impl<'a> TomlFile<'a> {
         item: &'b Item<'t>,
     ) -> Result<&'b DeTable<'t>, FileError> {
         item.get_ref().as_table().ok_or_else(|| {
-            let what = format!("`{key}` is {} where a table belongs", kind_of(item));
+            let what = format!("`{key}`: expected a table, found {}", kind_of(item));
             self.fail(&item.span(), what)
         })
     }
@@ -89,7 +89,7 @@ impl<'a> TomlFile<'a> {
         one: impl Fn(&str, &Range<usize>) -> Result<T, FileError>,
     ) -> Result<Vec<T>, FileError> {
         let list = item.get_ref().as_array().ok_or_else(|| {
-            let what = format!("`{key}` is {} where a list of strings belongs", kind_of(item));
+            let what = format!("`{key}`: expected a list of strings, found {}", kind_of(item));
             let error = self.fail(&item.span(), what);
             match item.get_ref().as_str() {
                 Some(text) => error.hint(format!("write [{text:?}]")),
@@ -101,7 +101,7 @@ impl<'a> TomlFile<'a> {
             let span = value.span();
             let text = value.get_ref().as_str().ok_or_else(|| {
                 let kind = article(value.get_ref().type_str());
-                self.fail(&span, format!("`{key}` holds {kind} where a string belongs"))
+                self.fail(&span, format!("an item of `{key}`: expected a string, found {kind}"))
             })?;
             values.push(one(text, &span)?);
         }

@@ -64,7 +64,7 @@ impl Node {
 
     fn misplaced(&self, key: &str, expected: &str) -> DocumentError {
         let what = format!(
-            "`{}` is {} where {expected} belongs",
+            "`{}`: expected {expected}, found {}",
             harmless::line(key),
             article(self.kind())
         );

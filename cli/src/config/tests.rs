@@ -79,7 +79,7 @@ fn every_mistake_is_told_with_its_place() {
     assert!(wrong.contains("is an array; expected an array of names"), "{wrong}");
     assert!(refused("[providers.google]\nmax_tools = 0").contains("`0` is not a limit"));
     assert!(refused("[providers.google]\ncontext = 0").contains("`0` is not a number of tokens"));
-    assert!(refused("providers = 3").contains("where a table belongs"));
+    assert!(refused("providers = 3").contains("expected a table, found"));
     assert!(refused("timeout = ").starts_with("1:"));
 }
 
@@ -109,7 +109,7 @@ fn what_one_model_is_given_is_above_what_its_provider_is() {
     assert!(refused(&format!("{models}context = -1")).starts_with("2:11 `-1` is not a number"));
     let dotted = refused("[providers.openai.models.gpt-4.1]\ncontext = 3");
     assert!(dotted.ends_with("`[providers.openai.models.\"gpt-4.1\"]`"), "{dotted}");
-    assert!(refused("[providers.openai]\nmodels = 3").contains("where a table belongs"));
+    assert!(refused("[providers.openai]\nmodels = 3").contains("expected a table, found"));
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn headers_are_checked_and_their_values_are_not_shown() {
         let shown = refused(&text);
         assert!(shown.starts_with(told), "{shown}");
     }
-    assert!(refused("[providers.openai]\nheaders = \"a: b\"").contains("where a table belongs"));
+    assert!(refused("[providers.openai]\nheaders = \"a: b\"").contains("expected a table, found"));
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn what_conversations_may_spend_and_when_they_are_compacted() {
     assert!(refused("compact_at = \"0.8\"").contains("is a string; expected a number"));
     let told = refused("sessions = \"soon\"");
     assert!(told.starts_with("1:12 `soon` is not a valid retention for sessions"), "{told}");
-    assert!(refused("spend = 3").contains("where a table belongs"));
+    assert!(refused("spend = 3").contains("expected a table, found"));
     assert!(refused("[spend]\nday = 0").starts_with("2:7 `0` is not a number of tokens"));
     assert!(refused("[spend]\nday = \"1\"").contains("expected a whole number"));
     assert!(refused("[spend]\nweek = 5").starts_with("2:1 unknown key `week`"));

@@ -183,7 +183,7 @@ impl Reader<'_> {
         for Pair { key: name, item, .. } in pairs(table) {
             let span = item.span();
             let text = item.get_ref().as_str().ok_or_else(|| {
-                let what = format!("`{name}` is {} where a digest belongs", kind_of(item));
+                let what = format!("`{name}`: expected a digest, found {}", kind_of(item));
                 self.file.fail(&span, what)
             })?;
             value.insert(name.to_owned(), self.digest(text, &span)?);
@@ -323,7 +323,7 @@ impl Reader<'_> {
     fn limit(&self, key: LimitKey, item: &Item<'_>) -> Result<u64, String> {
         let name = key.as_str();
         let form = limit_form(key);
-        let wrong = || format!("`{name}` is {} where {form} belongs", kind_of(item));
+        let wrong = || format!("`{name}`: expected {form}, found {}", kind_of(item));
         match key {
             LimitKey::WallClock | LimitKey::Memory | LimitKey::Output => {
                 let text = item.get_ref().as_str().ok_or_else(wrong)?;
@@ -343,7 +343,7 @@ impl Reader<'_> {
     fn truth(&self, key: &str, item: &Item<'_>) -> Read<Located<bool>> {
         let span = item.span();
         let value = item.get_ref().as_bool().ok_or_else(|| {
-            let what = format!("`{key}` is {} where true or false belongs", kind_of(item));
+            let what = format!("`{key}`: expected true or false, found {}", kind_of(item));
             self.file.fail(&span, what)
         })?;
         Ok(Located { value, position: self.file.position(&span) })
@@ -359,7 +359,7 @@ impl Reader<'_> {
             names.collect::<Vec<_>>().join(", ")
         };
         let Some(text) = item.get_ref().as_str() else {
-            let what = format!("`{key}` is {} where one of {} belongs", kind_of(item), choice());
+            let what = format!("`{key}`: expected one of {}, found {}", choice(), kind_of(item));
             return Err(self.file.fail(&span, what));
         };
         match text.parse::<T>() {

@@ -104,9 +104,11 @@ impl Keys {
         let text = |key: &str, item: &Item<'_>| {
             let text = item.get_ref().as_str().filter(|text| !text.is_empty());
             text.map(ToOwned::to_owned).ok_or_else(|| {
-                let found =
-                    item.get_ref().as_str().map_or_else(|| kind_of(item), |_| "empty".to_owned());
-                let what = format!("`{key}` is {found} where a text belongs");
+                let found = item
+                    .get_ref()
+                    .as_str()
+                    .map_or_else(|| kind_of(item), |_| "an empty one".to_owned());
+                let what = format!("`{key}`: expected a text, found {found}");
                 file.fail(&item.span(), what)
             })
         };
@@ -124,7 +126,7 @@ impl Keys {
                 "oauth" => {
                     keys.oauth = item.get_ref().as_bool().ok_or_else(|| {
                         let found = kind_of(item);
-                        let what = format!("`{key}` is {found} where true or false belongs");
+                        let what = format!("`{key}`: expected true or false, found {found}");
                         file.fail(&item.span(), what)
                     })?;
                 }
@@ -227,13 +229,17 @@ mod tests {
             ("x.mcp.toml", "url = \"https://b\"\nargs = []", "`args` for a `url`"),
             ("x.mcp.toml", "command = \"/a\"\ntoken_env = \"A\"", "a token for a `command`"),
             ("x.mcp.toml", "command = \"/a\"\noauth = true", "a token for a `command`"),
-            ("x.mcp.toml", "url = \"https://b\"\noauth = 1", "where true or false belongs"),
+            (
+                "x.mcp.toml",
+                "url = \"https://b\"\noauth = 1",
+                "expected true or false, found an integer",
+            ),
             ("x.mcp.toml", "url = \"https://b\"\ntoken_command = []", "empty `token_command`"),
             ("x.mcp.toml", "url = \"https://b\"\ntoken_command = [\"a\"]", "not an absolute path"),
             ("x.mcp.toml", "url = \"https://b\"\noauth = true\ntoken_env = \"A\"", "more than one"),
             ("x.mcp.toml", "comand = \"/a\"", "did you mean `command`?"),
-            ("x.mcp.toml", "command = 1", "where a text belongs"),
-            ("x.mcp.toml", "args = [1]", "where a string belongs"),
+            ("x.mcp.toml", "command = 1", "expected a text, found an integer"),
+            ("x.mcp.toml", "args = [1]", "expected a string, found an integer"),
             ("a__b.mcp.toml", "command = \"/a\"", "no name of a server"),
             ("1.mcp.toml", "command = \"/a\"", "no name of a server"),
         ] {

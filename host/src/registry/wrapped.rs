@@ -199,7 +199,7 @@ impl<'a, 't> Keys<'a, 't> {
 
 fn text_of<'a>(file: &TomlFile<'_>, key: &str, item: &'a Item<'_>) -> Result<&'a str, FileError> {
     item.get_ref().as_str().ok_or_else(|| {
-        file.fail(&item.span(), format!("`{key}` is {} where a string belongs", kind_of(item)))
+        file.fail(&item.span(), format!("`{key}`: expected a string, found {}", kind_of(item)))
     })
 }
 
@@ -244,7 +244,7 @@ impl TemplateReader<'_> {
         let mut template = Template::default();
         if let Some(item) = keys.item("args") {
             let list = item.get_ref().as_array().ok_or_else(|| {
-                let what = format!("`args` is {} where a list belongs", kind_of(item));
+                let what = format!("`args`: expected a list, found {}", kind_of(item));
                 self.file.fail(&item.span(), what)
             })?;
             for item in list.iter() {
@@ -306,7 +306,8 @@ impl TemplateReader<'_> {
             }
             _ => {
                 let what = format!(
-                    "`args` holds {} where a string, a list of strings or a condition belongs",
+                    "an item of `args`: expected a string, a list of strings or a condition, \
+                     found {}",
                     kind_of(item)
                 );
                 Err(self.file.fail(&span, what))

@@ -110,13 +110,13 @@ fn other_mistakes_are_told_with_line_and_column() {
             "1:11: `version = 2` needs a newer ikigai; this one reads `version = 1`; update ikigai",
         ),
         (changed("[[tool]]", "[[tools]]"), "3:3: unknown key `tools`; did you mean `tool`?"),
-        ("version = 1\ntool = 1".into(), "2:8: `tool` is an integer where a list belongs; "),
-        ("version = 1\ntool = [1]".into(), "2:9: `tool` is an integer where a table belongs; "),
+        ("version = 1\ntool = 1".into(), "2:8: `tool`: expected a list, found an integer; "),
+        ("version = 1\ntool = [1]".into(), "2:9: `tool`: expected a table, found an integer; "),
         (changed("signer = \"none\"\n", ""), "3:1: `signer` is missing; "),
         (changed("size = 8", "seize = 8"), "7:1: unknown key `seize`; did you mean `size`?"),
         (
             changed("size = 8", "size = -8"),
-            "7:8: `size` is a number out of range where a whole number belongs; ",
+            "7:8: `size`: expected a whole number, found a number out of range; ",
         ),
         (
             changed("\"local\"", "\"a b\""),

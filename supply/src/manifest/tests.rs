@@ -27,7 +27,7 @@ fn mistakes_are_told_with_the_member() {
     for (json, told) in [
         ("".into(), "is not JSON: EOF while parsing a value at line 1 column 0; "),
         ("{}{}".into(), "is not JSON: trailing characters at line 1 column 3; "),
-        ("[]".into(), "`the manifest` is a list where a table belongs; "),
+        ("[]".into(), "`the manifest`: expected a table, found a list; "),
         ("{}".into(), "`manifest` is missing; write `manifest = 1`"),
         (
             r#"{"manifest":2,"news":[]}"#.into(),
@@ -39,7 +39,7 @@ fn mistakes_are_told_with_the_member() {
         ),
         (
             r#"{"manifest":"1"}"#.into(),
-            "in `manifest`: `manifest` is a string where a whole number belongs; ",
+            "in `manifest`: `manifest`: expected a whole number, found a string; ",
         ),
         (
             with(r#""licence":"MIT""#),
@@ -64,7 +64,7 @@ fn mistakes_are_told_with_the_member() {
             with(r#""needs":{"net":[{"peer":"a:1","why":"x","w\u001b[2J\u202e":1}]}"#),
             "in `needs.net[0].w\\u{1b}[2J\\u{202e}`: unknown key `w\\u{1b}[2J\\u{202e}`; known here are peer, why",
         ),
-        (with(r#""needs":null"#), "in `needs`: `needs` is a null where a table belongs; "),
+        (with(r#""needs":null"#), "in `needs`: `needs`: expected a table, found a null; "),
         (
             with(r#""license":"MIT/ISC""#),
             "in `license`: `MIT/ISC` is not an SPDX licence expression; write it as `MIT` or `Apache-2.0 OR MIT`; ",

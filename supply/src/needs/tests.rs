@@ -141,10 +141,10 @@ fn peers_are_those_of_a_policy() {
 #[test]
 fn other_mistakes_are_told_with_their_place() {
     for (text, told) in [
-        ("needs = 1", "4:9: `needs` is an integer where a table belongs; "),
+        ("needs = 1", "4:9: `needs`: expected a table, found an integer; "),
         ("[needs]\nnett = []", "5:1: unknown key `nett`; did you mean `net`?"),
-        ("[needs]\nnet = [\"a:1\"]", "5:8: `net` is a string where a table belongs; "),
-        ("[needs]\nnet = {}", "5:7: `net` is a table where a list belongs; "),
+        ("[needs]\nnet = [\"a:1\"]", "5:8: `net`: expected a table, found a string; "),
+        ("[needs]\nnet = {}", "5:7: `net`: expected a list, found a table; "),
         (
             "[needs]\nassets = \"all\"",
             "5:10: `all` is no access to assets: `none`, `read` or `write`; ",
@@ -156,9 +156,9 @@ fn other_mistakes_are_told_with_their_place() {
         ("[needs.limits]\nfuel = 0", "5:8: `fuel` must be more than zero; "),
         (
             "[needs.limits]\nfuel = -1",
-            "5:8: `fuel` is a number out of range where a whole number belongs; ",
+            "5:8: `fuel`: expected a whole number, found a number out of range; ",
         ),
-        ("[needs.limits]\nmemory = 5", "5:10: `memory` is an integer where a string belongs; "),
+        ("[needs.limits]\nmemory = 5", "5:10: `memory`: expected a string, found an integer; "),
         (
             "[needs.limits]\nmemory = \"much\"",
             "5:10: `much` is not a size; write it as 64KiB or 512MiB; ",
@@ -182,7 +182,7 @@ fn other_mistakes_are_told_with_their_place() {
         ),
         (
             "[[needs.env]]\nname = \"A\"\nwhy = \"x\"\noptional = 1",
-            "7:12: `optional` is an integer where `true` or `false` belongs; ",
+            "7:12: `optional`: expected `true` or `false`, found an integer; ",
         ),
     ] {
         assert_eq!(refusal(text), told);

@@ -84,7 +84,7 @@ fn mistakes_are_told_with_line_and_column() {
             "4:15: `description` has the character U+202E; write one line, without control characters and marks \
              of direction",
         ),
-        (with("license = 2026-01-01"), "4:11: `license` is a datetime where a string belongs; "),
+        (with("license = 2026-01-01"), "4:11: `license`: expected a string, found a datetime; "),
         (with("[build]\ncommand = \"x\""), "4:1: `output` is missing; "),
         (with("[build]\noutput = \"x\""), "4:1: `command` is missing; "),
         (with("[build]\noutput = \"x\"\ncommand = \" \""), "6:11: `command` is empty; "),
@@ -102,7 +102,7 @@ fn mistakes_are_told_with_line_and_column() {
         ),
         (
             with("[build]\noutput = \"x\"\ncommand = \"x\"\nenv = { A = 1 }"),
-            "7:13: `A` is an integer where a string belongs; ",
+            "7:13: `A`: expected a string, found an integer; ",
         ),
     ] {
         assert_eq!(refusal(&text), told);

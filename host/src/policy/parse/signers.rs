@@ -118,7 +118,7 @@ impl Reader<'_> {
     fn text(&self, key: &str, item: &Item<'_>) -> Read<String> {
         match item.get_ref().as_str() {
             None => {
-                let what = format!("`{key}` is {} where a string belongs", kind_of(item));
+                let what = format!("`{key}`: expected a string, found {}", kind_of(item));
                 Err(self.file.fail(&item.span(), what))
             }
             Some(text) if text.trim().is_empty() => {
@@ -147,7 +147,7 @@ impl Reader<'_> {
         match date.and_then(|at| at.date) {
             Some(date) => Ok(date.to_string()),
             None => {
-                let what = format!("`until` is {} where a date belongs", kind_of(item));
+                let what = format!("`until`: expected a date, found {}", kind_of(item));
                 let error = self.file.fail(&item.span(), what);
                 Err(error.hint("write the day alone and without quotes: 2027-06-30"))
             }

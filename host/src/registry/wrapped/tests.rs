@@ -84,7 +84,7 @@ fn a_mistake_is_reported_with_its_line() {
         ("", "has no `program`".to_owned()),
         ("program = \"/bin/x\"", "has no `description`".to_owned()),
         ("description = \"\"\nprogram = \"/bin/x\"", "`description` is empty".to_owned()),
-        ("program = 1", "1:11: `program` is an integer".to_owned()),
+        ("program = 1", "1:11: `program`: expected a string".to_owned()),
         ("program = \"a.wrap.toml\"", "is a definition itself".to_owned()),
         ("progam = \"x\"", "1:1: unknown key `progam`; did you mean `program`?".to_owned()),
     ] {
@@ -92,10 +92,10 @@ fn a_mistake_is_reported_with_its_line() {
         assert!(error.contains(&expected), "{text}: {error}");
     }
     for (text, expected) in [
-        ("args = 1", "`args` is an integer where a list belongs"),
-        ("args = [1]", "where a string, a list of strings or a condition belongs"),
-        ("args = [[[\"a\"]]]", "holds an array where a string belongs"),
-        ("stdin = 1", "`stdin` is an integer where a string belongs"),
+        ("args = 1", "`args`: expected a list, found an integer"),
+        ("args = [1]", "expected a string, a list of strings or a condition, found"),
+        ("args = [[[\"a\"]]]", "expected a string, found an array"),
+        ("stdin = 1", "`stdin`: expected a string, found an integer"),
         ("stdin = \"limit\"", "`stdin` takes a string, and `limit` is none"),
         ("stdin = \"txt\"", "`parameters` has no `txt`; did you mean `text`?"),
         ("success = [0, 256]", "exit codes from 0 to 255"),

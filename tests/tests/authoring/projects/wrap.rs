@@ -172,7 +172,7 @@ fn a_definition_with_a_mistake_is_reported() {
         (definition("/etc/passwd", ""), "it is not executable"),
         (definition("/etc", ""), "it is not a regular file"),
         (definition(program, "args = [\"{x}\"]"), "bad.wrap.toml:3:9: `parameters` has no `x`"),
-        (definition(program, "parameters = 1"), "`parameters` is an integer"),
+        (definition(program, "parameters = 1"), "`parameters`: expected a table"),
     ] {
         let path = host.write("user-tools/bad.wrap.toml", text, 0o644);
         let checked = host.run(["tool", "check", path.to_str().expect("UTF-8")]).expect_code(1);
@@ -181,7 +181,7 @@ fn a_definition_with_a_mistake_is_reported() {
         assert!(listed.stdout().contains("bad.wrap.toml"), "{listed}");
     }
     let called = host.run(["tool", "call", "bad"]).expect_code(1);
-    assert!(called.stderr().contains("`parameters` is an integer"), "{called}");
+    assert!(called.stderr().contains("`parameters`: expected a table"), "{called}");
 }
 
 /// Writes its arguments, each with a NUL at its end, and its stdin.

@@ -155,7 +155,7 @@ fn a_policy_that_names_no_usable_signer_is_no_policy() {
         ),
         ("[signers.acme]\ntools = [\"weather\"]\n", "does not say by what the signer is known"),
         ("[signers.acme]\nssh = \"-----BEGIN OPENSSH PRIVATE KEY-----\"\n", "private key"),
-        ("require_signed = \"yes\"\n", "where true or false belongs"),
+        ("require_signed = \"yes\"\n", "expected true or false, found"),
     ] {
         write_policy(&host, text);
         let ran = host.run(["tool", "list"]).expect_code(2);
