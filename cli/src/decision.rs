@@ -82,8 +82,12 @@ fn is_remote(tool: &Tool) -> bool {
     server.is_some_and(|(server, _)| matches!(server.target, Target::Remote { .. }))
 }
 
-/// Returns whether a tool sees the base view of the sandbox. ikigai's own file tools stay in their
-/// directories even there.
+/// The places that a native tool in the sandbox sees beside those of its grant.
+pub(crate) const BASE_VIEW: &str = "\
+    Base view: native tools also read /usr, /bin, /sbin, /lib*, some files of /etc such as \
+    /etc/passwd,\n           and their own /proc; `ikigai help sandbox` says more\n";
+
+/// Returns whether a tool sees the base view of the sandbox. ikigai's own file tools keep to their directories in it.
 pub(crate) fn sees_base_view(tool: &Tool, decision: &Decision) -> bool {
     let keeps_to_dirs = tool.origin == ToolOrigin::System && !decision.commands.is_shell();
     tool.build.backend() != Backend::Wasm && !is_remote(tool) && !keeps_to_dirs

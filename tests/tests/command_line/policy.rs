@@ -563,7 +563,10 @@ fn a_question_is_answered_with_the_line_that_decides() {
     let page = |tool: &str| host.run(["policy", "show", tool]).expect_code(0).stdout();
     assert!(page("tool").contains("Base view: native tools also read /usr, "));
     assert!(!page("part").contains("Base view"));
-    // A tool that runs with its user's rights may access everything.
+    let shown = |tool: &str| host.run(["tool", "show", tool]).expect_code(0).stdout();
+    assert!(shown("tool").contains("Base view: native tools also read /usr, "));
+    assert!(!shown("part").contains("Base view"));
+    // A tool that runs with its user's rights may do anything.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     host.run(["policy", "test", "tool", "--write", "/etc/passwd"]).expect_code(0);
     host.run(["--profile", "strict", "policy", "test", "tool", "--write", "/etc/passwd"])

@@ -29,10 +29,6 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-/// The paths that a native tool sees in addition to those of its row.
-const BASE_VIEW: &str = "Base view: native tools also read /usr, /bin, /sbin, /lib*, some files of /etc such as \
-                         /etc/passwd,\n           and their own /proc; `ikigai help sandbox` says more\n";
-
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = match &arguments.tool {
@@ -196,7 +192,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let sees_base_view =
         |(row, decision): (&Row<'_>, _)| decision::sees_base_view(row.tool, decision);
     if decided().any(sees_base_view) {
-        text.push_str(BASE_VIEW);
+        text.push_str(decision::BASE_VIEW);
     }
     text.push_str(&signers::as_text(host, home)?);
     text.push_str("\nFiles:\n");

@@ -145,7 +145,11 @@ fn as_text(
     if let Some(imports) = code.imports(with_imports) {
         row("imports", imports, nobody());
     }
-    format!("{head}\n\n{parameters}\n{table}\n")
+    let sees_base_view = decided.as_ref().is_ok_and(|decision| {
+        decision::sees_base_view(tool, decision) && !decision.is_unconfined(backend)
+    });
+    let base_view = if sees_base_view { decision::BASE_VIEW } else { "" };
+    format!("{head}\n\n{parameters}\n{table}\n{base_view}")
 }
 
 fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, known: &Known, code: &Code) -> Value {
