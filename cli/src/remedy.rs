@@ -8,7 +8,12 @@ pub(crate) mod policy;
 pub(crate) mod provider;
 pub(crate) mod spend;
 
-/// Returns the hint about a refused access, with the command that would allow it.
+/// The way to get a part of the installation that is missing, whether ikigai came as a package or
+/// from its source.
+pub(crate) const REINSTALL: &str = "install ikigai again the way you installed it, in a clone of \
+                                    its source by `cargo xtask install`";
+
+/// Returns the hint for something that was refused and that a command would allow.
 pub(crate) fn allow_with(command: &str) -> String {
     format!("hint: to allow it: {command}")
 }

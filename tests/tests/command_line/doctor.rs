@@ -107,7 +107,11 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
         assert!(check["advice"].as_str().expect("text").contains(advice), "{check}");
     }
     let host = Host::new().env("IKIGAI_SYSTEM_TOOLS", "/nowhere");
-    assert_eq!(check(&doctor(&host).expect_code(0), "system tools")["status"], "warn");
+    let system = check(&doctor(&host).expect_code(0), "system tools");
+    assert_eq!(system["status"], "warn");
+    let advice = system["advice"].as_str().expect("text");
+    assert!(advice.starts_with("install ikigai again the way you installed it, "), "{advice}");
+    assert!(advice.ends_with("specify the directory of the tools with --system-tools"), "{advice}");
     let host = Host::new().as_nobody();
     host.write("state", "no directory", 0o644);
     assert_eq!(check(&doctor(&host), "audit log")["status"], "warn");

@@ -8,6 +8,7 @@ use bytesize::ByteSize;
 use rustix::fs::{Access, access, statvfs};
 
 use super::Check;
+use crate::remedy::REINSTALL;
 use ikigai_host::audit::{self, Reader};
 use ikigai_host::paths::{self, Paths};
 
@@ -32,7 +33,7 @@ fn system_cache(dir: Option<&Path>) -> Check {
         }
         Some((dir, Err(error))) => {
             Check::new(SECTION, what, format!("`{}`: {error}", dir.display()))
-                .warn("`cargo xtask install` fills it; without it, first calls compile")
+                .warn(format!("{REINSTALL}; until then, first calls compile"))
         }
         None => Check::new(SECTION, what, "none: the path of the program is unknown"),
     }

@@ -2,6 +2,7 @@
 
 use super::Check;
 use crate::commands::mcp::session;
+use crate::remedy::REINSTALL;
 use crate::remedy::policy::sentence;
 use crate::servers::logins::LoginState;
 use ikigai_host::host::Host;
@@ -81,8 +82,9 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
             return if is_named { check.warn("create it, or specify another") } else { check };
         }
         Err(error) => {
-            return Check::new(SECTION, what, format!("`{shown}`: {error}"))
-                .warn("install them with `cargo xtask install`, or specify their directory with --system-tools");
+            return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(format!(
+                "{REINSTALL}, or specify the directory of the tools with --system-tools"
+            ));
         }
     };
     let tools: Vec<_> = snapshot.tools().filter(|tool| tool.origin == origin).collect();

@@ -10,6 +10,7 @@ use crate::decision::Row;
 use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
+use crate::remedy::REINSTALL;
 use crate::shipping::{NotOffered, WorkspaceTools};
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
@@ -45,10 +46,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     print(&text)?;
     if rows.is_empty() {
-        eprint(
-            "no tools found\nhint: `cargo xtask install` installs the built-in tools; put your own into \
-             ~/.ikigai/tools\n",
-        );
+        eprint(&format!(
+            "no tools found\nhint: for the built-in tools, {REINSTALL}; put your own into \
+             ~/.ikigai/tools\n"
+        ));
     }
     for line in snapshot.servers().iter().filter_map(KnownServer::complaint) {
         eprint(&format!("{line}\n"));
