@@ -40,6 +40,7 @@ pub(super) enum Command {
     /// tool has what its profile gives it.
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke bash --read ~/data --net example.com:443\n  \
+                            ikigai policy revoke bash --toolchain rust --limit wall_clock\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
     /// Propose grants for what tools were refused, from the audit log

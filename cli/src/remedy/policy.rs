@@ -2,7 +2,9 @@
 //! machine, with the commands and flags of this program. The host only gives a remedy as data, and
 //! puts these sentences into envelopes and into its log.
 
-use ikigai_host::policy::{AssetAccess, Permissions, Remedy, shell_quoted};
+use std::time::Duration;
+
+use ikigai_host::policy::{AssetAccess, LimitKey, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
 
 /// Returns the remedy as a sentence without a full stop.
@@ -120,10 +122,23 @@ pub(crate) fn flags(permissions: &Permissions) -> Vec<String> {
     words
 }
 
+/// Returns the flag for a limit, in the unit of its key.
+pub(crate) fn limit_flag(key: LimitKey, value: u64) -> String {
+    format!("--limit {}", shell_quoted(&format!("{}={}", key.as_str(), limit_value(key, value))))
+}
+
+/// Returns the value of a limit as a person writes it.
+pub(crate) fn limit_value(key: LimitKey, value: u64) -> String {
+    match key {
+        LimitKey::WallClock => humantime::format_duration(Duration::from_nanos(value)).to_string(),
+        LimitKey::Memory | LimitKey::Output => format!("{value}B"),
+        LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => value.to_string(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
-    use std::time::Duration;
 
     use ikigai_host::policy::Net;
 

@@ -317,27 +317,37 @@ fn parts_of_a_grant_are_taken_back_and_the_rest_is_told() {
     host.write("workspace/docs/a", "", 0o644);
     let grant =
         ["--read", "docs", "--net", "a.example:443", "--net", "b.example:443", "--env", "A"];
-    host.run([&["policy", "grant", "part"], &grant[..]].concat()).expect_code(0);
+    let limits = ["--limit", "wall_clock=5s", "--limit", "fuel=7"];
+    host.run([&["policy", "grant", "part"], &grant[..], &limits[..]].concat()).expect_code(0);
     let revoke = |flags: &[&str]| host.run([&["policy", "revoke", "part"], flags].concat());
-    let ran = revoke(&["--net", "a.example:443", "--env", "A"]).expect_code(0);
-    let told = "revoked: the entry of `part` keeps --read docs --net b.example:443\n";
+    let ran = revoke(&["--net", "a.example:443", "--env", "A", "--limit", "fuel"]).expect_code(0);
+    let told = "keeps --read docs --net b.example:443 --limit wall_clock=5s\n";
     assert!(ran.stderr().contains(told), "{ran}");
-    // The grant is still bound to the contents of the tool's file.
+    revoke(&["--limit", "fuel=7"]).expect_code(2);
+    revoke(&["--limit", "wall_clock"]).expect_code(0);
+    // It is still bound to the contents of its file.
     host.run(["policy", "test", "part", "--read", "docs/a"]).expect_code(0);
     host.run(["policy", "test", "part", "--connect", "a.example:443"]).expect_code(1);
     // Each command accepts the other commands' name for the flag as well.
     host.run(["policy", "test", "part", "--net", "b.example:443"]).expect_code(0);
     host.run(["policy", "grant", "part", "--connect", "b.example:443"]).expect_code(0);
     let before = fs::read_to_string(host.scratch().join(USER)).expect("read");
-    for flags in [["--write", "docs"], ["--net", "a.example:443"], ["--env", "A"]] {
+    for flags in
+        [["--write", "docs"], ["--net", "a.example:443"], ["--env", "A"], ["--limit", "fuel"]]
+    {
         let ran = revoke(&flags).expect_code(1);
         let told = format!("does not have {} {}", flags[0], flags[1]);
         assert!(ran.stderr().contains(&told), "{ran}");
         assert!(ran.stderr().contains("it has --read docs --net b.example:443"), "{ran}");
     }
     assert_eq!(fs::read_to_string(host.scratch().join(USER)).expect("read"), before);
-    let ran = revoke(&["--read", "docs", "--net", "b.example:443", "--json"]).expect_code(0);
-    assert_eq!(ran.json()["keeps"], json!({ "fs": [], "net": [], "env": [] }), "{ran}");
+    let ran = revoke(&["--read", "docs", "--json"]).expect_code(0);
+    let keeps =
+        json!({ "fs": [], "net": ["b.example:443"], "env": [], "assets": null, "limits": {} });
+    assert_eq!(ran.json()["keeps"], keeps, "{ran}");
+    let ran = revoke(&["--net", "b.example:443"]).expect_code(0);
+    let told = "the entry of `part` stays and grants nothing; `ikigai policy revoke part` takes it";
+    assert!(ran.stderr().contains(told), "{ran}");
     let ran = host.run(["policy", "revoke", "tool", "--write", "."]).expect_code(1);
     assert!(ran.stderr().contains("your policy file has no entry for `tool`"), "{ran}");
 }

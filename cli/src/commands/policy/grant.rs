@@ -2,7 +2,7 @@
 
 mod lists;
 pub(super) mod server;
-mod toolchain;
+pub(super) mod toolchain;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
@@ -121,14 +121,19 @@ fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
 }
 
 pub(in crate::commands) fn limit(text: &str) -> Result<(LimitKey, String), String> {
-    let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
     let (name, value) = text.split_once('=').ok_or("write it as wall_clock=5s")?;
-    let key = name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))?;
+    let key = limit_key(name)?;
     if matches!(key, LimitKey::Memory | LimitKey::Output) {
         limits::check_unit(value).map_err(|what| format!("`{value}` {what}"))?;
     }
     parse_limit(key, value)?;
     Ok((key, value.to_owned()))
+}
+
+/// Returns the limit of this name.
+pub(super) fn limit_key(name: &str) -> Result<LimitKey, String> {
+    let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
+    name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))
 }
 
 pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {

@@ -15,6 +15,7 @@ use serde_json::json;
 use self::parts::{Parts, Remainder};
 use super::carry_out;
 use super::grant::lost;
+use super::grant::toolchain::Installed;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::Options;
@@ -124,7 +125,8 @@ fn take_back(
 ) -> Result<ExitCode, CliError> {
     let authority = host.authority();
     let written = authority.written(name).ok_or_else(|| without_entry(host, name))?;
-    let remainder = Remainder::new(name, written, parts)?;
+    let toolchains = Installed::find(host, &parts.toolchain)?;
+    let remainder = Remainder::new(name, written, parts, &toolchains)?;
     let proposal = authority.propose_grant(name, &remainder.keys())?;
     if !carry_out(&proposal, yes)? {
         return Ok(ExitCode::from(error::FAILED));
@@ -135,7 +137,9 @@ fn take_back(
         print_exact(&format!("{value}\n"))?;
     } else {
         let rest = match remainder.in_flags() {
-            rest if rest.is_empty() => "has no directories, hosts or variables now".to_owned(),
+            rest if rest.is_empty() => format!(
+                "stays and grants nothing; `ikigai policy revoke {name}` takes it back as a whole"
+            ),
             rest => format!("keeps {rest}"),
         };
         eprint(&format!("revoked: the entry of `{name}` {rest}\n"));

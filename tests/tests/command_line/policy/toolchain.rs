@@ -94,6 +94,15 @@ fn one_grant_runs_cargo_and_shows_no_token() {
     let ran = grant(&host, &peer).expect_code(0);
     assert!(ran.stderr().contains("  write       ~/.cargo/registry "), "{ran}");
     assert!(ran.stderr().contains("use `~/.cargo/registry` too"), "{ran}");
+    // It is taken back as a whole.
+    let revoke = || host.run(["policy", "revoke", "bash", "--toolchain", "rust"]);
+    let ran = revoke().expect_code(0);
+    let told = "the entry of `bash` keeps --write . --net index.crates.io:443\n";
+    assert!(ran.stderr().contains(told), "{ran}");
+    let ran = revoke().expect_code(1);
+    assert!(ran.stderr().contains("does not have --toolchain rust"), "{ran}");
+    let ran = host.run(["policy", "revoke", "bash", "--toolchain", "deno"]).expect_code(1);
+    assert!(ran.stderr().contains("there is no toolchain `deno` on this machine"), "{ran}");
     host.assert_nothing_left();
 }
 

@@ -19,11 +19,51 @@ use crate::error::CliError;
 use crate::output::eprint;
 
 /// Returns a parser of the names of toolchains.
-pub(super) fn names() -> PossibleValuesParser {
+pub(in crate::commands::policy) fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(TOOLCHAINS.iter().map(|toolchain| toolchain.name))
 }
 
-/// The toolchains that one command grants, as this machine has them.
+/// The toolchains of this machine, for a command that takes some of them back.
+#[derive(Debug, Default)]
+pub(in crate::commands::policy) struct Installed {
+    /// Those that the command names.
+    pub(in crate::commands::policy) named: Vec<Installation>,
+    /// The others.
+    pub(in crate::commands::policy) others: Vec<Installation>,
+}
+
+impl Installed {
+    /// Finds the toolchains. Fails if one that is named is not on this machine.
+    pub(in crate::commands::policy) fn find(
+        host: &Host,
+        names: &[String],
+    ) -> Result<Self, CliError> {
+        if names.is_empty() {
+            return Ok(Self::default());
+        }
+        let home = host.registry().paths().home.clone().unwrap_or_default();
+        let machine = Machine {
+            home: &home,
+            variable: &|name| std::env::var_os(name),
+            seen: &[],
+            downloads: false,
+        };
+        let is_named = |found: &Installation| names.iter().any(|it| it == found.toolchain.name);
+        let found = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(&machine));
+        let (named, others): (Vec<_>, Vec<_>) = found.partition(is_named);
+        let is_there = |name: &&String| named.iter().any(|it| it.toolchain.name == name.as_str());
+        match names.iter().find(|name| !is_there(name)) {
+            None => Ok(Self { named, others }),
+            Some(name) => {
+                let what = format!("there is no toolchain `{name}` on this machine to look for");
+                let hint = "take back each of its directories with --read or --write";
+                Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
+            }
+        }
+    }
+}
+
+/// The toolchains that one command grants, as they are on this machine.
 pub(super) struct Toolchains {
     found: Vec<Installation>,
     home: PathBuf,

@@ -7,12 +7,16 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use ikigai_host::policy::{
-    Access, EntryLists, Net, NewKey, Permissions, Written, WrittenPath, shell_quoted,
+    Access, AssetAccess, EntryLists, LimitKey, Net, NewKey, NewValue, Permissions, Sandbox,
+    Written, WrittenPath, shell_quoted,
 };
-use serde_json::{Value, json};
+use ikigai_host::toolchain::Installation;
+use serde_json::{Map, Value, json};
 
+use crate::commands::policy::grant::limit_key;
+use crate::commands::policy::grant::toolchain::{Installed, names};
 use crate::error::CliError;
-use crate::remedy::policy::flags;
+use crate::remedy::policy::{flags, limit_flag, limit_value};
 
 #[derive(Debug, Args)]
 pub(super) struct Parts {
@@ -28,25 +32,46 @@ pub(super) struct Parts {
     /// Take back this variable alone
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
+    /// Take back the directories and variables of this toolchain alone
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
+    pub(super) toolchain: Vec<String>,
+    /// Take back this limit alone, such as wall_clock
+    #[arg(long, value_name = "LIMIT", value_parser = limit_key)]
+    limit: Vec<LimitKey>,
 }
 
 impl Parts {
     /// Returns whether no flag names a part.
     pub(super) fn is_empty(&self) -> bool {
-        let Self { read, write, net, env } = self;
-        read.is_empty() && write.is_empty() && net.is_empty() && env.is_empty()
+        let Self { read, write, net, env, toolchain, limit } = self;
+        let lists = [read.is_empty(), write.is_empty(), net.is_empty(), env.is_empty()];
+        lists.iter().all(|is_empty| *is_empty) && toolchain.is_empty() && limit.is_empty()
     }
 }
 
-/// The lists of an entry without the parts that were taken back.
+/// The lists and the limits of an entry without the parts that were taken back.
 pub(super) struct Remainder {
     before: EntryLists,
     after: EntryLists,
+    /// The access to assets, if the entry names it.
+    assets: Option<AssetAccess>,
+    limits: Vec<(LimitKey, u64)>,
+    /// True if the entry frees the tool from the sandbox.
+    is_free: bool,
+    /// The limits that were taken back.
+    lifted: Vec<LimitKey>,
 }
 
 impl Remainder {
-    /// Takes the parts out of the lists of an entry. Fails if the entry does not have one of them.
-    pub(super) fn new(name: &str, written: Written, parts: &Parts) -> Result<Self, CliError> {
+    /// Takes the parts out of an entry. Fails if the entry does not have one of them.
+    pub(super) fn new(
+        name: &str,
+        written: Written,
+        parts: &Parts,
+        toolchains: &Installed,
+    ) -> Result<Self, CliError> {
+        let (assets, mut limits) = (written.assets, written.limits.clone());
+        let is_free = written.sandbox == Some(Sandbox::Off);
         let before = EntryLists::from(written);
         let mut after = before.clone();
         let mut missing = Vec::new();
@@ -80,7 +105,24 @@ impl Remainder {
                 missing.push(format!("--env {}", shell_quoted(name)));
             }
         }
-        let remainder = Self { before, after };
+        let is_granted = |it: &&Installation| has_all(&before, it);
+        let granted: Vec<&Installation> = toolchains.others.iter().filter(is_granted).collect();
+        for found in &toolchains.named {
+            let had = after.clone();
+            take_out(&mut after, found, &granted);
+            if after == had {
+                missing.push(format!("--toolchain {}", found.toolchain.name));
+            }
+        }
+        for key in &parts.limit {
+            let had = limits.len();
+            limits.retain(|(held, _)| held != key);
+            if limits.len() == had {
+                missing.push(format!("--limit {}", key.as_str()));
+            }
+        }
+        let lifted = parts.limit.clone();
+        let remainder = Self { before, after, assets, limits, is_free, lifted };
         if missing.is_empty() {
             return Ok(remainder);
         }
@@ -88,24 +130,36 @@ impl Remainder {
             "nothing to revoke: the entry of `{name}` in your policy file does not have {}",
             missing.join(" ")
         );
-        let has = in_flags(&remainder.before);
-        let hint = if has.is_empty() {
-            "it names no directories, hosts or variables".to_owned()
-        } else {
-            format!("it has {has}")
-        };
+        let has = remainder.flags_of(&remainder.before);
+        let hint =
+            if has.is_empty() { "it grants nothing".to_owned() } else { format!("it has {has}") };
         Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
     }
 
     /// Returns the keys of the entry that change.
     pub(super) fn keys(&self) -> Vec<NewKey> {
-        self.after.keys(&self.before)
+        let lifted = self.lifted.iter();
+        let lifted = lifted.map(|key| (format!("limits.{}", key.as_str()), NewValue::Absent));
+        self.after.keys(&self.before).into_iter().chain(lifted).collect()
     }
 
-    /// Returns what stays, as the flags that grant it; `None` if no directory, host or variable
-    /// stays.
+    /// Returns what stays, as the flags that grant it; nothing if the entry grants nothing.
     pub(super) fn in_flags(&self) -> String {
-        in_flags(&self.after)
+        self.flags_of(&self.after)
+    }
+
+    fn flags_of(&self, lists: &EntryLists) -> String {
+        let EntryLists { fs, net, env, .. } = lists;
+        let permissions = Permissions {
+            dirs: fs.iter().map(|rule| (rule.access, rule.written.clone())).collect(),
+            net: net.clone(),
+            env: env.clone(),
+            assets: self.assets.unwrap_or_default(),
+        };
+        let limits = self.limits.iter().map(|(key, value)| limit_flag(*key, *value));
+        let unconfined = self.is_free.then(|| "--unconfined".to_owned());
+        let flags = flags(&permissions).into_iter().chain(limits).chain(unconfined);
+        flags.collect::<Vec<_>>().join(" ")
     }
 
     /// Returns what stays, as JSON.
@@ -113,23 +167,44 @@ impl Remainder {
         let EntryLists { fs, net, env, .. } = &self.after;
         let any = net.any.then(|| "*".to_owned());
         let net = any.into_iter().chain(net.peers.iter().map(ToString::to_string));
+        let limits = self
+            .limits
+            .iter()
+            .map(|(key, value)| (key.as_str().to_owned(), Value::from(limit_value(*key, *value))));
         json!({
             "fs": fs.iter().map(WrittenPath::rule).collect::<Vec<_>>(),
             "net": net.collect::<Vec<_>>(),
             "env": env,
+            "assets": self.assets.map(AssetAccess::as_str),
+            "limits": limits.collect::<Map<_, _>>(),
         })
     }
 }
 
-fn in_flags(lists: &EntryLists) -> String {
-    let EntryLists { fs, net, env, .. } = lists;
-    let permissions = Permissions {
-        dirs: fs.iter().map(|rule| (rule.access, rule.written.clone())).collect(),
-        net: net.clone(),
-        env: env.clone(),
-        ..Permissions::default()
+/// Returns whether the lists have each directory of a toolchain.
+fn has_all(lists: &EntryLists, found: &Installation) -> bool {
+    let mut places = found.places.iter();
+    !found.places.is_empty()
+        && places.all(|place| lists.fs.iter().any(|rule| is_named(rule, &place.path)))
+}
+
+/// Takes a toolchain out of the lists, but for what it shares with one of the others, which are
+/// granted too.
+fn take_out(lists: &mut EntryLists, found: &Installation, others: &[&Installation]) {
+    let is_own = |path: &Path| {
+        let is_it = |it: &Installation| it.places.iter().any(|place| place.path == path);
+        is_it(found) && !others.iter().any(|it| is_it(it))
     };
-    flags(&permissions).join(" ")
+    let own = found.places.iter().map(|place| place.path.as_path()).filter(|path| is_own(path));
+    let own: Vec<&Path> = own.collect();
+    lists.fs.retain(|rule| !own.iter().any(|path| is_named(rule, path)));
+    lists.env.retain(|name| {
+        let is_of = |it: &Installation| it.env.contains(&name.as_str());
+        !is_of(found) || others.iter().any(|it| is_of(it))
+    });
+    lists
+        .path
+        .retain(|dir| !found.path.contains(dir) || others.iter().any(|it| it.path.contains(dir)));
 }
 
 /// Returns whether a path names the directory or file of a rule, as written there or by another
@@ -155,6 +230,7 @@ mod tests {
             fs: Some(vec![rule(Access::ReadWrite, "/a"), rule(Access::ReadOnly, "/b")]),
             net: Some(Net::parse(["a.example:443"]).expect("a list")),
             env: Some(vec!["A".to_owned(), "B".to_owned()]),
+            limits: vec![(LimitKey::Fuel, 7), (LimitKey::WallClock, 5_000_000_000)],
             ..Written::default()
         }
     }
@@ -166,24 +242,36 @@ mod tests {
             write: Vec::new(),
             net: one(net).into_iter().collect(),
             env: one(env).into_iter().collect(),
+            toolchain: Vec::new(),
+            limit: Vec::new(),
         }
+    }
+
+    fn remainder(parts: &Parts) -> Result<Remainder, CliError> {
+        Remainder::new("tool", written(), parts, &Installed::default())
     }
 
     #[test]
     fn the_rest_of_each_list_stays() {
-        let parts = parts("/b", "A.example:443", "A");
-        let remainder =
-            Remainder::new("tool", written(), &parts).unwrap_or_else(|_| panic!("parts"));
-        assert_eq!(remainder.in_flags(), "--write /a --env B");
+        let parts = Parts { limit: vec![LimitKey::Fuel], ..parts("/b", "A.example:443", "A") };
+        let remainder = remainder(&parts).unwrap_or_else(|_| panic!("parts"));
+        assert_eq!(remainder.in_flags(), "--write /a --env B --limit wall_clock=5s");
         let changed: Vec<String> = remainder.keys().into_iter().map(|(key, _)| key).collect();
-        assert_eq!(changed, ["fs", "net", "env"]);
-        assert_eq!(remainder.as_json(), json!({ "fs": ["rw:/a"], "net": [], "env": ["B"] }));
+        assert_eq!(changed, ["fs", "net", "env", "limits.fuel"]);
+        let limits = json!({ "wall_clock": "5s" });
+        assert_eq!(
+            remainder.as_json(),
+            json!({ "fs": ["rw:/a"], "net": [], "env": ["B"], "assets": null, "limits": limits })
+        );
     }
 
     #[test]
     fn what_the_entry_does_not_have_is_refused() {
-        for parts in [parts("/a", "", ""), parts("", "b.example:443", ""), parts("", "", "C")] {
-            assert!(Remainder::new("tool", written(), &parts).is_err(), "{parts:?}");
+        let limit = Parts { limit: vec![LimitKey::Memory], ..parts("", "", "") };
+        for parts in
+            [parts("/a", "", ""), parts("", "b.example:443", ""), parts("", "", "C"), limit]
+        {
+            assert!(remainder(&parts).is_err(), "{parts:?}");
         }
     }
 }

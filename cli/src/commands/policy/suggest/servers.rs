@@ -3,12 +3,11 @@
 //! A server is granted access as a whole, so the refusals of all its tools count together.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use ikigai_host::audit::Record;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Access, LimitKey, Sandbox, Written, shell_quoted};
+use ikigai_host::policy::{Access, Sandbox, Written, shell_quoted};
 use ikigai_host::registry::{KnownServer, Snapshot};
 use serde_json::{Value, json};
 
@@ -17,6 +16,7 @@ use super::text::{calls_in_words, table_of};
 use crate::commands::policy::grant::server::command;
 use crate::commands::policy::least::peers::AskedPeer;
 use crate::commands::policy::least::touch::Touch;
+use crate::remedy::policy::limit_flag;
 
 /// The most distinct hosts of one server that are examined. A server chooses the hosts that it asks
 /// for.
@@ -146,16 +146,7 @@ fn flags(written: &Written) -> Vec<String> {
     });
     let net = net.map(|peer| format!("--net {}", shell_quoted(&peer)));
     let env = env.iter().flatten().map(|name| format!("--env {}", shell_quoted(name)));
-    let limits = limits.iter().map(|(key, value)| {
-        let value = match key {
-            LimitKey::WallClock => {
-                humantime::format_duration(Duration::from_nanos(*value)).to_string()
-            }
-            LimitKey::Memory | LimitKey::Output => format!("{value}B"),
-            LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => value.to_string(),
-        };
-        format!("--limit {}", shell_quoted(&format!("{}={value}", key.as_str())))
-    });
+    let limits = limits.iter().map(|(key, value)| limit_flag(*key, *value));
     let is_off = *sandbox == Some(Sandbox::Off);
     let unconfined = is_off.then(|| "--unconfined".to_owned());
     dirs.chain(net).chain(env).chain(limits).chain(unconfined).collect()
