@@ -7,6 +7,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ikigai_protocol::Access;
+
 use super::{Installation, InstalledPlace, Machine, TOOLCHAINS, add};
 use crate::policy::{Authority, EntryLists, Proposal, Reached, Request};
 
@@ -74,10 +76,17 @@ impl Installation {
     /// Returns whether a directory of the toolchains contains the path. The path's links may be
     /// resolved or not.
     fn has(&self, path: &Path) -> bool {
+        self.grants(Access::ReadOnly, path)
+    }
+
+    /// Returns whether a grant of the toolchain has this access. The links of the path may be
+    /// resolved or not.
+    #[must_use]
+    pub fn grants(&self, access: Access, path: &Path) -> bool {
         let is_in = |place: &InstalledPlace| {
             let real = || place.path.canonicalize();
             path.starts_with(&place.path) || real().is_ok_and(|real| path.starts_with(real))
         };
-        self.places.iter().any(is_in)
+        self.places.iter().any(|place| place.access >= access && is_in(place))
     }
 }

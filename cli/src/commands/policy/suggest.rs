@@ -6,7 +6,8 @@ mod servers;
 mod text;
 mod unused;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
@@ -15,8 +16,9 @@ use serde_json::{Value, json};
 
 use self::gather::{Gathered, gather};
 use self::servers::{ServerRefusals, untold};
+use super::grant::contents_key;
 use super::least::look::Around;
-use super::least::proposal::{Proposed, Standing};
+use super::least::proposal::{Proposed, Reach, Standing};
 use crate::commands::audit::filter::parse_time;
 use crate::commands::audit::{refused, warn_damaged};
 use crate::commands::tool::call::named_tool;
@@ -26,9 +28,10 @@ use crate::error::CliError;
 use crate::options::Options;
 use crate::output::{eprint, print, print_json};
 use ikigai_host::audit::Reader;
-use ikigai_host::host::Host;
-use ikigai_host::policy::Backend;
+use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::policy::{Backend, EntryLists, Net, NewKey, WrittenPath};
 use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_host::toolchain::{self, Installation, ToolchainOffer};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest\n  \
@@ -185,16 +188,55 @@ fn read(
 
 /// A proposal for one tool.
 struct Suggestion {
+    /// The change, without what the toolchains have.
     proposed: Proposed,
+    toolchains: Option<FittingToolchains>,
     /// True if an entry is needed so that the tool may be called at all.
     to_run: bool,
     /// Sentences about the basis of the proposal.
     notes: Vec<String>,
 }
 
+/// The toolchains in which something lies that a tool was refused.
+struct FittingToolchains {
+    found: Vec<Installation>,
+    /// The lists of the entry with them and with the rest.
+    lists: EntryLists,
+}
+
 impl Suggestion {
     fn changes(&self) -> bool {
-        self.to_run || !self.proposed.is_empty()
+        self.to_run || !self.proposed.is_empty() || self.toolchains.is_some()
+    }
+
+    /// Returns the names of the toolchains.
+    fn toolchains(&self) -> impl Iterator<Item = &'static str> {
+        let found = self.toolchains.iter().flat_map(|it| &it.found);
+        found.map(|found| found.toolchain.name)
+    }
+
+    /// Returns the command that makes the change, on one line; nothing where no flag can.
+    fn command(&self, tool: &str) -> Option<String> {
+        let flags: String = self.toolchains().map(|name| format!(" --toolchain {name}")).collect();
+        Some(self.proposed.command(tool)? + &flags)
+    }
+
+    /// Returns the keys for the user's file.
+    fn keys(&self, host: &Host, tool: &Tool) -> Vec<NewKey> {
+        let Some(FittingToolchains { lists, .. }) = &self.toolchains else {
+            return self.proposed.keys(host, tool);
+        };
+        let contents = [tool.build.digest];
+        let request = request(Subject::from(tool), &contents);
+        let unchanged = EntryLists::unchanged(host.authority(), &request);
+        contents_key(host, tool).into_iter().chain(lists.keys(&unchanged)).collect()
+    }
+
+    fn proposal_as_json(&self, tool: &str) -> Value {
+        let mut value = self.proposed.as_json(tool);
+        value["toolchains"] = self.toolchains().collect();
+        value["command"] = json!(self.command(tool));
+        value
     }
 
     fn as_json(&self, tool: &Tool, gathered: &Gathered, difference: &[String]) -> Value {
@@ -205,7 +247,7 @@ impl Suggestion {
             "calls": gathered.calls,
             "calls_of_other_contents": gathered.of_other_contents,
             "refused": gathered.refused_as_json(),
-            "proposal": self.changes().then(|| self.proposed.as_json(tool.name())),
+            "proposal": self.changes().then(|| self.proposal_as_json(tool.name())),
             "left_out": self.proposed.left_as_json(),
             "difference": difference,
             "notes": self.notes,
@@ -220,9 +262,45 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     }
     let standing = Standing::for_tool(host, tool);
     let around = Around::for_build(host, &tool.build);
-    let proposed = Proposed::new(&gathered.reach, &standing, &around);
+    let propose = |reach: &Reach| Proposed::new(reach, &standing, &around);
+    let (proposed, toolchains) = match with_toolchains(host, tool, &gathered.reach, &propose) {
+        Some((rest, toolchains)) => (rest, Some(toolchains)),
+        None => (propose(&gathered.reach), None),
+    };
     let to_run = gathered.reach.run && host.decide(tool.into()).is_err();
-    Some(Suggestion { proposed, to_run, notes: Vec::new() })
+    Some(Suggestion { proposed, toolchains, to_run, notes: Vec::new() })
+}
+
+/// Returns the toolchains in which something lies that was reached, as the question after a failed
+/// run offers them, and the proposal for the rest. Nothing if none fits, or if the rest contradicts
+/// them.
+fn with_toolchains(
+    host: &Host,
+    tool: &Tool,
+    reach: &Reach,
+    propose: &dyn Fn(&Reach) -> Proposed,
+) -> Option<(Proposed, FittingToolchains)> {
+    if tool.build.backend() != Backend::Native {
+        return None;
+    }
+    let authority = host.authority();
+    let contents = [tool.build.digest];
+    let request = request(Subject::from(tool), &contents);
+    let paths: Vec<PathBuf> = reach.paths.iter().map(|(_, path)| path.clone()).collect();
+    let ToolchainOffer { found, .. } =
+        ToolchainOffer::find(&paths, &BTreeSet::new(), authority, &request)?;
+    let mut rest = reach.clone();
+    rest.paths.retain(|(access, path)| !found.iter().any(|it| it.grants(*access, path)));
+    let proposed = propose(&rest);
+    let mut lists = EntryLists::in_force(authority, &request);
+    toolchain::add(&found, &mut lists, authority.workspace()).ok()?;
+    for entry in proposed.fs.iter().flatten() {
+        let (access, written, path) = (entry.access, entry.written.clone(), entry.path.clone());
+        lists.add_dir(WrittenPath { access, written, path }).ok()?;
+    }
+    lists.add_net(&Net::parse(proposed.net.iter().flatten().map(String::as_str)).ok()?);
+    lists.assets = lists.assets.max(proposed.assets.unwrap_or_default());
+    Some((proposed, FittingToolchains { found, lists }))
 }
 
 /// Returns the lines of the user's file that the proposal would change.
@@ -230,6 +308,6 @@ fn difference(host: &Host, tool: &Tool, suggestion: &Suggestion) -> Result<Vec<S
     if !suggestion.changes() {
         return Ok(Vec::new());
     }
-    let keys = suggestion.proposed.keys(host, tool);
+    let keys = suggestion.keys(host, tool);
     Ok(host.authority().propose_grant(tool.name(), &keys)?.difference())
 }

@@ -149,6 +149,33 @@ fn what_the_file_says_stays_in_the_command() {
 }
 
 #[test]
+fn files_of_a_toolchain_are_granted_with_all_of_it() {
+    let host = host();
+    let bun = host.write("home/.bun/bin/bun", "#!/bin/sh\n", 0o755);
+    let bun = bun.canonicalize().expect("a path");
+    let other = host.write("data/1", "", 0o644).canonicalize().expect("a path");
+    let reached = |paths: &[&Path]| {
+        let paths: Vec<Value> = paths.iter().map(|it| path("ro", it)).collect();
+        write_log(&host, &[record(&host, "tool", "tool", json!({ "reached": paths }))]);
+    };
+    reached(&[&bun, &other]);
+    let both = command(&page(&host, &["tool"])).join(" ");
+    assert!(both.starts_with("policy grant tool --read ") && !both.contains(".bun"), "{both}");
+    assert!(both.ends_with("/data/1 --toolchain bun"), "{both}");
+    reached(&[&bun]);
+    let found = page(&host, &["tool"]);
+    assert_eq!(command(&found).join(" "), "policy grant tool --toolchain bun");
+    assert_eq!(found["tools"][0]["proposal"]["toolchains"], json!(["bun"]), "{found:#}");
+    let difference = found["tools"][0]["difference"].to_string();
+    host.run(command(&found)).expect_code(0);
+    // It is what the suggestion showed.
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    let dir = format!("ro:{}", host.home().join(".bun/bin").display());
+    assert!(text.contains(&dir) && difference.contains(&dir), "{difference}\n{text}");
+    assert_eq!(page(&host, &["tool"])["tools"][0]["proposal"], Value::Null);
+}
+
+#[test]
 fn records_of_other_contents_and_other_times_do_not_count() {
     let host = host();
     let reached = json!({ "reached": [path("ro", "/etc/hosts")] });

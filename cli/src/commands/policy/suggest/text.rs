@@ -36,7 +36,7 @@ pub(super) fn render(
         text.push_str(&format!("{:indent$}{line}\n", ""));
     };
     if suggestion.changes() {
-        match suggestion.proposed.command(tool.name()) {
+        match suggestion.command(tool.name()) {
             Some(command) => line(2, &command),
             None => line(2, "no flag empties a list; in your policy file:"),
         }

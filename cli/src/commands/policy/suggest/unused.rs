@@ -50,7 +50,7 @@ pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<S
     if entry.env.is_some_and(|names| !names.is_empty()) {
         notes.push("its variables stay: nobody sees which of them a tool reads".to_owned());
     }
-    Some(Suggestion { proposed, to_run: false, notes })
+    Some(Suggestion { proposed, toolchains: None, to_run: false, notes })
 }
 
 /// Tells whether the records show which files the calls used.
