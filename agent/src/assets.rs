@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, InvalidStoreUrl, Metadata,
-    Options, Remedy, Store, StoreUrl,
+    Agent, AssetMetadata, AssetPath, Author, Budget, Capacity, ChangeCause, Error, InvalidStoreUrl,
+    Precondition, Store, StoreOptions, StoreRemedy, StoreUrl,
 };
-use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window};
+use ikigai_host::exec::assets::{
+    AssetCaller, AssetEntry, AssetFuture, AssetListing, AssetStore, MAX_ENTRIES, Window,
+};
 use ikigai_host::paths;
 use ikigai_protocol::{AssetError, ToolCode};
 use tokio::sync::OnceCell;
@@ -53,7 +55,7 @@ const ENTRIES_ASKED: u32 = MAX_ENTRIES as u32 + 1;
 #[derive(Debug)]
 pub struct StoredAssets {
     url: Result<StoreUrl, InvalidStoreUrl>,
-    options: Options,
+    options: StoreOptions,
     store: OnceCell<Store>,
     pruned: OnceCell<()>,
 }
@@ -64,12 +66,12 @@ impl StoredAssets {
     /// operation on an asset fails with that error, and everything else works.
     #[must_use]
     pub fn at(url: Result<StoreUrl, InvalidStoreUrl>, budget: Budget, capacity: Capacity) -> Self {
-        let options = Options {
+        let options = StoreOptions {
             budget,
             capacity,
             busy_timeout: OPERATION_TIMEOUT,
             statement_timeout: OPERATION_TIMEOUT,
-            ..Options::default()
+            ..StoreOptions::default()
         };
         Self { url, options, store: OnceCell::new(), pruned: OnceCell::new() }
     }
@@ -97,7 +99,7 @@ impl StoredAssets {
     }
 
     /// Returns the store for an operation of a tool.
-    async fn opened_for(&self, caller: &Caller) -> Result<Store, Error> {
+    async fn opened_for(&self, caller: &AssetCaller) -> Result<Store, Error> {
         let store = self.open().await?;
         Ok(if caller.own_thread { store.on_own_thread() } else { store.clone() })
     }
@@ -128,14 +130,14 @@ impl StoredAssets {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         let id: String = id.chars().take(MAX_ID).map(plain).collect();
         let unique = || format!("{folder}{id}-{}.txt", Uuid::now_v7().simple());
-        let author = Author { agent: agent.clone(), cause: Cause::Write };
+        let author = Author { agent: agent.clone(), cause: ChangeCause::Write };
         answered(OUTPUTS, async {
             let store = self.open().await?;
             let mut path = AssetPath::parse(&format!("{folder}{id}.txt"))?;
-            let written = store.write(&path, text.as_bytes(), &author, Expected::Absent).await;
+            let written = store.write(&path, text.as_bytes(), &author, Precondition::Absent).await;
             if let Err(Error::Changed { .. }) = written {
                 path = AssetPath::parse(&unique())?;
-                store.write(&path, text.as_bytes(), &author, Expected::Absent).await?;
+                store.write(&path, text.as_bytes(), &author, Precondition::Absent).await?;
             } else {
                 written?;
             }
@@ -196,12 +198,17 @@ impl AssetStore for StoredAssets {
         self.url().is_ok_and(StoreUrl::is_sqlite)
     }
 
-    fn is_kept_for(&self, caller: &Caller, uri: &str) -> bool {
+    fn is_kept_for(&self, caller: &AssetCaller, uri: &str) -> bool {
         let is_own = |path: &AssetPath| private::is_kept_for(&caller.agent, path);
         caller.is_principal && AssetPath::parse(uri).is_ok_and(|path| is_own(&path))
     }
 
-    fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        window: Window,
+    ) -> AssetFuture<'a, Bytes> {
         Box::pin(answered(uri, async move {
             let path = path_for(caller, uri)?;
             let store = self.opened_for(caller).await?;
@@ -212,11 +219,16 @@ impl AssetStore for StoredAssets {
         }))
     }
 
-    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        content: &'a str,
+    ) -> AssetFuture<'a, ()> {
         Box::pin(answered(uri, async move {
-            let (path, author) = (path_for(caller, uri)?, author(caller, Cause::Write)?);
+            let (path, author) = (path_for(caller, uri)?, author(caller, ChangeCause::Write)?);
             let store = self.opened_for(caller).await?;
-            store.write(&path, content.as_bytes(), &author, Expected::Any).await?;
+            store.write(&path, content.as_bytes(), &author, Precondition::Any).await?;
             if path.is_output() {
                 self.make_room_for_outputs(&store).await;
             }
@@ -226,14 +238,14 @@ impl AssetStore for StoredAssets {
 
     fn edit<'a>(
         &'a self,
-        caller: &'a Caller,
+        caller: &'a AssetCaller,
         uri: &'a str,
         old: &'a str,
         new: &'a str,
         all: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         Box::pin(answered(uri, async move {
-            let (path, author) = (path_for(caller, uri)?, author(caller, Cause::Edit)?);
+            let (path, author) = (path_for(caller, uri)?, author(caller, ChangeCause::Edit)?);
             let store = self.opened_for(caller).await?;
             let edited = store.edit(&path, old.as_bytes(), new.as_bytes(), all, &author).await?;
             if path.is_output() {
@@ -243,7 +255,11 @@ impl AssetStore for StoredAssets {
         }))
     }
 
-    fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        prefix: &'a str,
+    ) -> AssetFuture<'a, AssetListing> {
         let list = answered(prefix, async move {
             let store = self.opened_for(caller).await?;
             // The assets of other principals are removed before the limit applies, which they would
@@ -252,13 +268,13 @@ impl AssetStore for StoredAssets {
             let mut found = store.list(prefix, asked).await?;
             found.retain(|metadata| is_for(caller, &metadata.path));
             let more = found.len() > MAX_ENTRIES;
-            let entry = |metadata: Metadata| Entry {
+            let entry = |metadata: AssetMetadata| AssetEntry {
                 path: metadata.path.as_str().to_owned(),
                 tokens: metadata.tokens,
                 read_only: metadata.read_only,
             };
             let entries = found.into_iter().take(MAX_ENTRIES).map(entry).collect();
-            Ok(Listing { entries, more })
+            Ok(AssetListing { entries, more })
         });
         Box::pin(async {
             list.await.map_err(|error| match error.code {
@@ -278,24 +294,24 @@ fn check_way(file: &Path) -> Result<(), Error> {
 }
 
 /// Returns the path of an asset. An asset that is kept for another principal is not found.
-fn path_for(caller: &Caller, uri: &str) -> Result<AssetPath, Error> {
+fn path_for(caller: &AssetCaller, uri: &str) -> Result<AssetPath, Error> {
     let path = AssetPath::parse(uri)?;
     if is_for(caller, &path) { Ok(path) } else { Err(Error::NotFound(path)) }
 }
 
 /// Returns whether the caller may know of an asset. A principal knows only its own outputs.
-fn is_for(caller: &Caller, path: &AssetPath) -> bool {
+fn is_for(caller: &AssetCaller, path: &AssetPath) -> bool {
     !caller.is_principal || !path.is_output() || private::is_kept_for(&caller.agent, path)
 }
 
-fn author(caller: &Caller, cause: Cause) -> Result<Author, Error> {
+fn author(caller: &AssetCaller, cause: ChangeCause) -> Result<Author, Error> {
     Ok(Author { agent: Agent::new(&caller.agent)?, cause })
 }
 
 /// Returns the message of an error for a model, with the commands that help.
 pub(crate) fn for_model(error: &Error) -> String {
     match error.remedy() {
-        Some(Remedy::FreeBudget) => format!("{error} Use /compact or /unpin to free space."),
+        Some(StoreRemedy::FreeBudget) => format!("{error} Use /compact or /unpin to free space."),
         _ => error.to_string(),
     }
 }
@@ -371,7 +387,7 @@ fn fault(error: &Error) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_assets::{Exceeded, Purpose};
+    use ikigai_assets::{BudgetExcess, BudgetedOperation};
 
     use super::*;
 
@@ -379,7 +395,7 @@ mod tests {
     async fn an_output_of_a_principal_is_there_for_no_other_one() {
         let url = StoreUrl::parse("memory:");
         let assets = StoredAssets::at(url, Budget::default(), Capacity::default());
-        let caller = |agent: &str, is_principal| Caller {
+        let caller = |agent: &str, is_principal| AssetCaller {
             agent: agent.into(),
             is_principal,
             own_thread: false,
@@ -423,8 +439,8 @@ mod tests {
 
     #[test]
     fn a_model_is_told_how_to_free_space_in_the_words_of_the_specification() {
-        let exceeded = Exceeded {
-            purpose: Purpose::Write,
+        let exceeded = BudgetExcess {
+            purpose: BudgetedOperation::Write,
             other: None,
             pinned: 95_000,
             budget: Budget::default(),

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use ikigai_host::exec::envelope::{Envelope, Success};
 use ikigai_protocol::EnvelopeCode;
-use ikigai_provider::{Call, CallResult, Image};
+use ikigai_provider::{CallResult, Image, ModelCall};
 
-use crate::excerpt::{self, Shown};
+use crate::excerpt::{self, ResultText};
 use crate::images::{self, Room};
-use crate::members::Members;
+use crate::members::RawMembers;
 use crate::own_tool::SLASH_COMMAND;
 
 /// The code of an error to which the tool gave no code, or one that is not a text.
@@ -16,7 +16,7 @@ const NO_CODE: &str = "failed";
 
 /// A call that has ended.
 #[derive(Clone, Debug)]
-pub struct Called {
+pub struct FinishedCall {
     /// The id of the call, unique in the conversation.
     pub id: String,
     /// The name of the tool, as the model wrote it.
@@ -64,7 +64,7 @@ impl CallError {
                 message: failure.error.clone(),
             }),
             Envelope::Success(Success { result, .. }) => {
-                let members = Members::from_value(result)?;
+                let members = RawMembers::from_value(result)?;
                 let code = serde_json::from_str(members.get("error_code")?.get());
                 Some(Self {
                     code: code.unwrap_or_else(|_| NO_CODE.to_owned()),
@@ -75,28 +75,33 @@ impl CallError {
     }
 }
 
-impl Called {
+impl FinishedCall {
     /// Returns a call that did not run because the answer has more than `most` calls.
-    pub(super) fn beyond(call: &Call, most: usize) -> Self {
+    pub(super) fn beyond(call: &ModelCall, most: usize) -> Self {
         let reason =
             format!("not run: of the calls of one answer the first {most} are; ask for it again");
         Self::not_run(call, EnvelopeCode::InvalidParams, reason)
     }
 
     /// Returns a call that did not run because the turn was interrupted.
-    pub(super) fn cancelled(call: &Call) -> Self {
+    pub(super) fn cancelled(call: &ModelCall) -> Self {
         let reason = format!("Tool '{}' was cancelled", call.name);
         Self { is_cancelled: true, ..Self::not_run(call, EnvelopeCode::ToolCrashed, reason) }
     }
 
-    fn not_run(call: &Call, code: EnvelopeCode, reason: String) -> Self {
+    fn not_run(call: &ModelCall, code: EnvelopeCode, reason: String) -> Self {
         let envelope = Envelope::refused(code, reason);
         Self::new(call, excerpt::whole(&envelope), &envelope, Duration::ZERO)
     }
 
     /// Returns a call that ended with this envelope. `shown` is the text that the model reads of
     /// it.
-    pub(super) fn new(call: &Call, shown: Shown, envelope: &Envelope, duration: Duration) -> Self {
+    pub(super) fn new(
+        call: &ModelCall,
+        shown: ResultText,
+        envelope: &Envelope,
+        duration: Duration,
+    ) -> Self {
         let allow_with = envelope.aside().allow_with.clone();
         let code = envelope.failure().map(|(code, _)| code);
         // If `slash_command` is denied, the model asked for a command that models do not have.

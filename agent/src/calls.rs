@@ -12,13 +12,13 @@ use ikigai_host::audit::{CallId, Requester};
 use ikigai_host::host::Control;
 use ikigai_host::limits::Deadline;
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::{Call, strip_nulls};
+use ikigai_provider::{ModelCall, strip_nulls};
 use tokio_util::sync::CancellationToken;
 
-use crate::called::Called;
+use crate::called::FinishedCall;
 use crate::confined;
-use crate::environment::Environment;
-use crate::event::{Event, OnEvent};
+use crate::environment::SessionEnvironment;
+use crate::event::{OnEvent, TurnEvent};
 use crate::excerpt;
 use crate::images;
 use crate::order;
@@ -35,7 +35,7 @@ const AT_ONCE: usize = 16;
 const MOST: usize = 256;
 
 /// Chooses the ids in the audit log for those calls of one answer that will run.
-pub(super) fn audit_ids(calls: &[Call]) -> Vec<CallId> {
+pub(super) fn audit_ids(calls: &[ModelCall]) -> Vec<CallId> {
     calls.iter().take(MOST).map(|_| CallId::choose()).collect()
 }
 
@@ -43,26 +43,26 @@ pub(super) fn audit_ids(calls: &[Call]) -> Vec<CallId> {
 /// each, in the order of the calls. Even if it is cancelled, it returns only when nothing that the
 /// calls started is left running.
 pub(super) async fn run(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     snapshot: Option<&Arc<Snapshot>>,
-    calls: &[Call],
+    calls: &[ModelCall],
     ids: &[CallId],
     cancel: &CancellationToken,
     on_event: OnEvent<'_>,
-) -> Vec<Called> {
+) -> Vec<FinishedCall> {
     let (calls, beyond) = calls.split_at(calls.len().min(MOST));
     if !beyond.is_empty() {
         let (all, rest) = (calls.len() + beyond.len(), beyond.len());
-        on_event(Event::Warning(&format!(
+        on_event(TurnEvent::Warning(&format!(
             "the model asked for {all} calls at once; the last {rest} do not run"
         )));
     }
     for call in calls {
-        on_event(Event::Calling(call.into()));
+        on_event(TurnEvent::Calling(call.into()));
     }
     let empty = Arc::default();
     let snapshot = snapshot.unwrap_or(&empty);
-    let mut ended: Vec<Option<Called>> = calls.iter().map(|_| None).collect();
+    let mut ended: Vec<Option<FinishedCall>> = calls.iter().map(|_| None).collect();
     let mut waiting = VecDeque::from(order::serial_groups(calls, &environment.workspace));
     let mut running = FuturesUnordered::new();
     loop {
@@ -73,16 +73,16 @@ pub(super) async fn run(
             let Some(index) = group.pop_front() else { continue };
             let (call, id) = (&calls[index], ids.get(index).copied());
             let deadline = Deadline::default();
-            on_event(Event::Running(call.into(), &deadline));
+            on_event(TurnEvent::Running(call.into(), &deadline));
             let control = Control { cancel: cancel.clone(), deadline };
             running.push(async move {
                 (group, index, run_one(environment, snapshot, call, id, control).await)
             });
         }
         let Some((group, index, called)) = running.next().await else { break };
-        on_event(Event::Called(&called));
+        on_event(TurnEvent::Called(&called));
         for remark in confined::remarks(environment, snapshot, &called) {
-            on_event(Event::Warning(&remark));
+            on_event(TurnEvent::Warning(&remark));
         }
         ended[index] = Some(called);
         // Before the other groups: the rest of a group that has begun has waited the longest.
@@ -90,26 +90,26 @@ pub(super) async fn run(
     }
     let ended = calls.iter().zip(ended).map(|(call, called)| {
         called.unwrap_or_else(|| {
-            let called = Called::cancelled(call);
-            on_event(Event::Called(&called));
+            let called = FinishedCall::cancelled(call);
+            on_event(TurnEvent::Called(&called));
             called
         })
     });
-    ended.chain(beyond.iter().map(|call| Called::beyond(call, MOST))).collect()
+    ended.chain(beyond.iter().map(|call| FinishedCall::beyond(call, MOST))).collect()
 }
 
 async fn run_one(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     snapshot: &Arc<Snapshot>,
-    call: &Call,
+    call: &ModelCall,
     id: Option<CallId>,
     control: Control,
-) -> Called {
+) -> FinishedCall {
     let requester = Requester { id, ..Requester::default() };
     let cancel = control.cancel.clone();
     let begun = Instant::now();
     let arguments = arguments(environment, snapshot, call);
-    let Environment { host, workspace, undo, .. } = environment;
+    let SessionEnvironment { host, workspace, undo, .. } = environment;
     let changed = undo.before(workspace, snapshot, call).await;
     let envelope = if call.name == SLASH_COMMAND && environment.offers_own_tool {
         let answer = |granted| slash::answer(environment, &arguments, granted, snapshot, &cancel);
@@ -125,16 +125,16 @@ async fn run_one(
     let (images, refused) = images::of_answer(&envelope, &call.name);
     let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;
-    let called = Called::new(call, shown, &envelope, duration);
+    let called = FinishedCall::new(call, shown, &envelope, duration);
     let content = images::noted(called.content, &refused);
     // A call that succeeded was not ended by the interruption that came after it.
     let is_cancelled = called.is_error && cancel.is_cancelled();
-    Called { content, images, is_cancelled, ..called }
+    FinishedCall { content, images, is_cancelled, ..called }
 }
 
 /// Returns the arguments for the tool: the model's, without the nulls that stand for omitted
 /// arguments. Arguments that are not JSON are returned unchanged, and the host refuses them.
-fn arguments(environment: &Environment, snapshot: &Snapshot, call: &Call) -> Bytes {
+fn arguments(environment: &SessionEnvironment, snapshot: &Snapshot, call: &ModelCall) -> Bytes {
     if call.arguments.trim().is_empty() {
         // Some servers write a call without arguments this way.
         return Bytes::from_static(b"{}");

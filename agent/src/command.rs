@@ -12,24 +12,24 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ikigai_assets::{AssetPath, Metadata, Store};
+use ikigai_assets::{AssetMetadata, AssetPath, Store};
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::AssetAccess;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::ToolCode;
-use ikigai_provider::Failure;
+use ikigai_provider::RequestFailure;
 use tokio_util::sync::CancellationToken;
 
-pub use compact::{Proposal, Refusal};
+pub use compact::{RewriteProposal, RewriteRefusal};
 pub use words::{Unclosed, words};
 
 use crate::assets::{NotNamed, display, named};
-use crate::environment::{Environment, SessionAssets};
+use crate::environment::{SessionAssets, SessionEnvironment};
 use crate::recent;
 
 /// A command that a line was parsed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub enum AgentCommand {
     /// `/pin [PATH]`; without a path, the pins are listed.
     Pin(Option<String>),
     /// `/unpin PATH`
@@ -72,7 +72,7 @@ pub trait Confirm: Send {
     /// Returns true if the proposal should be written.
     fn confirm<'a>(
         &'a mut self,
-        proposal: &'a Proposal,
+        proposal: &'a RewriteProposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
 }
 
@@ -129,14 +129,14 @@ pub enum CommandError {
     NoModel,
     /// The model that should rewrite the asset did not answer.
     #[error(transparent)]
-    Provider(#[from] Failure),
+    Provider(#[from] RequestFailure),
     /// The text that the model wrote does not replace the asset.
     #[error("`{path}` was not compacted: {refusal}")]
     Refused {
         /// The asset.
         path: AssetPath,
         /// The reason.
-        refusal: Refusal,
+        refusal: RewriteRefusal,
     },
     /// The asset was written while the model rewrote it.
     #[error("`{path}` was not compacted: it has changed meanwhile, and keeps the change")]
@@ -192,7 +192,7 @@ impl CommandError {
     }
 }
 
-impl Command {
+impl AgentCommand {
     /// Returns the access to assets that the command needs.
     fn needs(&self) -> AssetAccess {
         match self {
@@ -257,8 +257,8 @@ fn tokens(text: &str) -> Option<u64> {
 
 /// Carries out a command, as [`Session::command`](crate::Session::command) describes it.
 pub(super) async fn run(
-    environment: &Environment,
-    command: &Command,
+    environment: &SessionEnvironment,
+    command: &AgentCommand,
     by: By<'_>,
     snapshot: Option<&Arc<Snapshot>>,
     cancel: &CancellationToken,
@@ -270,12 +270,16 @@ pub(super) async fn run(
     }
     let work = async {
         match command {
-            Command::Pin(Some(path)) => pin(environment, path).await,
-            Command::Unpin(path) => unpin(environment, path).await,
-            Command::Pin(None) | Command::Pinned => list_pinned(environment).await,
-            Command::Blocks => list_blocks(environment).await,
-            Command::Compact { path, target } => compact::run(environment, path, *target, by).await,
-            Command::Tool(name) => describe_tools(environment, snapshot, name.as_deref()).await,
+            AgentCommand::Pin(Some(path)) => pin(environment, path).await,
+            AgentCommand::Unpin(path) => unpin(environment, path).await,
+            AgentCommand::Pin(None) | AgentCommand::Pinned => list_pinned(environment).await,
+            AgentCommand::Blocks => list_blocks(environment).await,
+            AgentCommand::Compact { path, target } => {
+                compact::run(environment, path, *target, by).await
+            }
+            AgentCommand::Tool(name) => {
+                describe_tools(environment, snapshot, name.as_deref()).await
+            }
         }
     };
     // If its future is dropped anywhere, the store makes a change completely or not at all.
@@ -283,30 +287,33 @@ pub(super) async fn run(
 }
 
 /// Returns the assets of the session and their store, opened.
-async fn open_assets(environment: &Environment) -> Result<(&SessionAssets, &Store), CommandError> {
+async fn open_assets(
+    environment: &SessionEnvironment,
+) -> Result<(&SessionAssets, &Store), CommandError> {
     let assets = environment.assets.as_ref().ok_or(CommandError::NoAssets)?;
     Ok((assets, assets.store.open().await?))
 }
 
-async fn pin(environment: &Environment, name: &str) -> Result<String, CommandError> {
+async fn pin(environment: &SessionEnvironment, name: &str) -> Result<String, CommandError> {
     let (assets, store) = open_assets(environment).await?;
     let path = named(store, name).await?.path;
     Ok(display::pinned(&path, store.pin(&assets.agent, &path).await?))
 }
 
-async fn unpin(environment: &Environment, name: &str) -> Result<String, CommandError> {
+async fn unpin(environment: &SessionEnvironment, name: &str) -> Result<String, CommandError> {
     let (assets, store) = open_assets(environment).await?;
     let path = named(store, name).await?.path;
     Ok(display::unpinned(&path, store.unpin(&assets.agent, &path).await?))
 }
 
-async fn list_pinned(environment: &Environment) -> Result<String, CommandError> {
+async fn list_pinned(environment: &SessionEnvironment) -> Result<String, CommandError> {
     let (assets, store) = open_assets(environment).await?;
     let pins = store.pins(&assets.agent).await?;
     let mut usage = store.usage(&assets.agent).await?;
     let summary = recent::metadata(environment).await?;
-    let is_summary = |asset: &Metadata| summary.as_ref().is_some_and(|it| it.path == asset.path);
-    let pins: Vec<&Metadata> = pins.iter().map(|pin| &pin.metadata).collect();
+    let is_summary =
+        |asset: &AssetMetadata| summary.as_ref().is_some_and(|it| it.path == asset.path);
+    let pins: Vec<&AssetMetadata> = pins.iter().map(|pin| &pin.metadata).collect();
     let (own, pins): (Vec<_>, Vec<_>) = pins.into_iter().partition(|pin| is_summary(pin));
     let mut lines: Vec<String> = pins.into_iter().map(display::listed).collect();
     if let Some(summary) = &summary {
@@ -323,13 +330,13 @@ async fn list_pinned(environment: &Environment) -> Result<String, CommandError> 
     Ok(lines.join("\n"))
 }
 
-async fn list_blocks(environment: &Environment) -> Result<String, CommandError> {
+async fn list_blocks(environment: &SessionEnvironment) -> Result<String, CommandError> {
     let (assets, store) = open_assets(environment).await?;
     let pins = store.pins(&assets.agent).await?;
     let usage = store.usage(&assets.agent).await?;
     let all = store.list("", None).await?;
     let shown = all.iter().filter(|asset| !asset.path.is_output());
-    let line = |asset: &Metadata| {
+    let line = |asset: &AssetMetadata| {
         let is_pinned = pins.iter().any(|pin| pin.metadata.path == asset.path);
         display::listed(asset) + if is_pinned { ", pinned" } else { "" }
     };
@@ -342,7 +349,7 @@ async fn list_blocks(environment: &Environment) -> Result<String, CommandError> 
 }
 
 async fn describe_tools(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     snapshot: Option<&Arc<Snapshot>>,
     name: Option<&str>,
 ) -> Result<String, CommandError> {
@@ -359,23 +366,23 @@ async fn describe_tools(
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Command {
-        Command::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    fn read(line: &str) -> AgentCommand {
+        AgentCommand::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     fn refused(line: &str) -> String {
-        Command::parse(line).expect_err(line).to_string()
+        AgentCommand::parse(line).expect_err(line).to_string()
     }
 
     #[test]
     fn what_each_command_takes() {
-        assert_eq!(read("/pin"), Command::Pin(None));
-        assert_eq!(read("  /pin  \"a b\" "), Command::Pin(Some("a b".into())));
-        assert_eq!(read("/unpin x"), Command::Unpin("x".into()));
-        assert_eq!(read("/pinned"), Command::Pinned);
-        assert_eq!(read("/blocks"), Command::Blocks);
-        assert_eq!(read("/tool grep"), Command::Tool(Some("grep".into())));
-        let compact = |target| Command::Compact { path: "x".into(), target };
+        assert_eq!(read("/pin"), AgentCommand::Pin(None));
+        assert_eq!(read("  /pin  \"a b\" "), AgentCommand::Pin(Some("a b".into())));
+        assert_eq!(read("/unpin x"), AgentCommand::Unpin("x".into()));
+        assert_eq!(read("/pinned"), AgentCommand::Pinned);
+        assert_eq!(read("/blocks"), AgentCommand::Blocks);
+        assert_eq!(read("/tool grep"), AgentCommand::Tool(Some("grep".into())));
+        let compact = |target| AgentCommand::Compact { path: "x".into(), target };
         assert_eq!(read("/compact x"), compact(None));
         assert_eq!(read("/compact x 4000"), compact(Some(4000)));
         assert_eq!(read("/compact x 4k"), compact(Some(4000)));

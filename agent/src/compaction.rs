@@ -13,10 +13,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::conversation::Conversation;
-use crate::counting::{Counted, Meter, Sizes, message_bytes, result_bytes};
-use crate::environment::{Environment, Model};
+use crate::counting::{Meter, Sizes, TokenCount, message_bytes, result_bytes};
+use crate::environment::{Model, SessionEnvironment};
 use crate::excerpt;
-use crate::journal::Event;
+use crate::journal::JournalEvent;
 use crate::recent;
 
 pub(crate) use summary::NotesRefused;
@@ -98,9 +98,9 @@ pub struct Compacted {
     /// The messages that became notes.
     pub messages: usize,
     /// The tokens of a request before.
-    pub before: Counted,
+    pub before: TokenCount,
     /// The tokens of a request now.
-    pub after: Counted,
+    pub after: TokenCount,
 }
 
 impl fmt::Display for Compacted {
@@ -125,7 +125,7 @@ impl fmt::Display for Compacted {
 
 /// The cause of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum CompactionCause {
     /// A request is about to be sent.
     Request,
     /// The provider refused the last request for its length.
@@ -136,8 +136,8 @@ pub(super) enum Cause {
 
 /// A compaction that was carried out, with its events for the log.
 #[derive(Debug, Default)]
-pub(super) struct Done {
-    pub(super) events: Vec<Event>,
+pub(super) struct CompactionOutcome {
+    pub(super) events: Vec<JournalEvent>,
     pub(super) compacted: Option<Compacted>,
     pub(super) warnings: Vec<String>,
     /// The record of whole turns that became notes, for the summary that later conversations read.
@@ -146,7 +146,7 @@ pub(super) struct Done {
 
 /// Everything that decides on a compaction.
 pub(super) struct Compaction<'a> {
-    pub(super) environment: &'a Environment,
+    pub(super) environment: &'a SessionEnvironment,
     pub(super) model: &'a Model,
     pub(super) meter: &'a Meter,
     pub(super) set: CompactAt,
@@ -160,15 +160,15 @@ impl Compaction<'_> {
     pub(super) async fn run(
         &self,
         conversation: &mut Conversation,
-        cause: Cause,
+        cause: CompactionCause,
         is_current: bool,
-    ) -> Done {
-        let mut done = Done::default();
+    ) -> CompactionOutcome {
+        let mut done = CompactionOutcome::default();
         let before = self.count(conversation);
         let Some(at) = self.at(cause, before.tokens) else { return done };
         let most = part(at, AFTERWARDS);
         let kept = conversation.of_last_turns(LAST_TURNS + usize::from(is_current));
-        let is_asked = cause == Cause::Command && kept < conversation.messages().len();
+        let is_asked = cause == CompactionCause::Command && kept < conversation.messages().len();
 
         // If this future is dropped while it waits, nothing has changed.
         let mut shorter = conversation.clone();
@@ -178,7 +178,7 @@ impl Compaction<'_> {
             shorter.shorten(id, line);
         }
         let results = lines.len();
-        done.events.extend((results > 0).then_some(Event::Shortened { results: lines }));
+        done.events.extend((results > 0).then_some(JournalEvent::Shortened { results: lines }));
 
         let mut messages = 0;
         if is_asked || self.count(&shorter).tokens > part(at, STILL_LONG) {
@@ -205,23 +205,23 @@ impl Compaction<'_> {
         done
     }
 
-    fn count(&self, conversation: &Conversation) -> Counted {
+    fn count(&self, conversation: &Conversation) -> TokenCount {
         self.meter.count(self.fixed.with_messages(conversation.messages()).bytes())
     }
 
     /// Returns the tokens at which a request is too large, or nothing if the request is small
     /// enough.
-    fn at(&self, cause: Cause, now: u64) -> Option<u64> {
+    fn at(&self, cause: CompactionCause, now: u64) -> Option<u64> {
         let room = self.meter.room(self.model);
         let set = match self.set {
             CompactAt::Share(share) => room.map(|room| part(room, share)),
             CompactAt::Tokens(tokens) => Some(room.map_or(tokens, |room| tokens.min(room))),
         };
         match cause {
-            Cause::Request => set.filter(|set| now > *set),
+            CompactionCause::Request => set.filter(|set| now > *set),
             // The count may be an estimate that is too low.
-            Cause::Refusal => Some(set.unwrap_or(now).min(now)),
-            Cause::Command => Some(set.unwrap_or(u64::MAX)),
+            CompactionCause::Refusal => Some(set.unwrap_or(now).min(now)),
+            CompactionCause::Command => Some(set.unwrap_or(u64::MAX)),
         }
     }
 
@@ -266,7 +266,7 @@ impl Compaction<'_> {
         conversation: &mut Conversation,
         kept: usize,
         most: u64,
-    ) -> Result<Option<(usize, Event)>, NotesRefused> {
+    ) -> Result<Option<(usize, JournalEvent)>, NotesRefused> {
         let most_typed = part(self.meter.room(self.model).unwrap_or(u64::MAX), 0.25);
         let most_typed = usize::try_from(most_typed.min(MOST_TYPED)).unwrap_or(usize::MAX) * 4;
         let Some(kept) = self.cut(conversation, kept, most) else { return Ok(None) };
@@ -281,7 +281,7 @@ impl Compaction<'_> {
             return Err(NotesRefused::NotShorter);
         }
         *conversation = shorter;
-        Ok(Some((kept, Event::Summarized { kept, notes, most_typed })))
+        Ok(Some((kept, JournalEvent::Summarized { kept, notes, most_typed })))
     }
 
     /// Returns how many messages stay: the last `kept`, or fewer if there is no room for them. If a

@@ -12,15 +12,15 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::policy::{Backend, Decision, NewKey, NewValue, Remedy, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_host::toolchain::{ToolchainOffer, missing_program};
 use ikigai_protocol::{Access, GrantedDir};
 use serde_json::Value;
 
-use crate::called::Called;
-use crate::environment::Environment;
+use crate::called::FinishedCall;
+use crate::environment::SessionEnvironment;
 
 /// The built-in shell.
 pub(super) const SHELL: &str = "bash";
@@ -44,11 +44,11 @@ pub(super) struct Remarks {
 
 /// Returns the remarks on the sandbox after a call of the shell.
 pub(super) fn remarks(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     snapshot: &Snapshot,
-    called: &Called,
+    called: &FinishedCall,
 ) -> Vec<String> {
-    let Environment { host, remarks: Remarks { on_programs, on_network }, .. } = environment;
+    let SessionEnvironment { host, remarks: Remarks { on_programs, on_network }, .. } = environment;
     let is_open = |made: &AtomicBool| !made.load(Ordering::Relaxed);
     if called.name != SHELL || !(is_open(on_programs) || is_open(on_network)) {
         return Vec::new();
@@ -139,7 +139,7 @@ impl Confined<'_> {
     fn hint_of_toolchain(&self, name: &str, program: &Path) -> Option<String> {
         let authority = self.host.authority();
         let contents = [self.shell.build.digest];
-        let request = request(Subject::from(self.shell), &contents);
+        let request = request(CallTarget::from(self.shell), &contents);
         let (paths, programs) = ([program.to_owned()], BTreeSet::from([name]));
         let offer = ToolchainOffer::find(&paths, &programs, authority, &request)?;
         let toolchains = offer.found.iter().map(|found| found.toolchain.name.to_owned()).collect();
@@ -197,7 +197,7 @@ impl Confined<'_> {
         let authority = self.host.authority();
         let proposal = authority.propose_grant(self.shell.name(), &[key]).ok()?;
         let contents = [self.shell.build.digest];
-        authority.decide_with(&proposal, &request(Subject::from(self.shell), &contents)).ok()
+        authority.decide_with(&proposal, &request(CallTarget::from(self.shell), &contents)).ok()
     }
 }
 

@@ -10,7 +10,7 @@
 //! - only the model calls. Each call has its result in the message after it, in the order of the
 //!   calls, and no result is there without its call.
 //!
-//! The model is asked only through an [`Exchange`]. While an exchange exists, the last message is
+//! The model is asked only through an [`ModelTurn`]. While an exchange exists, the last message is
 //! the user's.
 
 mod compacted;
@@ -21,25 +21,25 @@ mod transcript;
 
 use std::slice;
 
-use ikigai_provider::{Call, CallResult, Message, Part, Role};
+use ikigai_provider::{CallResult, Message, ModelCall, Part, Role};
 use serde_json::Value;
 
-pub(super) use compacted::LeftOut;
-pub(super) use said::Said;
+pub(super) use compacted::OmittedMessages;
+pub(super) use said::Utterance;
 
 /// The messages of a conversation, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conversation {
     messages: Vec<Message>,
     /// The prompts that are among the messages, oldest first.
-    prompts: Vec<Prompt>,
+    prompts: Vec<PromptEntry>,
     /// The text at the beginning of the first message for messages that were left out.
-    left_out: Option<LeftOut>,
+    left_out: Option<OmittedMessages>,
 }
 
 /// A prompt among the messages. It ends with its message.
 #[derive(Clone, Debug, PartialEq)]
-struct Prompt {
+struct PromptEntry {
     /// The index of its message.
     message: usize,
     /// The index of its first part.
@@ -57,7 +57,7 @@ pub(super) struct EmptyPrompt;
 /// If it is dropped, everything that was appended stays, including the prompt.
 #[derive(Debug)]
 #[must_use = "the prompt stays without an answer"]
-pub(super) struct Exchange<'a> {
+pub(super) struct ModelTurn<'a> {
     conversation: &'a mut Conversation,
     /// True if the turn began with a prompt, and the model has not called anything since. Then the
     /// prompt may be discarded.
@@ -97,7 +97,7 @@ impl Conversation {
         &mut self,
         typed: &str,
         said: impl IntoIterator<Item: Into<Part>>,
-    ) -> Result<Exchange<'_>, EmptyPrompt> {
+    ) -> Result<ModelTurn<'_>, EmptyPrompt> {
         let said = said.into_iter().map(Into::into);
         let parts: Vec<Part> = said.filter(|part| !is_silent(slice::from_ref(part))).collect();
         let has_prompt = !parts.is_empty();
@@ -112,21 +112,21 @@ impl Conversation {
         }
         if has_prompt {
             let message = self.messages.len() - 1;
-            self.prompts.push(Prompt { message, part, typed: typed.to_owned() });
+            self.prompts.push(PromptEntry { message, part, typed: typed.to_owned() });
         }
-        Ok(Exchange { conversation: self, is_fresh: has_prompt })
+        Ok(ModelTurn { conversation: self, is_fresh: has_prompt })
     }
 
     /// Continues a turn whose last message is the user's. `is_fresh` is true if the turn began with
     /// a prompt, and the model has not called anything since.
-    pub(super) fn go_on(&mut self, is_fresh: bool) -> Option<Exchange<'_>> {
+    pub(super) fn go_on(&mut self, is_fresh: bool) -> Option<ModelTurn<'_>> {
         let is_open = self.messages.last().is_some_and(|last| last.role == Role::User);
-        is_open.then_some(Exchange { conversation: self, is_fresh })
+        is_open.then_some(ModelTurn { conversation: self, is_fresh })
     }
 
     /// Removes the last prompt, which ends the conversation.
     fn take_back(&mut self) {
-        let Some(Prompt { message, part, .. }) = self.prompts.pop() else { return };
+        let Some(PromptEntry { message, part, .. }) = self.prompts.pop() else { return };
         self.messages.truncate(message + 1);
         let Some(last) = self.messages.last_mut() else { return };
         last.parts.truncate(part);
@@ -136,7 +136,7 @@ impl Conversation {
     }
 }
 
-impl Exchange<'_> {
+impl ModelTurn<'_> {
     /// Returns the messages that the model is sent.
     pub(super) fn messages(&self) -> &[Message] {
         &self.conversation.messages
@@ -159,7 +159,7 @@ impl Exchange<'_> {
     /// are left out. If no pair is left, the answer is not appended.
     pub(super) fn append(&mut self, answer: Vec<Part>, results: Vec<CallResult>) {
         let mut results: Vec<Option<CallResult>> = results.into_iter().map(Some).collect();
-        let mut take = |call: &Call| {
+        let mut take = |call: &ModelCall| {
             let is_its = |result: &CallResult| result.id == call.id;
             results.iter_mut().find(|result| result.as_ref().is_some_and(is_its))?.take()
         };
@@ -196,7 +196,7 @@ impl Exchange<'_> {
 }
 
 /// Returns the calls of an answer, in their order.
-pub(super) fn calls(answer: &[Part]) -> Vec<Call> {
+pub(super) fn calls(answer: &[Part]) -> Vec<ModelCall> {
     let call = |part: &Part| match part {
         Part::Call(call) => Some(call.clone()),
         Part::Text { .. } | Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use ikigai_assets::{thousands, tokens};
-use ikigai_provider::{CallResult, Image, Message, Part, Provider, Usage};
+use ikigai_provider::{CallResult, Image, Message, Part, Provider, TokenUsage};
 
 use crate::environment::Model;
 use crate::spend::Spend;
@@ -29,7 +29,7 @@ const MOST_IMAGE_TOKENS: u64 = 1_600;
 
 /// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct TokenCount {
     /// The number.
     pub tokens: u64,
     /// True if at least a part of it is an estimate: a quarter of the bytes, and for images a
@@ -38,14 +38,14 @@ pub struct Counted {
     pub is_estimate: bool,
 }
 
-impl Counted {
+impl TokenCount {
     /// Returns the estimate for this number of bytes.
     pub(super) fn estimated(bytes: usize) -> Self {
         Self { tokens: tokens(bytes), is_estimate: true }
     }
 }
 
-impl fmt::Display for Counted {
+impl fmt::Display for TokenCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mark = if self.is_estimate { "~" } else { "" };
         match self.tokens {
@@ -61,17 +61,17 @@ pub struct ContextUsage {
     /// The tokens of the model's window, for a request and its answer, if that is known.
     pub window: Option<u64>,
     /// The request as a whole. The parts below are estimates, and need not add up to it.
-    pub request: Counted,
+    pub request: TokenCount,
     /// Prompts, answers and calls.
-    pub messages: Counted,
+    pub messages: TokenCount,
     /// The results of calls.
-    pub results: Counted,
+    pub results: TokenCount,
     /// The pinned assets.
-    pub pins: Counted,
+    pub pins: TokenCount,
     /// The rest of the system prompt.
-    pub system: Counted,
+    pub system: TokenCount,
     /// The descriptions of the tools.
-    pub tools: Counted,
+    pub tools: TokenCount,
     /// The tokens of the last request that the provider read from its cache, if it says so.
     pub cached: Option<u64>,
     /// The tokens of all requests and answers, as far as providers count them.
@@ -165,13 +165,13 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Records the cost of a request with this number of bytes.
-    pub(super) fn answered(&mut self, bytes: usize, usage: Usage) {
+    pub(super) fn answered(&mut self, bytes: usize, usage: TokenUsage) {
         self.measured = usage.input.map(|tokens| Measured { tokens, bytes }).or(self.measured);
         self.cached = usage.cached;
     }
 
     /// Adds to the tokens that the session spent.
-    pub(super) fn spend(&mut self, usage: Usage) {
+    pub(super) fn spend(&mut self, usage: TokenUsage) {
         self.spent = self.spent.saturating_add(usage::tokens(usage));
     }
 
@@ -186,7 +186,7 @@ impl Meter {
     }
 
     /// Begins with the cost of a session that is resumed.
-    pub(super) fn resume(&mut self, usage: Usage) {
+    pub(super) fn resume(&mut self, usage: TokenUsage) {
         self.forget();
         self.spent = 0;
         self.spend(usage);
@@ -200,9 +200,9 @@ impl Meter {
     /// Returns the tokens of a request with this number of bytes. If the request is larger than the
     /// last one that was counted, the additional bytes are estimated. A smaller request is
     /// estimated too.
-    pub(super) fn count(&self, bytes: usize) -> Counted {
+    pub(super) fn count(&self, bytes: usize) -> TokenCount {
         let Some(Measured { tokens: counted, bytes: then }) = self.measured else {
-            return Counted::estimated(bytes);
+            return TokenCount::estimated(bytes);
         };
         let count = if bytes >= then {
             counted.saturating_add(tokens(bytes - then))
@@ -211,7 +211,7 @@ impl Meter {
             let part = u128::from(counted) * (bytes as u128) / (then as u128);
             u64::try_from(part).unwrap_or(u64::MAX)
         };
-        Counted { tokens: count, is_estimate: bytes != then }
+        TokenCount { tokens: count, is_estimate: bytes != then }
     }
 
     /// Records the window that a refusal named.
@@ -220,7 +220,7 @@ impl Meter {
     }
 
     /// Records that a request and its answer filled the window.
-    pub(super) fn filled(&mut self, model: &Model, usage: Usage) {
+    pub(super) fn filled(&mut self, model: &Model, usage: TokenUsage) {
         if let (Some(input), Some(output)) = (usage.input, usage.output) {
             self.learn(model, input.saturating_add(output));
         }
@@ -253,20 +253,25 @@ impl Meter {
 mod tests {
     use super::*;
 
-    fn usage(input: u64) -> Usage {
-        Usage { input: Some(input), output: Some(10), cached: Some(5), ..Usage::default() }
+    fn usage(input: u64) -> TokenUsage {
+        TokenUsage {
+            input: Some(input),
+            output: Some(10),
+            cached: Some(5),
+            ..TokenUsage::default()
+        }
     }
 
     #[test]
     fn what_the_provider_counted_is_exact_and_what_was_added_is_estimated() {
         let mut meter = Meter::default();
-        let counted = |tokens, is_estimate| Counted { tokens, is_estimate };
+        let counted = |tokens, is_estimate| TokenCount { tokens, is_estimate };
         assert_eq!(meter.count(4000), counted(1000, true));
         meter.answered(4000, usage(1600));
         assert_eq!(meter.count(4000), counted(1600, false));
         assert_eq!(meter.count(4400), counted(1700, true));
         assert_eq!(meter.count(2000), counted(800, true));
-        meter.answered(4400, Usage::default());
+        meter.answered(4400, TokenUsage::default());
         assert_eq!(meter.count(4000), counted(1600, false), "what is not counted says nothing");
         meter.forget();
         assert_eq!(meter.count(4000), counted(1000, true));
@@ -289,14 +294,14 @@ mod tests {
     fn what_is_spent_is_what_was_sent_and_answered() {
         let mut meter = Meter::default();
         meter.spend(usage(100));
-        meter.spend(Usage::default());
+        meter.spend(TokenUsage::default());
         meter.spend(usage(50));
         assert_eq!(meter.spent(), 170);
     }
 
     #[test]
     fn estimates_are_marked() {
-        let shown = |tokens, is_estimate| Counted { tokens, is_estimate }.to_string();
+        let shown = |tokens, is_estimate| TokenCount { tokens, is_estimate }.to_string();
         assert_eq!(shown(62_400, true), "~62k");
         assert_eq!(shown(62_400, false), "62k");
         assert_eq!(shown(999, true), "~999");

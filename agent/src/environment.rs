@@ -8,12 +8,12 @@ use ikigai_assets::{Agent, AssetPath};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_protocol::AssetError;
-use ikigai_provider::{Client, Settings};
+use ikigai_provider::{AnswerSettings, ModelClient};
 
 use crate::assets::{StoredAssets, private};
 use crate::confined::Remarks;
 use crate::guidance::Guidance;
-use crate::offer::Offer;
+use crate::offer::ToolOffer;
 use crate::recent::Recent;
 use crate::undo::Undo;
 use crate::usage::UsageMeter;
@@ -22,7 +22,7 @@ use crate::usage::UsageMeter;
 #[derive(Debug)]
 pub struct Model {
     /// The client that sends its requests.
-    pub client: Client,
+    pub client: ModelClient,
     /// The provider's name for the model.
     pub name: String,
     /// The most tokens of an answer, if the user sets a limit. Otherwise the model's own limit
@@ -32,9 +32,9 @@ pub struct Model {
     /// Otherwise the number is read from a refusal that names it.
     pub context: Option<u64>,
     /// The settings of its answers.
-    pub settings: Settings,
+    pub settings: AnswerSettings,
     /// The tools that it is offered.
-    pub offer: Offer,
+    pub offer: ToolOffer,
 }
 
 /// The assets of a session, and the agent that reads and writes them.
@@ -72,7 +72,7 @@ impl SessionAssets {
 }
 
 /// Everything that turns and commands work with, except the conversation.
-pub(super) struct Environment {
+pub(super) struct SessionEnvironment {
     pub(super) host: Arc<Host>,
     pub(super) workspace: PathBuf,
     pub(super) assets: Option<SessionAssets>,
@@ -95,7 +95,7 @@ pub(super) struct Environment {
     pub(super) other_usage: UsageMeter,
 }
 
-impl Environment {
+impl SessionEnvironment {
     /// Returns whether the model has the host's own tool, whose commands are for assets.
     pub(super) fn has_own_tool(&self) -> bool {
         self.offers_own_tool && self.assets.is_some()

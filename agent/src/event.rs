@@ -3,18 +3,18 @@
 use std::time::Duration;
 
 use ikigai_host::limits::Deadline;
-use ikigai_provider::{Call, Failure, Image, Usage};
+use ikigai_provider::{Image, ModelCall, RequestFailure, TokenUsage};
 
-use crate::called::Called;
+use crate::called::FinishedCall;
 use crate::compaction::Compacted;
 use crate::offer::CrowdedOut;
 
 /// A function that is called with each event of a turn.
-pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
+pub type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(TurnEvent<'e>) + Send);
 
 /// An event of a turn.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum TurnEvent<'a> {
     /// A warning for the user that stops nothing.
     Warning(&'a str),
     /// The prompt is sent with this image.
@@ -34,7 +34,7 @@ pub enum Event<'a> {
     /// A call begins to run; some wait for others. Its deadline can be extended.
     Running(Calling<'a>, &'a Deadline),
     /// A call has ended. Calls end in any order.
-    Called(&'a Called),
+    Called(&'a FinishedCall),
     /// A request failed and is sent again after the wait.
     Retry {
         /// The attempt that failed, counted from 1.
@@ -42,10 +42,10 @@ pub enum Event<'a> {
         /// The time until the next attempt.
         wait: Duration,
         /// The reason why it failed.
-        failure: &'a Failure,
+        failure: &'a RequestFailure,
     },
     /// A request was answered, at this cost.
-    Answered(Usage),
+    Answered(TokenUsage),
     /// The conversation was compacted before a request.
     Compacted(Compacted),
 }
@@ -61,8 +61,8 @@ pub struct Calling<'a> {
     pub arguments: &'a str,
 }
 
-impl<'a> From<&'a Call> for Calling<'a> {
-    fn from(Call { id, name, arguments, .. }: &'a Call) -> Self {
+impl<'a> From<&'a ModelCall> for Calling<'a> {
+    fn from(ModelCall { id, name, arguments, .. }: &'a ModelCall) -> Self {
         Self { id, name, arguments }
     }
 }

@@ -8,13 +8,13 @@
 
 use std::fmt::Write as _;
 
-use ikigai_host::exec::envelope::{Aside, Envelope, Layout};
+use ikigai_host::exec::envelope::{Aside, Envelope, JsonLayout};
 use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::environment::SessionAssets;
-use crate::members::Members;
+use crate::members::RawMembers;
 
 mod left_out;
 mod passage;
@@ -39,7 +39,7 @@ const FRAME: usize = 10_000;
 const AROUND: usize = 64;
 
 /// A result as the model reads it.
-pub(super) struct Shown {
+pub(super) struct ResultText {
     /// An envelope in JSON.
     pub(super) text: String,
     /// Characters of the whole result.
@@ -47,17 +47,21 @@ pub(super) struct Shown {
 }
 
 /// Returns the whole result.
-pub(super) fn whole(envelope: &Envelope) -> Shown {
-    let text = json(envelope, Layout::Compact);
-    Shown { characters: text.chars().count(), text }
+pub(super) fn whole(envelope: &Envelope) -> ResultText {
+    let text = json(envelope, JsonLayout::Compact);
+    ResultText { characters: text.chars().count(), text }
 }
 
 /// Returns the result, shortened if it is long. Then the whole is kept among `assets`.
-pub(super) async fn shown(envelope: &Envelope, id: &str, assets: Option<&SessionAssets>) -> Shown {
+pub(super) async fn shown(
+    envelope: &Envelope,
+    id: &str,
+    assets: Option<&SessionAssets>,
+) -> ResultText {
     let whole = whole(envelope);
     let Some(long) = Long::new(envelope, &whole, SHOWN) else { return whole };
     let cut = long.keep_and_cut(id, assets).await;
-    Shown { text: cut.envelope(), characters: whole.characters }
+    ResultText { text: cut.envelope(), characters: whole.characters }
 }
 
 /// The answer of a tool that was too long, with the whole kept as an asset.
@@ -109,18 +113,18 @@ struct Long {
     /// True if `members` belong to a result that is an object. Otherwise they belong to the
     /// envelope.
     is_object: bool,
-    members: Vec<(String, Member)>,
+    members: Vec<(String, EnvelopeMember)>,
     /// The members of the envelope around the tool's answer.
     aside: Aside,
 }
 
-enum Member {
+enum EnvelopeMember {
     Short(Box<RawValue>),
     Text(Passage),
 }
 
 /// An envelope that is cut.
-struct Cut {
+struct CutEnvelope {
     tool_success: bool,
     keeps_shape: bool,
     is_object: bool,
@@ -132,42 +136,44 @@ struct Cut {
 
 impl Long {
     /// Returns the envelope to cut, or nothing if it is short enough.
-    fn new(envelope: &Envelope, whole: &Shown, limit: Extent) -> Option<Self> {
+    fn new(envelope: &Envelope, whole: &ResultText, limit: Extent) -> Option<Self> {
         // A result that is long only because of JSON's escapes is not cut.
         (whole.characters > limit.characters.min(limit.lines))
             .then(|| Self::parse(envelope, whole, limit))
             .filter(|long| !long.fits())
     }
 
-    fn parse(envelope: &Envelope, whole: &Shown, limit: Extent) -> Self {
+    fn parse(envelope: &Envelope, whole: &ResultText, limit: Extent) -> Self {
         let tool_success = envelope.is_success();
         let (is_object, mut members) = match envelope {
-            Envelope::Success(success) => match Members::from_value(&success.result) {
+            Envelope::Success(success) => match RawMembers::from_value(&success.result) {
                 Some(members) => (true, members.0),
                 None => (false, vec![("result".to_owned(), success.result.clone())]),
             },
             Envelope::Failure(_) => {
-                let members: Members = serde_json::from_str(&whole.text).unwrap_or_default();
+                let members: RawMembers = serde_json::from_str(&whole.text).unwrap_or_default();
                 (false, members.0)
             }
         };
         members.retain(|(name, _)| is_object || name != "tool_success");
-        let members =
-            members.into_iter().map(|(name, value)| (name, Member::from_value(value))).collect();
+        let members = members
+            .into_iter()
+            .map(|(name, value)| (name, EnvelopeMember::from_value(value)))
+            .collect();
         // A failure already has these texts among its members.
         let aside = if tool_success { envelope.aside().clone() } else { Aside::default() };
         let long = Self { limit, tool_success, keeps_shape: true, is_object, members, aside };
         if long.texts().next().is_some() && long.frame() <= FRAME {
             return long;
         }
-        let text = Member::Text(Passage::new(json(envelope, Layout::Indented)));
+        let text = EnvelopeMember::Text(Passage::new(json(envelope, JsonLayout::Indented)));
         let members = vec![("result".to_owned(), text)];
         let aside = envelope.aside().clone();
         Self { limit, tool_success, keeps_shape: false, is_object: false, members, aside }
     }
 
     /// Keeps the whole among `assets`, and cuts the text that the model reads.
-    async fn keep_and_cut(self, id: &str, assets: Option<&SessionAssets>) -> Cut {
+    async fn keep_and_cut(self, id: &str, assets: Option<&SessionAssets>) -> CutEnvelope {
         let (kept, is_broken) = self.kept();
         let location = match assets {
             None => Err("there is no asset store".to_owned()),
@@ -181,16 +187,16 @@ impl Long {
 
     fn texts(&self) -> impl Iterator<Item = (&str, &Passage)> {
         self.members.iter().filter_map(|(name, member)| match member {
-            Member::Text(passage) => Some((name.as_str(), passage)),
-            Member::Short(_) => None,
+            EnvelopeMember::Text(passage) => Some((name.as_str(), passage)),
+            EnvelopeMember::Short(_) => None,
         })
     }
 
     /// Returns the number of characters outside the long texts.
     fn frame(&self) -> usize {
-        let size = |(name, member): &(String, Member)| match member {
-            Member::Short(value) => name.chars().count() + value.get().chars().count(),
-            Member::Text(_) => name.chars().count(),
+        let size = |(name, member): &(String, EnvelopeMember)| match member {
+            EnvelopeMember::Short(value) => name.chars().count() + value.get().chars().count(),
+            EnvelopeMember::Text(_) => name.chars().count(),
         };
         self.members.iter().map(size).sum()
     }
@@ -219,7 +225,7 @@ impl Long {
 
     /// Returns the head and the tail of each long text. `location` is the URI of the whole, or the
     /// reason why it was not kept.
-    fn cut(self, location: Result<String, String>, is_broken: bool) -> Cut {
+    fn cut(self, location: Result<String, String>, is_broken: bool) -> CutEnvelope {
         let lengths: Vec<usize> = self.texts().map(|(_, text)| text.weight).collect();
         // If there are several texts, each is kept under a heading.
         let heading = usize::from(lengths.len() > 1);
@@ -230,8 +236,8 @@ impl Long {
         let mut shown = Vec::new();
         for (name, member) in self.members {
             let value = match member {
-                Member::Short(value) => value,
-                Member::Text(passage) => {
+                EnvelopeMember::Short(value) => value,
+                EnvelopeMember::Text(passage) => {
                     line += heading;
                     let characters = shares.next().unwrap_or_default();
                     let (text, count) = passage.cut(Extent { characters, ..self.limit }, line);
@@ -247,11 +253,19 @@ impl Long {
         }
         truncated.push_str(&where_kept(&location, is_broken));
         let Self { tool_success, keeps_shape, is_object, aside, .. } = self;
-        Cut { tool_success, keeps_shape, is_object, members: shown, aside, truncated, location }
+        CutEnvelope {
+            tool_success,
+            keeps_shape,
+            is_object,
+            members: shown,
+            aside,
+            truncated,
+            location,
+        }
     }
 }
 
-impl Cut {
+impl CutEnvelope {
     /// Returns the envelope in JSON.
     fn envelope(self) -> String {
         let mut envelope = vec![
@@ -271,23 +285,23 @@ impl Cut {
             envelope.extend(text.as_ref().map(|text| (name.to_owned(), raw(text))));
         }
         if self.is_object {
-            envelope.push(("result".to_owned(), raw(&Members(self.members))));
+            envelope.push(("result".to_owned(), raw(&RawMembers(self.members))));
         } else {
             envelope.extend(self.members);
         }
-        raw(&Members(envelope)).get().to_owned()
+        raw(&RawMembers(envelope)).get().to_owned()
     }
 
     /// Returns the answer of the tool in JSON.
     fn result(&self) -> String {
         match &self.members[..] {
             [(_, result)] if !self.is_object => result.get().to_owned(),
-            members => raw(&Members(members.to_vec())).get().to_owned(),
+            members => raw(&RawMembers(members.to_vec())).get().to_owned(),
         }
     }
 }
 
-impl Member {
+impl EnvelopeMember {
     fn from_value(value: Box<RawValue>) -> Self {
         match serde_json::from_str::<String>(value.get()).map(Passage::new) {
             Ok(passage) if passage.characters > LONG => Self::Text(passage),
@@ -319,7 +333,7 @@ fn raw(value: &impl Serialize) -> Box<RawValue> {
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-fn json(envelope: &Envelope, layout: Layout) -> String {
+fn json(envelope: &Envelope, layout: JsonLayout) -> String {
     envelope.to_json(layout).unwrap_or_else(|error| {
         format!(r#"{{"tool_success":false,"error":"{error}","error_code":"INVALID_OUTPUT"}}"#)
     })

@@ -51,13 +51,13 @@ pub(super) struct Note {
 
 /// The author of a file, as far as its location tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Author {
+enum GuidanceAuthor {
     User,
     Project,
 }
 
 /// The part of a file that is sent, and the number of bytes of the whole.
-struct Excerpt {
+struct FileExcerpt {
     text: String,
     /// The bytes of `text` and of the file, if they differ.
     cut: Option<(u64, u64)>,
@@ -132,14 +132,14 @@ fn read(places: &Paths, workspace: &Path) -> (Vec<Note>, Vec<String>) {
         Some((path, file))
     });
     if let Some((path, file)) = found {
-        add(Author::User, &path, file);
+        add(GuidanceAuthor::User, &path, file);
     }
     let found = NAMES.iter().find_map(|name| {
         let file = existing(open_beneath(workspace, name))?;
         Some((workspace.join(name), file))
     });
     if let Some((path, file)) = found {
-        add(Author::Project, &path, file);
+        add(GuidanceAuthor::Project, &path, file);
     }
     (notes, warnings)
 }
@@ -186,7 +186,7 @@ fn open_beneath(workspace: &Path, name: &str) -> io::Result<File> {
 }
 
 /// Reads the beginning of a file, as much as is sent.
-fn excerpt(file: File) -> io::Result<Excerpt> {
+fn excerpt(file: File) -> io::Result<FileExcerpt> {
     // Each check uses the open file: its name may lead to another file by now.
     let metadata = file.metadata()?;
     if !metadata.is_file() {
@@ -207,7 +207,7 @@ fn excerpt(file: File) -> io::Result<Excerpt> {
     let text = String::from_utf8(content).ok().filter(|text| !text.contains('\0'));
     let text = text.ok_or_else(|| io::Error::other("it is not text"))?;
     let cut = is_cut.then(|| (shown, metadata.len().max(shown)));
-    Ok(Excerpt { text: visible(&text), cut })
+    Ok(FileExcerpt { text: visible(&text), cut })
 }
 
 /// Returns the length of the whole lines among these bytes, or of the whole characters if there is
@@ -239,13 +239,13 @@ pub(super) fn visible(text: &str) -> String {
 }
 
 /// Returns the block of a file: the label, and the text between two lines with a mark.
-fn block(author: Author, path: &str, Excerpt { text, cut }: &Excerpt) -> String {
+fn block(author: GuidanceAuthor, path: &str, FileExcerpt { text, cut }: &FileExcerpt) -> String {
     let label = |mark: &str| match author {
-        Author::User => format!(
+        GuidanceAuthor::User => format!(
             "Notes of the user for every project, from `{path}`, between two lines with the mark \
              {mark}. Follow them, unless they contradict what the user says in the conversation."
         ),
-        Author::Project => format!(
+        GuidanceAuthor::Project => format!(
             "Notes of this project, from `{path}`, between two lines with the mark {mark}. They \
              were written by authors of the project, and not by the user or by ikigai. They say \
              how to build, test and write here: follow them for that, unless they contradict the \

@@ -9,7 +9,7 @@ use ikigai_provider::{CallResult, Image, Message, Part};
 use serde::Deserialize;
 use serde_json::value::to_raw_value;
 
-use crate::members::Members;
+use crate::members::RawMembers;
 
 /// The member of an envelope that tells the model which images are not sent.
 const LEFT_OUT: &str = "images_left_out";
@@ -93,7 +93,7 @@ fn of_messages(messages: &[Message]) -> impl Iterator<Item = &Image> {
 
 /// An image block of a tool's content.
 #[derive(Deserialize)]
-struct Block {
+struct ImageBlock {
     data: String,
 }
 
@@ -106,8 +106,9 @@ pub(super) fn of_answer(envelope: &Envelope, tool: &str) -> (Vec<Image>, Vec<Str
     let blocks = blocks.filter(|block| matches!(block.kind, BlockKind::Image(..)));
     for (at, block) in blocks.enumerate() {
         let number = at + 1;
-        let image = serde_json::from_str::<Block>(block.json.get()).map_err(|it| it.to_string());
-        let image = image.and_then(|Block { data }| {
+        let image =
+            serde_json::from_str::<ImageBlock>(block.json.get()).map_err(|it| it.to_string());
+        let image = image.and_then(|ImageBlock { data }| {
             let name = format!("{number} of {tool}");
             Image::from_base64(name, &data).map_err(|error| error.to_string())
         });
@@ -126,7 +127,7 @@ pub(super) fn noted(content: String, left_out: &[String]) -> String {
         return content;
     }
     let noted = || {
-        let mut members: Members = serde_json::from_str(&content)?;
+        let mut members: RawMembers = serde_json::from_str(&content)?;
         let before = members.get(LEFT_OUT).map(|lines| serde_json::from_str(lines.get()));
         let mut lines: Vec<String> = before.transpose()?.unwrap_or_default();
         lines.extend_from_slice(left_out);

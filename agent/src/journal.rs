@@ -14,18 +14,18 @@ mod format;
 mod keeper;
 mod replay;
 
-use ikigai_provider::{CallResult, Image, Part, Usage};
+use ikigai_provider::{CallResult, Image, Part, TokenUsage};
 
-use crate::surroundings::Surroundings;
+use crate::surroundings::TurnSurroundings;
 
 pub use format::VERSION;
 pub use keeper::owner;
-pub(crate) use keeper::{Keeper, Resumption, fork, lease, secrets};
+pub(crate) use keeper::{JournalWriter, Resumption, fork, lease, secrets};
 pub use replay::{LostCall, OpenTurn, ReplayError, Replayed, replay};
 
 /// An event of a conversation.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum JournalEvent {
     /// A turn began. Without a text and an image, the model was asked to continue.
     Prompt {
         /// The user's own words.
@@ -41,7 +41,7 @@ pub enum Event {
         /// The parts of the answer, the calls among them.
         parts: Vec<Part>,
         /// The cost of the request.
-        usage: Usage,
+        usage: TokenUsage,
         /// The ids in the audit log of the calls that run, in their order.
         audit: Vec<String>,
     },
@@ -61,12 +61,12 @@ pub enum Event {
         parts: Vec<Part>,
         /// The cost of its request, and of requests outside the conversation since the end of the
         /// turn before.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// A request outside the conversation was answered after the last turn.
     Spent {
         /// Its cost.
-        usage: Usage,
+        usage: TokenUsage,
     },
     /// All messages were removed.
     Cleared,
@@ -78,7 +78,7 @@ pub enum Event {
         name: String,
     },
     /// The next turns have these surroundings.
-    Surroundings(Surroundings),
+    Surroundings(TurnSurroundings),
     /// Results became one line each. The events of the results still have all of their text.
     Shortened {
         /// The id of each call, with the line.
@@ -95,7 +95,7 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl JournalEvent {
     /// Returns the word under which the event is kept.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -44,13 +44,13 @@
 //!
 //! 1. [`Session`] holds the conversation, the host, and the [`Model`] and the [`SessionAssets`]
 //!    that it was given.
-//! 2. [`Session::turn`] takes a turn. It reports each [`Event`] while it happens, and returns a
-//!    [`Turn`]: how the turn [ended](End), its cost and its [calls](Called).
+//! 2. [`Session::turn`] takes a turn. It reports each [`TurnEvent`] while it happens, and returns a
+//!    [`Turn`]: how the turn [ended](TurnEnd), its cost and its [calls](FinishedCall).
 //! 3. [`Session::command`] carries out a [command](command::Command) on assets and tools. The
 //!    model gives the same commands through the tool [`SLASH_COMMAND`].
 //! 4. [`assets::StoredAssets`] is the store of assets, for the session and for the host.
 //! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`]
-//!    continues a kept conversation. [`journal`] is its log, and [`Surroundings`] tell what has
+//!    continues a kept conversation. [`journal`] is its log, and [`TurnSurroundings`] tell what has
 //!    changed since.
 //!
 //! The modules have these parts in a turn:
@@ -114,18 +114,18 @@ mod turn;
 mod undo;
 mod usage;
 
-pub use called::{CallError, Called};
+pub use called::{CallError, FinishedCall};
 pub use compaction::{CompactAt, Compacted, InvalidCompactAt};
-pub use counting::{ContextUsage, Counted};
+pub use counting::{ContextUsage, TokenCount};
 pub use environment::{Model, SessionAssets};
-pub use event::{Calling, Event, OnEvent};
+pub use event::{Calling, OnEvent, TurnEvent};
 pub use excerpt::{Excerpt, Extent, SHOWN_CHARACTERS, excerpt};
-pub use offer::{CrowdedOut, Offer, crowded_out, offered};
+pub use offer::{CrowdedOut, ToolOffer, crowded_out, offered};
 pub use own_tool::SLASH_COMMAND;
 pub use retention::{InvalidRetention, Pruned, SessionRetention, prune_sessions};
-pub use session::{Ending, Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
+pub use session::{ConversationEnding, Exchanged, MAX_ROUNDS, ResumeError, Resumed, Session};
 pub use spend::{Spend, SpendLimit};
-pub use surroundings::Surroundings;
+pub use surroundings::TurnSurroundings;
 pub use system::{SystemBlock, about_bash};
-pub use turn::{End, Prompt, Turn, TurnError};
+pub use turn::{Prompt, Turn, TurnEnd, TurnError};
 pub use undo::{ChangedFile, FileContents, Undone};

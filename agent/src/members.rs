@@ -10,9 +10,9 @@ use serde_json::value::RawValue;
 /// The names and values of an object. A tree of values would lose the digits of numbers, and
 /// limits the depth.
 #[derive(Default)]
-pub(super) struct Members(pub(super) Vec<(String, Box<RawValue>)>);
+pub(super) struct RawMembers(pub(super) Vec<(String, Box<RawValue>)>);
 
-impl Members {
+impl RawMembers {
     /// Returns the members of a value that is an object.
     pub(super) fn from_value(value: &RawValue) -> Option<Self> {
         serde_json::from_str(value.get()).ok()
@@ -25,29 +25,29 @@ impl Members {
     }
 }
 
-impl<'de> Deserialize<'de> for Members {
+impl<'de> Deserialize<'de> for RawMembers {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
+        struct MembersVisitor;
+        impl<'de> Visitor<'de> for MembersVisitor {
+            type Value = RawMembers;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawMembers, A::Error> {
                 let mut members = Vec::new();
                 while let Some(member) = map.next_entry()? {
                     members.push(member);
                 }
-                Ok(Members(members))
+                Ok(RawMembers(members))
             }
         }
-        from.deserialize_map(Object)
+        from.deserialize_map(MembersVisitor)
     }
 }
 
-impl Serialize for Members {
+impl Serialize for RawMembers {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.0.len()))?;
         for (name, value) in &self.0 {

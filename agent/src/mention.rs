@@ -21,7 +21,7 @@ use ikigai_provider::{Image, ImageError, ImageType};
 use ikigai_supervisor::filesystems;
 use rustix::fs::OFlags;
 
-pub use parse::{Kind, Mention, Piece, parse};
+pub use parse::{Mention, MentionKind, PromptPiece, parse};
 
 use crate::assets::named;
 use crate::environment::SessionAssets;
@@ -42,18 +42,18 @@ pub struct Expanded {
 }
 
 /// A text or an image that was mentioned, and its name.
-struct Found {
+struct ResolvedMention {
     label: String,
-    content: Content,
+    content: MentionContent,
 }
 
-enum Content {
+enum MentionContent {
     Text(String),
     Image(Image),
 }
 
 /// The reason why a mention cannot be shown.
-enum Missing {
+enum MentionFailure {
     /// No file or asset has this name. A name without the punctuation at its end may exist.
     Absent(String),
     Unusable(String),
@@ -66,14 +66,14 @@ pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &s
     let mut shown = HashSet::new();
     for piece in parse(prompt) {
         let mention = match piece {
-            Piece::Plain(text) => {
+            PromptPiece::Plain(text) => {
                 expanded.text.push_str(text);
                 continue;
             }
-            Piece::Mention(mention) => mention,
+            PromptPiece::Mention(mention) => mention,
         };
         match find(workspace, assets, &mention).await {
-            Ok((Found { label, content: Content::Text(text) }, rest)) => {
+            Ok((ResolvedMention { label, content: MentionContent::Text(text) }, rest)) => {
                 if shown.insert(label.clone()) {
                     expanded.push(&label, &text);
                 } else {
@@ -81,13 +81,13 @@ pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &s
                 }
                 expanded.text.push_str(rest);
             }
-            Ok((Found { label, content: Content::Image(image) }, _)) => {
+            Ok((ResolvedMention { label, content: MentionContent::Image(image) }, _)) => {
                 expanded.text.push_str(mention.written);
                 if shown.insert(label) {
                     expanded.images.push(image);
                 }
             }
-            Err(Missing::Absent(reason) | Missing::Unusable(reason)) => {
+            Err(MentionFailure::Absent(reason) | MentionFailure::Unusable(reason)) => {
                 expanded.text.push_str(mention.written);
                 expanded.warnings.push(format!("`{}` is sent as it is: {reason}", mention.written));
             }
@@ -110,12 +110,12 @@ async fn find<'a>(
     workspace: &Path,
     assets: Option<&SessionAssets>,
     mention: &Mention<'a>,
-) -> Result<(Found, &'a str), Missing> {
+) -> Result<(ResolvedMention, &'a str), MentionFailure> {
     let find_named = |name| find_named(workspace, assets, mention.kind, name);
     let found = find_named(mention.name).await;
     let bare = mention.name.len() - mention.punctuation;
     match found {
-        Err(Missing::Absent(_)) if mention.punctuation > 0 => {
+        Err(MentionFailure::Absent(_)) if mention.punctuation > 0 => {
             let (name, rest) = mention.name.split_at(bare);
             find_named(name).await.map(|found| (found, rest))
         }
@@ -126,51 +126,55 @@ async fn find<'a>(
 async fn find_named(
     workspace: &Path,
     assets: Option<&SessionAssets>,
-    kind: Kind,
+    kind: MentionKind,
     name: &str,
-) -> Result<Found, Missing> {
+) -> Result<ResolvedMention, MentionFailure> {
     match kind {
-        Kind::Asset => asset(assets, name).await,
-        Kind::File => {
+        MentionKind::Asset => asset(assets, name).await,
+        MentionKind::File => {
             let (workspace, name) = (workspace.to_owned(), name.to_owned());
             // Reading may be slow, and must not block a terminal.
             tokio::task::spawn_blocking(move || file(&workspace, &name))
                 .await
-                .map_err(|error| Missing::Unusable(error.to_string()))?
+                .map_err(|error| MentionFailure::Unusable(error.to_string()))?
         }
     }
 }
 
-async fn asset(assets: Option<&SessionAssets>, name: &str) -> Result<Found, Missing> {
-    let unusable = |error: Error| Missing::Unusable(error.to_string());
-    let assets = assets.ok_or_else(|| Missing::Unusable("there is no asset store".to_owned()))?;
+async fn asset(
+    assets: Option<&SessionAssets>,
+    name: &str,
+) -> Result<ResolvedMention, MentionFailure> {
+    let unusable = |error: Error| MentionFailure::Unusable(error.to_string());
+    let assets =
+        assets.ok_or_else(|| MentionFailure::Unusable("there is no asset store".to_owned()))?;
     let store = assets.store.open().await.map_err(unusable)?;
     let metadata = named(store, name).await.map_err(|missing| {
         let near = missing.nearest.map(|near| format!("; did you mean `@@{near}`?"));
         let reason = format!("{}{}", missing.error, near.unwrap_or_default());
         match missing.error {
-            Error::NotFound(_) | Error::Path(_) => Missing::Absent(reason),
-            _ => Missing::Unusable(reason),
+            Error::NotFound(_) | Error::Path(_) => MentionFailure::Absent(reason),
+            _ => MentionFailure::Unusable(reason),
         }
     })?;
     check_size(metadata.size, MAX_BYTES)?;
     let asset = store.read(&metadata.path).await.map_err(unusable)?;
     let (label, name) = (format!("Asset {}", metadata.path.to_uri()), metadata.path.to_uri());
-    Ok(Found { label, content: content(&name, asset.content)? })
+    Ok(ResolvedMention { label, content: content(&name, asset.content)? })
 }
 
-fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
-    let failed = |error: io::Error| Missing::Unusable(error.to_string());
+fn file(workspace: &Path, name: &str) -> Result<ResolvedMention, MentionFailure> {
+    let failed = |error: io::Error| MentionFailure::Unusable(error.to_string());
     // Each check uses the open file: its name may lead to another file by now.
     let file = open(workspace, name)?;
     let metadata = file.metadata().map_err(failed)?;
     if !metadata.is_file() {
         let what = if metadata.is_dir() { "a directory" } else { "not a regular file" };
-        return Err(Missing::Unusable(format!("it is {what}")));
+        return Err(MentionFailure::Unusable(format!("it is {what}")));
     }
     // A file that the kernel generates may block, or reveal facts about the host.
     if !filesystems::is_ordinary(&file).map_err(failed)? {
-        return Err(Missing::Unusable("it is not on an ordinary file system".to_owned()));
+        return Err(MentionFailure::Unusable("it is not on an ordinary file system".to_owned()));
     }
     let mut bytes = Vec::new();
     (&file).take(ImageType::HEAD_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
@@ -179,32 +183,32 @@ fn file(workspace: &Path, name: &str) -> Result<Found, Missing> {
     (&file).take(most + 1 - bytes.len() as u64).read_to_end(&mut bytes).map_err(failed)?;
     // The file may have grown, and some files do not report their size.
     check_size(bytes.len() as u64, most)?;
-    Ok(Found { label: format!("File {name}"), content: content(name, bytes)? })
+    Ok(ResolvedMention { label: format!("File {name}"), content: content(name, bytes)? })
 }
 
 /// Opens the file of this name, and follows links. A file with a relative path is opened beneath
 /// the workspace, even if a tool swaps links on the way.
-fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
+fn open(workspace: &Path, name: &str) -> Result<File, MentionFailure> {
     // Do not wait for a FIFO or a terminal.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            Missing::Absent(format!("no file `{name}` in the workspace"))
+            MentionFailure::Absent(format!("no file `{name}` in the workspace"))
         }
-        _ => Missing::Unusable(error.to_string()),
+        _ => MentionFailure::Unusable(error.to_string()),
     };
     if Path::new(name).is_absolute() {
         return File::options().read(true).custom_flags(flags).open(name).map_err(failed);
     }
     let real = workspace.join(name).canonicalize().map_err(failed)?;
     let Ok(within) = real.strip_prefix(workspace) else {
-        return Err(Missing::Unusable(format!(
+        return Err(MentionFailure::Unusable(format!(
             "it is outside the workspace; mention it as `@{}`",
             real.display()
         )));
     };
     if within == Path::new("") {
-        return Err(Missing::Unusable("it is a directory".to_owned()));
+        return Err(MentionFailure::Unusable("it is a directory".to_owned()));
     }
     let workspace = Dir::from_std_file(File::open(workspace).map_err(failed)?);
     let mut options = OpenOptions::new();
@@ -212,27 +216,27 @@ fn open(workspace: &Path, name: &str) -> Result<File, Missing> {
     Ok(workspace.open_with(within, &options).map_err(failed)?.into_std())
 }
 
-fn check_size(bytes: u64, most: u64) -> Result<(), Missing> {
+fn check_size(bytes: u64, most: u64) -> Result<(), MentionFailure> {
     if bytes > most {
         let reason = format!("it has {bytes} bytes, more than the limit of {most}");
-        return Err(Missing::Unusable(reason));
+        return Err(MentionFailure::Unusable(reason));
     }
     Ok(())
 }
 
 /// Returns bytes as a text if they are valid text, and otherwise as an image. So a text that begins
 /// like an image stays a text.
-fn content(name: &str, bytes: Vec<u8>) -> Result<Content, Missing> {
+fn content(name: &str, bytes: Vec<u8>) -> Result<MentionContent, MentionFailure> {
     let bytes = match String::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => {
             check_size(text.len() as u64, MAX_BYTES)?;
-            return Ok(Content::Text(text));
+            return Ok(MentionContent::Text(text));
         }
         Ok(text) => text.into_bytes(),
         Err(error) => error.into_bytes(),
     };
-    Image::new(name, &bytes).map(Content::Image).map_err(|error| {
-        Missing::Unusable(match error {
+    Image::new(name, &bytes).map(MentionContent::Image).map_err(|error| {
+        MentionFailure::Unusable(match error {
             ImageError::Type => "it is not text, and no PNG, JPEG, GIF or WebP image".to_owned(),
             error => error.to_string(),
         })
@@ -257,11 +261,11 @@ mod tests {
     /// Returns the text that is mentioned, or the reason why it cannot be shown.
     fn shown(workspace: &Path, name: &str) -> Result<String, String> {
         let found = file(workspace, name).map_err(|missing| match missing {
-            Missing::Absent(reason) | Missing::Unusable(reason) => reason,
+            MentionFailure::Absent(reason) | MentionFailure::Unusable(reason) => reason,
         })?;
         match found.content {
-            Content::Text(text) => Ok(text),
-            Content::Image(image) => Ok(image.to_string()),
+            MentionContent::Text(text) => Ok(text),
+            MentionContent::Image(image) => Ok(image.to_string()),
         }
     }
 

@@ -6,26 +6,26 @@ use std::sync::Arc;
 
 use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::{Snapshot, Tool};
-use ikigai_provider::{Bounds, Effect, Provider, Tools, translate_all};
+use ikigai_provider::{LossEffect, Provider, ToolBounds, TranslatedTools, translate_all};
 use serde_json::{Value, json};
 
-use crate::environment::{Environment, Model};
+use crate::environment::{Model, SessionEnvironment};
 use crate::own_tool;
 
 /// The choice of tools for a provider that takes fewer than there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct ToolOffer {
     /// The most tools, and the longest description of a tool.
-    pub bounds: Bounds,
+    pub bounds: ToolBounds,
     /// The names of the tools that come before all others.
     pub first: Vec<String>,
 }
 
-impl Offer {
+impl ToolOffer {
     /// Returns the provider's own bounds, without a preference among the tools.
     #[must_use]
     pub fn for_provider(provider: Provider) -> Self {
-        Self { bounds: Bounds::for_provider(provider), first: Vec::new() }
+        Self { bounds: ToolBounds::for_provider(provider), first: Vec::new() }
     }
 }
 
@@ -38,10 +38,10 @@ impl Offer {
 #[must_use]
 pub fn offered<'a>(
     provider: Provider,
-    offer: &Offer,
+    offer: &ToolOffer,
     tools: impl Iterator<Item = &'a Tool>,
     commands: bool,
-) -> Tools {
+) -> TranslatedTools {
     let own = commands.then(own_tool::schema);
     let mut tools: Vec<&Tool> = tools.collect();
     let named = |tool: &Tool| offer.first.iter().position(|name| name == tool.name());
@@ -63,11 +63,11 @@ pub struct CrowdedOut {
 
 /// Returns a warning for each tool that the provider is not offered for another reason than lack of
 /// room, or that it is offered with a shortened description.
-fn warnings(provider: Provider, tools: &Tools) -> Vec<String> {
+fn warnings(provider: Provider, tools: &TranslatedTools) -> Vec<String> {
     let left_out = tools.left_out.iter().filter(|left| !left.reason.is_too_many());
     let left_out = left_out
         .map(|left| format!("tool `{}` is not offered to {provider}: {}", left.tool, left.reason));
-    let cut = tools.losses.iter().filter(|(_, loss)| loss.effect == Effect::Cut);
+    let cut = tools.losses.iter().filter(|(_, loss)| loss.effect == LossEffect::Cut);
     let cut = cut.map(|(tool, loss)| {
         format!("the description of `{tool}` is cut for {provider}: {}", loss.reason)
     });
@@ -76,7 +76,11 @@ fn warnings(provider: Provider, tools: &Tools) -> Vec<String> {
 
 /// Returns the tools for which a request has no room, or nothing if all fit.
 #[must_use]
-pub fn crowded_out(provider: Provider, offer: &Offer, tools: &Tools) -> Option<CrowdedOut> {
+pub fn crowded_out(
+    provider: Provider,
+    offer: &ToolOffer,
+    tools: &TranslatedTools,
+) -> Option<CrowdedOut> {
     let left_out = tools.left_out.iter().filter(|left| left.reason.is_too_many());
     let tools: Vec<String> = left_out.map(|left| left.tool.clone()).collect();
     let room = offer.bounds.tools.filter(|_| !tools.is_empty())?;
@@ -117,7 +121,7 @@ impl OfferedTools {
     /// tools had to be translated again.
     pub(super) fn for_model(
         &mut self,
-        environment: &Environment,
+        environment: &SessionEnvironment,
         model: &Model,
         snapshot: Option<&Arc<Snapshot>>,
     ) -> Offered {
@@ -148,14 +152,15 @@ impl OfferedTools {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_provider::{Inexpressible, LeftOut};
+    use ikigai_provider::{Inexpressible, OmittedTool};
 
     use super::*;
 
     #[test]
     fn without_tools_nothing_is_offered() {
         for provider in Provider::ALL {
-            let tools = offered(provider, &Offer::for_provider(provider), [].into_iter(), false);
+            let tools =
+                offered(provider, &ToolOffer::for_provider(provider), [].into_iter(), false);
             assert_eq!(tools.value, json!([]), "{provider}");
         }
     }
@@ -163,7 +168,7 @@ mod tests {
     #[test]
     fn the_hosts_own_tool_is_offered_to_every_provider() {
         for provider in Provider::ALL {
-            let offer = Offer::for_provider(provider);
+            let offer = ToolOffer::for_provider(provider);
             let tools = offered(provider, &offer, [].into_iter(), true);
             assert_eq!(tools.left_out, []);
             assert!(tools.value.to_string().contains("slash_command"), "{provider}");
@@ -172,11 +177,11 @@ mod tests {
 
     #[test]
     fn tools_without_room_are_listed_apart_from_the_warnings() {
-        let left = |tool: &str, reason| LeftOut { tool: tool.to_owned(), reason };
+        let left = |tool: &str, reason| OmittedTool { tool: tool.to_owned(), reason };
         let too_many = || Inexpressible::TooMany { limit: 128 };
-        let of = |left_out| Tools { value: json!([]), losses: Vec::new(), left_out };
+        let of = |left_out| TranslatedTools { value: json!([]), losses: Vec::new(), left_out };
         let provider = Provider::OpenAi;
-        let offer = Offer::for_provider(provider);
+        let offer = ToolOffer::for_provider(provider);
         let tools = of(vec![left("a", too_many()), left("b", too_many())]);
         let expected =
             CrowdedOut { provider, room: 128, tools: vec!["a".to_owned(), "b".to_owned()] };

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::{Component, Path, PathBuf};
 
 use ikigai_assets::SCHEME;
-use ikigai_provider::Call;
+use ikigai_provider::ModelCall;
 use serde_json::Value;
 
 use crate::own_tool::SLASH_COMMAND;
@@ -21,13 +21,13 @@ const PATH_MAX: usize = 4096;
 /// The thing that a call touches, as far as its name and arguments say.
 #[derive(Debug)]
 struct Touched {
-    target: Target,
+    target: AccessTarget,
     /// The call may change it.
     changes: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Target {
+enum AccessTarget {
     AnyFile,
     File(PathBuf),
     Assets,
@@ -35,7 +35,7 @@ enum Target {
 
 /// Returns the indices of the calls in serial groups: the calls of a group run one after the other,
 /// and groups run at once. Groups are in the order of their first calls.
-pub(super) fn serial_groups(calls: &[Call], workspace: &Path) -> Vec<VecDeque<usize>> {
+pub(super) fn serial_groups(calls: &[ModelCall], workspace: &Path) -> Vec<VecDeque<usize>> {
     let touched: Vec<Option<Touched>> =
         calls.iter().map(|call| Touched::by(call, workspace)).collect();
     // At first each call is a separate group. A group has the index of its first call.
@@ -61,19 +61,19 @@ pub(super) fn serial_groups(calls: &[Call], workspace: &Path) -> Vec<VecDeque<us
 fn must_keep_order(one: Option<&Touched>, other: Option<&Touched>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return false };
     let is_same = match (&one.target, &other.target) {
-        (Target::AnyFile, Target::AnyFile | Target::File(_))
-        | (Target::File(_), Target::AnyFile) => true,
+        (AccessTarget::AnyFile, AccessTarget::AnyFile | AccessTarget::File(_))
+        | (AccessTarget::File(_), AccessTarget::AnyFile) => true,
         (one, other) => one == other,
     };
     is_same && (one.changes || other.changes)
 }
 
 impl Touched {
-    fn by(call: &Call, workspace: &Path) -> Option<Self> {
+    fn by(call: &ModelCall, workspace: &Path) -> Option<Self> {
         let changes = match call.name.as_str() {
-            "bash" => return Some(Self { target: Target::AnyFile, changes: true }),
-            "glob" | "grep" => return Some(Self { target: Target::AnyFile, changes: false }),
-            SLASH_COMMAND => return Some(Self { target: Target::Assets, changes: true }),
+            "bash" => return Some(Self { target: AccessTarget::AnyFile, changes: true }),
+            "glob" | "grep" => return Some(Self { target: AccessTarget::AnyFile, changes: false }),
+            SLASH_COMMAND => return Some(Self { target: AccessTarget::Assets, changes: true }),
             "file_write" | "file_edit" => true,
             "file_read" => false,
             _ => return None,
@@ -83,8 +83,8 @@ impl Touched {
         // No file has a longer name, and searching for one would take time.
         let path = arguments.get("file_path")?.as_str().filter(|path| path.len() < PATH_MAX)?;
         let target = match path.starts_with(SCHEME) {
-            true => Target::Assets,
-            false => Target::File(real(&workspace.join(path))),
+            true => AccessTarget::Assets,
+            false => AccessTarget::File(real(&workspace.join(path))),
         };
         Some(Self { target, changes })
     }
@@ -118,8 +118,8 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, arguments: &Value) -> Call {
-        Call {
+    fn call(name: &str, arguments: &Value) -> ModelCall {
+        ModelCall {
             id: String::new(),
             name: name.to_owned(),
             arguments: arguments.to_string(),
@@ -127,11 +127,11 @@ mod tests {
         }
     }
 
-    fn on(name: &str, path: &str) -> Call {
+    fn on(name: &str, path: &str) -> ModelCall {
         call(name, &json!({ "file_path": path }))
     }
 
-    fn ordered(calls: &[Call], workspace: &Path) -> Vec<Vec<usize>> {
+    fn ordered(calls: &[ModelCall], workspace: &Path) -> Vec<Vec<usize>> {
         serial_groups(calls, workspace).into_iter().map(Vec::from).collect()
     }
 

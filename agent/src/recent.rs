@@ -21,14 +21,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ikigai_assets::{
-    Agent, Asset, AssetPath, Author, Cause, Error, Expected, Metadata, SessionId, Store, thousands,
+    Agent, Asset, AssetMetadata, AssetPath, Author, ChangeCause, Error, Precondition, SessionId,
+    Store, thousands,
 };
 use ikigai_host::Digest;
 
-use crate::conversation::Said;
-use crate::environment::{Environment, Model, SessionAssets};
+use crate::conversation::Utterance;
+use crate::environment::{Model, SessionAssets, SessionEnvironment};
 use crate::guidance::between_marks;
-use crate::journal::{self, Keeper};
+use crate::journal::{self, JournalWriter};
 use crate::notes::NoNotes;
 
 /// The folder of the assets.
@@ -66,7 +67,7 @@ pub(super) struct Recent {
 
 /// The part of a conversation that an entry is made of.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct ConversationPart {
     /// The record of the conversation.
     pub(super) record: String,
     /// The session in which the conversation is kept.
@@ -126,12 +127,12 @@ impl Recent {
     }
 }
 
-impl Part {
+impl ConversationPart {
     /// Returns the part for an entry when turns became notes, with the record of those turns. Only
     /// kept conversations are remembered.
     pub(super) fn of_turns(
-        environment: &Environment,
-        keeper: &Keeper,
+        environment: &SessionEnvironment,
+        keeper: &JournalWriter,
         record: Option<String>,
     ) -> Option<Self> {
         let record = record.filter(|_| environment.recent.is_on)?;
@@ -141,8 +142,8 @@ impl Part {
 
 /// Returns prompts, answers and calls as a record for the model, of at most an eighth of the `room`
 /// that its requests have. Returns nothing if they contain no prompt.
-pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> Option<String> {
-    let has_prompt = said.iter().any(|said| matches!(said, Said::Prompt(_)));
+pub(super) fn record(said: &[Utterance<'_>], room: Option<u64>) -> Option<String> {
+    let has_prompt = said.iter().any(|said| matches!(said, Utterance::Prompt(_)));
     has_prompt.then(|| request::record(said, room))
 }
 
@@ -169,7 +170,7 @@ async fn read(store: &Store, path: &AssetPath) -> Result<Option<Asset>, Error> {
 
 /// Returns the summary of this workspace, if it is on and exists. A store that does not exist is
 /// not created. `tokens` counts only the part that is sent.
-async fn own(environment: &Environment) -> Result<Option<Asset>, Error> {
+async fn own(environment: &SessionEnvironment) -> Result<Option<Asset>, Error> {
     let assets = environment.assets.as_ref().filter(|it| it.store.may_hold_assets());
     let Some(assets) = assets.filter(|_| environment.recent.is_on) else { return Ok(None) };
     let store = assets.store.open().await?;
@@ -181,13 +182,18 @@ async fn own(environment: &Environment) -> Result<Option<Asset>, Error> {
 }
 
 /// Returns the summary of this workspace without its text, if it is on and exists.
-pub(super) async fn metadata(environment: &Environment) -> Result<Option<Metadata>, Error> {
+pub(super) async fn metadata(
+    environment: &SessionEnvironment,
+) -> Result<Option<AssetMetadata>, Error> {
     Ok(own(environment).await?.map(|asset| asset.metadata))
 }
 
 /// Returns the summary of this workspace if it is to be sent with the pins, and removes it from
 /// `pinned`.
-pub(super) async fn beside(environment: &Environment, pinned: &mut Vec<Asset>) -> Option<Asset> {
+pub(super) async fn beside(
+    environment: &SessionEnvironment,
+    pinned: &mut Vec<Asset>,
+) -> Option<Asset> {
     let budget = environment.assets.as_ref()?.budget;
     let unsent = match own(environment).await {
         Ok(None) => return None,
@@ -238,14 +244,18 @@ pub(super) fn labelled(asset: &Asset) -> String {
 
 /// Has the model write an entry, and adds it to the summary of this workspace. Returns a warning if
 /// nothing was added. It warns only once that the budget has no room.
-pub(super) async fn add(environment: &Environment, model: &Model, part: &Part) -> Option<String> {
+pub(super) async fn add(
+    environment: &SessionEnvironment,
+    model: &Model,
+    part: &ConversationPart,
+) -> Option<String> {
     let assets = environment.assets.as_ref()?;
     let added = tokio::time::timeout(TIMEOUT, try_to_add(environment, assets, model, part)).await;
     warning(environment, &added.unwrap_or(Err(NotAdded::Slow)).err()?)
 }
 
 /// Returns the warning that nothing was added. It warns only once that the budget has no room.
-pub(super) fn warning(environment: &Environment, error: &NotAdded) -> Option<String> {
+pub(super) fn warning(environment: &SessionEnvironment, error: &NotAdded) -> Option<String> {
     let is_full =
         matches!(error, NotAdded::NoRoom { .. } | NotAdded::Store(Error::BudgetExceeded(_)));
     if is_full && environment.recent.is_full.swap(true, Ordering::Relaxed) {
@@ -255,10 +265,10 @@ pub(super) fn warning(environment: &Environment, error: &NotAdded) -> Option<Str
 }
 
 async fn try_to_add(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     assets: &SessionAssets,
     model: &Model,
-    part: &Part,
+    part: &ConversationPart,
 ) -> Result<(), NotAdded> {
     let store = assets.store.open().await?;
     let path = path(&environment.workspace, &assets.agent)?;
@@ -270,14 +280,14 @@ async fn try_to_add(
     let secrets = journal::secrets(&environment.host, Some(&snapshot));
     let heading = entry::heading(&part.session, part.is_end);
     let entry = entry::format(&heading, &secrets.scrub_text(&answer)).ok_or(NotAdded::TooLong)?;
-    let author = Author { agent: assets.agent.clone(), cause: Cause::Write };
+    let author = Author { agent: assets.agent.clone(), cause: ChangeCause::Write };
     let mut attempt = 1;
     loop {
         let old = found.as_ref().map(|asset| String::from_utf8_lossy(&asset.content));
         let replaced = part.is_end.then_some(&part.session);
         let new = entry::with(&old.unwrap_or_default(), &entry, replaced);
         let version = found.as_ref().map(|asset| asset.metadata.version);
-        let expected = version.map_or(Expected::Absent, Expected::Version);
+        let expected = version.map_or(Precondition::Absent, Precondition::Version);
         match store.write(&path, new.as_bytes(), &author, expected).await {
             // Another conversation has added an entry in the meantime.
             Err(Error::Changed { .. }) if attempt < ATTEMPTS => {
@@ -341,9 +351,9 @@ mod tests {
 
     #[test]
     fn a_record_begins_with_a_prompt_or_is_none() {
-        let rounds = [Said::Answer("I look."), Said::Call("bash")];
+        let rounds = [Utterance::Answer("I look."), Utterance::Call("bash")];
         assert_eq!(record(&rounds, None), None);
-        assert!(record(&[Said::Prompt("go")], Some(32_000)).is_some());
+        assert!(record(&[Utterance::Prompt("go")], Some(32_000)).is_some());
     }
 
     #[test]

@@ -14,26 +14,26 @@ use ikigai_provider::Message;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::command::{self, By, Command, CommandError};
-use crate::compaction::{Cause, CompactAt, Compacted, Compaction, Done};
+use crate::command::{self, AgentCommand, By, CommandError};
+use crate::compaction::{CompactAt, Compacted, Compaction, CompactionCause, CompactionOutcome};
 use crate::confined::Remarks;
 use crate::conversation::Conversation;
-use crate::counting::{ContextUsage, Counted, Meter, Sizes};
-use crate::environment::{Environment, Model, SessionAssets};
-use crate::event::{Event, OnEvent};
+use crate::counting::{ContextUsage, Meter, Sizes, TokenCount};
+use crate::environment::{Model, SessionAssets, SessionEnvironment};
+use crate::event::{OnEvent, TurnEvent};
 use crate::guidance::Guidance;
 use crate::images::{self, Room};
-use crate::journal::{self, Keeper};
+use crate::journal::{self, JournalWriter};
 use crate::offer::OfferedTools;
 use crate::recent::{self, Recent};
 use crate::spend::{Spend, Today};
-use crate::surroundings::Surroundings;
-use crate::system::{self, System, SystemBlock};
-use crate::turn::{self, Limits, Prompt, Rounds, Said, Turn, TurnError};
+use crate::surroundings::TurnSurroundings;
+use crate::system::{self, SystemBlock, SystemPrompt};
+use crate::turn::{self, Prompt, PromptContent, Rounds, Turn, TurnError, TurnLimits};
 use crate::undo::{ChangedFile, Undo, Undone};
 use crate::usage::{self, UsageMeter};
 
-pub use ending::Ending;
+pub use ending::ConversationEnding;
 pub use kept::{Exchanged, ResumeError, Resumed};
 
 /// The most requests of one turn, unless a session sets another number. A model that has not
@@ -45,12 +45,12 @@ pub const MAX_ROUNDS: u32 = 50;
 /// However a turn ends, the next one may follow: the conversation is always valid for every
 /// provider.
 pub struct Session {
-    environment: Environment,
+    environment: SessionEnvironment,
     conversation: Conversation,
     tools: OfferedTools,
     meter: Meter,
-    keeper: Keeper,
-    limits: Limits,
+    keeper: JournalWriter,
+    limits: TurnLimits,
     /// The JSON Schema that answers must match.
     answer_schema: Option<Value>,
     today: Today,
@@ -65,7 +65,7 @@ impl Session {
     /// out every command that needs no model.
     #[must_use]
     pub fn new(host: Arc<Host>, assets: Option<SessionAssets>, model: Option<Model>) -> Self {
-        let environment = Environment {
+        let environment = SessionEnvironment {
             workspace: host.authority().workspace().to_owned(),
             host,
             assets,
@@ -84,8 +84,8 @@ impl Session {
             conversation: Conversation::default(),
             tools: OfferedTools::default(),
             meter: Meter::default(),
-            keeper: Keeper::default(),
-            limits: Limits {
+            keeper: JournalWriter::default(),
+            limits: TurnLimits {
                 rounds: MAX_ROUNDS,
                 compact_at: CompactAt::default(),
                 spend: Spend::default(),
@@ -125,11 +125,11 @@ impl Session {
         let Some((said, snapshot)) = cancel.run_until_cancelled(ready).await else {
             return Ok(Turn::interrupted());
         };
-        let Said { mut texts, images } = said;
+        let PromptContent { mut texts, images } = said;
         texts.extend(news.clone());
         let parts = images::prompt(images.clone(), texts.clone());
         let exchange = conversation.begin(prompt.typed, parts)?;
-        let begun = journal::Event::Prompt { typed: prompt.typed.to_owned(), texts, images };
+        let begun = journal::JournalEvent::Prompt { typed: prompt.typed.to_owned(), texts, images };
         environment.undo.begin();
         let snapshot = snapshot.as_ref();
         if keeper.is_on() {
@@ -212,17 +212,17 @@ impl Session {
         let model = environment.model.as_ref().ok_or(CommandError::NoModel)?;
         let set = limits.compact_at;
         let compaction = Compaction { environment, model, meter, set, fixed };
-        let work = compaction.run(conversation, Cause::Command, false);
-        let Some(Done { events, compacted, warnings, left }) =
+        let work = compaction.run(conversation, CompactionCause::Command, false);
+        let Some(CompactionOutcome { events, compacted, warnings, left }) =
             cancel.run_until_cancelled(work).await
         else {
             return Err(CommandError::Cancelled);
         };
         let unwritten = keeper.write(environment, events).await;
         for warning in warnings.iter().chain(&unwritten) {
-            on_event(Event::Warning(warning));
+            on_event(TurnEvent::Warning(warning));
         }
-        if let Some(part) = recent::Part::of_turns(environment, keeper, left) {
+        if let Some(part) = recent::ConversationPart::of_turns(environment, keeper, left) {
             self.remember(&part, cancel, on_event).await;
         }
         Ok(compacted)
@@ -234,11 +234,11 @@ impl Session {
         ContextUsage {
             window: self.model().and_then(|model| self.meter.window(model)),
             request: self.meter.count(sizes.bytes()),
-            messages: Counted::estimated(sizes.messages),
-            results: Counted::estimated(sizes.results),
-            pins: Counted::estimated(sizes.pins),
-            system: Counted::estimated(sizes.system),
-            tools: Counted::estimated(sizes.tools),
+            messages: TokenCount::estimated(sizes.messages),
+            results: TokenCount::estimated(sizes.results),
+            pins: TokenCount::estimated(sizes.pins),
+            system: TokenCount::estimated(sizes.system),
+            tools: TokenCount::estimated(sizes.tools),
             cached: self.meter.cached(),
             spent: self.meter.spent() + usage::tokens(self.environment.other_usage.untaken()),
             spend: self.limits.spend,
@@ -247,7 +247,8 @@ impl Session {
 
     /// Returns the size of the next request without its messages.
     async fn sizes(&self, snapshot: Option<&Snapshot>) -> Sizes {
-        let System { blocks, pinned_bytes, .. } = system::blocks(&self.environment, snapshot).await;
+        let SystemPrompt { blocks, pinned_bytes, .. } =
+            system::blocks(&self.environment, snapshot).await;
         let system: usize = blocks.iter().map(|block| block.text.len()).sum();
         let (system, tools) = (system - pinned_bytes, self.tools.bytes());
         Sizes { system, pins: pinned_bytes, tools, ..Sizes::default() }
@@ -260,7 +261,7 @@ impl Session {
     /// Fails if the command was not carried out. Nothing has changed.
     pub async fn command(
         &self,
-        command: &Command,
+        command: &AgentCommand,
         by: By<'_>,
         snapshot: Option<&Arc<Snapshot>>,
         cancel: &CancellationToken,
@@ -295,7 +296,7 @@ impl Session {
     /// in files are read anew.
     pub fn clear(&mut self) {
         self.conversation.clear();
-        self.keeper.queue(journal::Event::Cleared);
+        self.keeper.queue(journal::JournalEvent::Cleared);
         self.leave();
     }
 
@@ -355,9 +356,9 @@ impl Session {
     /// Returns what would be sent before the conversation now, with the tools of this snapshot, and
     /// warnings about what would be left out.
     pub async fn system_blocks(&self, snapshot: &Snapshot) -> (Vec<SystemBlock>, Vec<String>) {
-        let System { blocks, warning, .. } =
+        let SystemPrompt { blocks, warning, .. } =
             system::blocks(&self.environment, Some(snapshot)).await;
-        let Environment { guidance, recent, .. } = &self.environment;
+        let SessionEnvironment { guidance, recent, .. } = &self.environment;
         let warnings = guidance.take_warnings().into_iter().chain(warning);
         (blocks, warnings.chain(recent.take_warning()).collect())
     }
@@ -411,21 +412,21 @@ impl Session {
 
 /// Adds the surroundings of a turn to the log of a kept conversation.
 async fn surround(
-    keeper: &mut Keeper,
-    environment: &Environment,
+    keeper: &mut JournalWriter,
+    environment: &SessionEnvironment,
     snapshot: Option<&Arc<Snapshot>>,
 ) {
     if keeper.is_on() {
-        let Environment { host, assets, .. } = environment;
+        let SessionEnvironment { host, assets, .. } = environment;
         let snapshot = snapshot.map(|it| &**it);
-        keeper.surround(Surroundings::now(host, assets.as_ref(), snapshot).await);
+        keeper.surround(TurnSurroundings::now(host, assets.as_ref(), snapshot).await);
     }
 }
 
 /// Returns the tokens that were spent today before a turn.
 async fn spent_today(
     today: &mut Today,
-    environment: &Environment,
+    environment: &SessionEnvironment,
     meter: &Meter,
     on_event: OnEvent<'_>,
 ) -> u64 {
@@ -435,7 +436,7 @@ async fn spent_today(
         Ok(kept) => kept.saturating_add(own),
         Err(error) => {
             let warning = format!("what other conversations spent today is not known: {error}");
-            on_event(Event::Warning(&warning));
+            on_event(TurnEvent::Warning(&warning));
             meter.spent()
         }
     }

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::assets::for_model;
-use crate::command::{self, By, Command, CommandError};
-use crate::environment::Environment;
+use crate::command::{self, AgentCommand, By, CommandError};
+use crate::environment::SessionEnvironment;
 use crate::own_tool::SLASH_COMMAND;
 
 /// The commands that a model may use.
@@ -26,7 +26,7 @@ const FOR_MODELS: [&str; 5] = ["/compact", "/pin", "/unpin", "/pinned", "/tool"]
 /// Carries out a model's call. `granted` is the access to assets that policy gave it. The user is
 /// not asked.
 pub(super) async fn answer(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     arguments: &Bytes,
     granted: AssetAccess,
     snapshot: &Arc<Snapshot>,
@@ -45,7 +45,7 @@ pub(super) async fn answer(
         );
         return Envelope::refused(EnvelopeCode::PermissionDenied, reason);
     }
-    let command = match Command::parse(&line) {
+    let command = match AgentCommand::parse(&line) {
         Ok(command) => command,
         Err(error) => return failed(&error.into()),
     };

@@ -8,7 +8,7 @@ use ikigai_assets::{Error, SessionFilter, SessionId, Store};
 use jiff::Zoned;
 
 use crate::environment::SessionAssets;
-use crate::journal::Event;
+use crate::journal::JournalEvent;
 use crate::usage::tokens;
 
 /// The events that are read from the store at once.
@@ -133,9 +133,11 @@ async fn add_events(
         *last = end.seq;
         let of_today = page.iter().filter(|event| event.written_at >= midnight);
         *sum += of_today
-            .map(|event| match Event::read(event) {
+            .map(|event| match JournalEvent::read(event) {
                 Ok(
-                    Event::Calls { usage, .. } | Event::End { usage, .. } | Event::Spent { usage },
+                    JournalEvent::Calls { usage, .. }
+                    | JournalEvent::End { usage, .. }
+                    | JournalEvent::Spent { usage },
                 ) => tokens(usage),
                 // Events of a newer program are counted by that program.
                 Ok(_) | Err(_) => 0,

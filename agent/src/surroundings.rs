@@ -20,7 +20,7 @@ const DIGEST: usize = 16;
 
 /// The policy, the tools and the pins of a turn, as far as they are known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Surroundings {
+pub struct TurnSurroundings {
     /// The digest of the policy.
     policy: String,
     /// The digest of each tool, by its name; unknown while some are still being compiled.
@@ -31,7 +31,7 @@ pub struct Surroundings {
     pins: Option<BTreeMap<String, u64>>,
 }
 
-impl Surroundings {
+impl TurnSurroundings {
     /// Returns the surroundings as they are now, with the tools of this snapshot.
     pub async fn now(
         host: &Host,
@@ -140,9 +140,13 @@ mod tests {
         Some(all.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect())
     }
 
-    fn surroundings(policy: &str, tools: &[(&str, &str)], pins: &[(&str, u64)]) -> Surroundings {
+    fn surroundings(
+        policy: &str,
+        tools: &[(&str, &str)],
+        pins: &[(&str, u64)],
+    ) -> TurnSurroundings {
         let tools: Vec<_> = tools.iter().map(|(name, it)| (*name, (*it).to_owned())).collect();
-        Surroundings { policy: policy.to_owned(), tools: to_map(&tools), pins: to_map(pins) }
+        TurnSurroundings { policy: policy.to_owned(), tools: to_map(&tools), pins: to_map(pins) }
     }
 
     #[test]
@@ -166,7 +170,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_no_change_and_stays_as_it_was_known() {
         let before = surroundings("1", &[("bash", "a")], &[("ikigai:///x", 1)]);
-        let unknown = Surroundings { tools: None, pins: None, ..before.clone() };
+        let unknown = TurnSurroundings { tools: None, pins: None, ..before.clone() };
         assert_eq!(before.changes(&unknown), Vec::<String>::new());
         assert_eq!(unknown.changes(&before), Vec::<String>::new());
         assert_eq!(unknown.or(Some(&before)), before);

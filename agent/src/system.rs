@@ -16,7 +16,7 @@ use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
 use crate::confined::SHELL;
-use crate::environment::{Environment, SessionAssets};
+use crate::environment::{SessionAssets, SessionEnvironment};
 use crate::own_tool::SLASH_COMMAND;
 use crate::recent;
 
@@ -30,7 +30,7 @@ pub struct SystemBlock {
 }
 
 /// The system prompt of a request.
-pub(super) struct System {
+pub(super) struct SystemPrompt {
     /// The blocks.
     pub(super) blocks: Vec<SystemBlock>,
     /// Bytes of the last blocks, which are the pinned assets and the summary.
@@ -40,8 +40,11 @@ pub(super) struct System {
 }
 
 /// Returns the system prompt of the next request.
-pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot>) -> System {
-    let Environment { host, workspace, guidance, assets, system, .. } = environment;
+pub(super) async fn blocks(
+    environment: &SessionEnvironment,
+    snapshot: Option<&Snapshot>,
+) -> SystemPrompt {
+    let SessionEnvironment { host, workspace, guidance, assets, system, .. } = environment;
     let block = |source: &str, text| SystemBlock { source: source.to_owned(), text };
     let mut blocks = vec![block("ikigai", base(environment, snapshot))];
     let notes = guidance.notes(host.registry().paths(), workspace).await;
@@ -57,7 +60,7 @@ pub(super) async fn blocks(environment: &Environment, snapshot: Option<&Snapshot
     };
     let pinned_bytes = pinned.iter().map(|block| block.text.len()).sum();
     blocks.extend(pinned);
-    System { blocks, pinned_bytes, warning }
+    SystemPrompt { blocks, pinned_bytes, warning }
 }
 
 /// Returns the pinned assets as they are now, in the order of pinning.
@@ -68,8 +71,8 @@ async fn pinned(assets: Option<&SessionAssets>) -> Result<Vec<Asset>, ikigai_ass
     assets.store.open().await?.pinned(&assets.agent).await
 }
 
-fn base(environment: &Environment, snapshot: Option<&Snapshot>) -> String {
-    let Environment { host, workspace, assets, .. } = environment;
+fn base(environment: &SessionEnvironment, snapshot: Option<&Snapshot>) -> String {
+    let SessionEnvironment { host, workspace, assets, .. } = environment;
     let workspace = workspace.display();
     let mut text = format!(
         "You are the assistant of ikigai, in a terminal. The workspace is `{workspace}`: \

@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{
-    Answer, Call, CallResult, Failure, FailureKind, Image, Message, Part, Request, Shape, Stop,
-    Usage,
+    AnswerShape, CallResult, FailureKind, Image, Message, ModelAnswer, ModelCall, ModelRequest,
+    Part, RequestFailure, StopReason, TokenUsage,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::called::Called;
+use crate::called::FinishedCall;
 use crate::calls;
-use crate::compaction::{Cause, CompactAt, Compaction, Done};
-use crate::conversation::{self, EmptyPrompt, Exchange, is_silent};
+use crate::compaction::{CompactAt, Compaction, CompactionCause, CompactionOutcome};
+use crate::conversation::{self, EmptyPrompt, ModelTurn, is_silent};
 use crate::counting::{Meter, Sizes};
-use crate::environment::{Environment, Model};
-use crate::event::{Event, OnEvent};
+use crate::environment::{Model, SessionEnvironment};
+use crate::event::{OnEvent, TurnEvent};
 use crate::images::{self, Room};
-use crate::journal::{self, Keeper};
+use crate::journal::{self, JournalWriter};
 use crate::mention;
 use crate::offer::OfferedTools;
 use crate::recent;
 use crate::spend::{Spend, SpendLimit, Today};
-use crate::system::{self, System};
+use crate::system::{self, SystemPrompt};
 use crate::usage::{sum, tokens};
 
 /// A user's prompt.
@@ -47,13 +47,13 @@ impl<'a> From<&'a str> for Prompt<'a> {
 #[derive(Debug)]
 pub struct Turn {
     /// How it ended.
-    pub end: End,
+    pub end: TurnEnd,
     /// The number of requests that were answered.
     pub rounds: u32,
     /// The cost of all of them, as far as the provider reports it.
-    pub usage: Usage,
+    pub usage: TokenUsage,
     /// The calls of all answers, in their order.
-    pub calls: Vec<Called>,
+    pub calls: Vec<FinishedCall>,
     /// The text of the model's last answer, as far as it arrived. Text that came before calls is
     /// not in it. If the answer has a schema, nulls are removed that only the provider's form
     /// required.
@@ -64,9 +64,9 @@ impl Turn {
     /// Returns a turn that was interrupted before its first request.
     pub(super) fn interrupted() -> Self {
         Self {
-            end: End::Interrupted,
+            end: TurnEnd::Interrupted,
             rounds: 0,
-            usage: Usage::default(),
+            usage: TokenUsage::default(),
             calls: Vec::new(),
             answer: None,
         }
@@ -75,7 +75,7 @@ impl Turn {
 
 /// The way in which a turn ended. The next turn may follow each of them.
 #[derive(Debug, PartialEq, Eq)]
-pub enum End {
+pub enum TurnEnd {
     /// The model answered.
     Answered,
     /// The model ended without a word. If no call ran, the prompt is discarded.
@@ -112,10 +112,10 @@ pub enum End {
     /// A request was not answered, or not completely. If it was the first of the turn, the prompt
     /// is discarded and may be sent again. Otherwise the results of the tools stay, and the model
     /// may be asked to continue.
-    Failed(Failure),
+    Failed(RequestFailure),
 }
 
-impl End {
+impl TurnEnd {
     /// Returns the end's word in a program's output and in the log: `answered`, `silent`, `cut`,
     /// `refused`, `exhausted`, `interrupted`, `spent`, `unkept` or `failed`.
     #[must_use]
@@ -152,45 +152,49 @@ impl From<EmptyPrompt> for TurnError {
 }
 
 /// The texts and images of a prompt that are sent to the model.
-pub(super) struct Said {
+pub(super) struct PromptContent {
     pub(super) texts: Vec<String>,
     pub(super) images: Vec<Image>,
 }
 
 /// Returns the texts of a prompt, and as many of its images as there is room for.
 pub(super) async fn said(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     prompt: Prompt<'_>,
     mut room: Room,
     on_event: OnEvent<'_>,
-) -> Said {
-    let Environment { workspace, assets, .. } = environment;
+) -> PromptContent {
+    let SessionEnvironment { workspace, assets, .. } = environment;
     let expanded = mention::expand(workspace, assets.as_ref(), prompt.typed).await;
     for warning in &expanded.warnings {
-        on_event(Event::Warning(warning));
+        on_event(TurnEvent::Warning(warning));
     }
     let mut images = expanded.images;
     images.retain(|image| match room.take(image) {
         Ok(()) => {
-            on_event(Event::Image(image));
+            on_event(TurnEvent::Image(image));
             true
         }
         Err(reason) => {
-            on_event(Event::Warning(&format!("{image} is not sent: {reason}")));
+            on_event(TurnEvent::Warning(&format!("{image} is not sent: {reason}")));
             false
         }
     });
     let attached = prompt.attached.map(str::to_owned);
-    Said { texts: [Some(expanded.text), attached].into_iter().flatten().collect(), images }
+    PromptContent { texts: [Some(expanded.text), attached].into_iter().flatten().collect(), images }
 }
 
 /// Returns the shape that answers must have, in the form of the model's provider. If the provider
 /// cannot express it, the model only reads the schema, and a warning gives the reason.
-pub(super) fn shape(model: &Model, schema: Option<&Value>, on_event: OnEvent<'_>) -> Option<Shape> {
-    let translated = Shape::new(model.client.provider(), schema?);
+pub(super) fn shape(
+    model: &Model,
+    schema: Option<&Value>,
+    on_event: OnEvent<'_>,
+) -> Option<AnswerShape> {
+    let translated = AnswerShape::new(model.client.provider(), schema?);
     translated
         .inspect_err(|error| {
-            on_event(Event::Warning(&format!(
+            on_event(TurnEvent::Warning(&format!(
                 "the model is told of the schema, and the provider does not hold it to it: {error}"
             )));
         })
@@ -199,15 +203,15 @@ pub(super) fn shape(model: &Model, schema: Option<&Value>, on_event: OnEvent<'_>
 
 /// The requests of one turn, and everything that they have in common.
 pub(super) struct Rounds<'a> {
-    pub(super) environment: &'a Environment,
+    pub(super) environment: &'a SessionEnvironment,
     pub(super) model: &'a Model,
     pub(super) snapshot: Option<&'a Arc<Snapshot>>,
     pub(super) tools: &'a mut OfferedTools,
     pub(super) meter: &'a mut Meter,
-    pub(super) keeper: &'a mut Keeper,
-    pub(super) limits: Limits,
+    pub(super) keeper: &'a mut JournalWriter,
+    pub(super) limits: TurnLimits,
     /// The shape that the answer must have, unless the provider refused it.
-    pub(super) shape: Option<Shape>,
+    pub(super) shape: Option<AnswerShape>,
     /// The tokens that were spent today before the turn, if there is a limit on them.
     pub(super) today: u64,
     /// The part of the session's tokens that is counted for the day.
@@ -224,7 +228,7 @@ pub(super) struct Rounds<'a> {
 
 /// The bounds of a session's turns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct TurnLimits {
     /// The most requests of one turn.
     pub(super) rounds: u32,
     /// The size at which the conversation is compacted.
@@ -234,28 +238,28 @@ pub(super) struct Limits {
 }
 
 /// The end of a turn, with the model's last answer.
-struct Last {
-    end: End,
+struct FinalAnswer {
+    end: TurnEnd,
     parts: Vec<Part>,
-    usage: Usage,
+    usage: TokenUsage,
 }
 
-impl Last {
-    fn from_end(end: End) -> Self {
-        Self { end, parts: Vec::new(), usage: Usage::default() }
+impl FinalAnswer {
+    fn from_end(end: TurnEnd) -> Self {
+        Self { end, parts: Vec::new(), usage: TokenUsage::default() }
     }
 }
 
 /// The parts of an answer that came before it was complete.
 #[derive(Default)]
-struct Shown {
+struct PartialAnswer {
     text: String,
     /// True if a call began.
     has_call: bool,
 }
 
 /// The parts of a request other than the messages.
-struct Prepared {
+struct RequestParts {
     system: Vec<String>,
     tools: Value,
     sizes: Sizes,
@@ -279,7 +283,11 @@ fn asking_for_less(messages: &[Message]) -> Vec<Message> {
 
 impl Rounds<'_> {
     /// Takes the turn that `exchange` began with the event.
-    pub(super) async fn run(mut self, mut exchange: Exchange<'_>, begun: journal::Event) -> Turn {
+    pub(super) async fn run(
+        mut self,
+        mut exchange: ModelTurn<'_>,
+        begun: journal::JournalEvent,
+    ) -> Turn {
         let mut turn = Turn::interrupted();
         // The cost of commands that the user gave between two turns counts for the session, but not
         // for the turn.
@@ -288,13 +296,13 @@ impl Rounds<'_> {
         self.keep([begun]).await;
         let last = loop {
             if turn.rounds == self.limits.rounds {
-                break Last::from_end(End::Exhausted { rounds: turn.rounds });
+                break FinalAnswer::from_end(TurnEnd::Exhausted { rounds: turn.rounds });
             }
             if let ControlFlow::Break(last) = self.round(&mut turn, &mut exchange).await {
                 break last;
             }
         };
-        let Last { end, parts, usage } = last;
+        let FinalAnswer { end, parts, usage } = last;
         turn.answer = (!is_silent(&parts)).then(|| {
             let text = conversation::text(&parts);
             self.shape.as_ref().and_then(|shape| shape.as_given(&text)).unwrap_or(text)
@@ -303,7 +311,7 @@ impl Rounds<'_> {
         let other = self.environment.other_usage.take();
         self.meter.spend(other);
         let (reason, usage) = (end.word().to_owned(), sum(usage, sum(before, other)));
-        self.keep([journal::Event::End { reason, parts, usage }]).await;
+        self.keep([journal::JournalEvent::End { reason, parts, usage }]).await;
         self.count().await;
         turn.end = end;
         turn.usage = sum(turn.usage, other);
@@ -311,70 +319,79 @@ impl Rounds<'_> {
     }
 
     /// Sends one request, and runs the calls of its answer.
-    async fn round(&mut self, turn: &mut Turn, exchange: &mut Exchange<'_>) -> ControlFlow<Last> {
+    async fn round(
+        &mut self,
+        turn: &mut Turn,
+        exchange: &mut ModelTurn<'_>,
+    ) -> ControlFlow<FinalAnswer> {
         if let Some(end) = self.unkept().or_else(|| self.spent()) {
-            return ControlFlow::Break(Last::from_end(end));
+            return ControlFlow::Break(FinalAnswer::from_end(end));
         }
-        let mut shown = Shown::default();
+        let mut shown = PartialAnswer::default();
         let cancel = self.cancel;
         let asked = self.ask(exchange, &mut shown);
-        let Answer { parts, stop, usage } = match cancel.run_until_cancelled(asked).await {
+        let ModelAnswer { parts, stop, usage } = match cancel.run_until_cancelled(asked).await {
             // A provider may refuse a text that ends in white space.
             None => {
                 let parts = vec![Part::text(shown.text.trim_end())];
-                return ControlFlow::Break(Last { parts, ..Last::from_end(End::Interrupted) });
+                return ControlFlow::Break(FinalAnswer {
+                    parts,
+                    ..FinalAnswer::from_end(TurnEnd::Interrupted)
+                });
             }
-            Some(Err(failure)) => return ControlFlow::Break(Last::from_end(End::Failed(failure))),
+            Some(Err(failure)) => {
+                return ControlFlow::Break(FinalAnswer::from_end(TurnEnd::Failed(failure)));
+            }
             Some(Ok(answer)) => answer,
         };
         turn.rounds += 1;
         turn.usage = sum(turn.usage, usage);
-        (self.on_event)(Event::Answered(usage));
+        (self.on_event)(TurnEvent::Answered(usage));
         let calls = conversation::calls(&parts);
         let (end, parts) = match stop {
-            Stop::Finished if !calls.is_empty() => {
+            StopReason::Finished if !calls.is_empty() => {
                 return self.run_calls(turn, exchange, parts, calls, usage).await;
             }
-            Stop::Finished if is_silent(&parts) => (End::Silent, Vec::new()),
-            Stop::Finished => (End::Answered, parts),
-            Stop::Length => (End::Cut, parts),
-            Stop::Window => {
+            StopReason::Finished if is_silent(&parts) => (TurnEnd::Silent, Vec::new()),
+            StopReason::Finished => (TurnEnd::Answered, parts),
+            StopReason::Length => (TurnEnd::Cut, parts),
+            StopReason::Window => {
                 self.meter.filled(self.model, usage);
-                (End::Cut, parts)
+                (TurnEnd::Cut, parts)
             }
-            Stop::Refused(reason) => (End::Refused(reason), Vec::new()),
+            StopReason::Refused(reason) => (TurnEnd::Refused(reason), Vec::new()),
         };
-        ControlFlow::Break(Last { end, parts, usage })
+        ControlFlow::Break(FinalAnswer { end, parts, usage })
     }
 
     /// Returns the end of a turn that must be kept and cannot be kept any more.
-    fn unkept(&self) -> Option<End> {
-        self.keeper.ends_turn().map(|reason| End::Unkept(reason.to_owned()))
+    fn unkept(&self) -> Option<TurnEnd> {
+        self.keeper.ends_turn().map(|reason| TurnEnd::Unkept(reason.to_owned()))
     }
 
     /// Returns the end of a turn whose next request would exceed a limit.
-    fn spent(&self) -> Option<End> {
+    fn spent(&self) -> Option<TurnEnd> {
         let spent = self.meter.spent() + tokens(self.environment.other_usage.untaken());
         let today = self.today.saturating_add(spent - self.spent_before);
         let (per, spent, limit) = self.limits.spend.reached(spent, today)?;
-        Some(End::Spent { per, spent, limit })
+        Some(TurnEnd::Spent { per, spent, limit })
     }
 
     /// Runs the calls of an answer. The log already has them.
     async fn run_calls(
         &mut self,
         turn: &mut Turn,
-        exchange: &mut Exchange<'_>,
+        exchange: &mut ModelTurn<'_>,
         parts: Vec<Part>,
-        calls: Vec<Call>,
-        usage: Usage,
-    ) -> ControlFlow<Last> {
+        calls: Vec<ModelCall>,
+        usage: TokenUsage,
+    ) -> ControlFlow<FinalAnswer> {
         let ids = calls::audit_ids(&calls);
         let audit = ids.iter().map(ToString::to_string).collect();
-        self.keep([journal::Event::Calls { parts: parts.clone(), usage, audit }]).await;
+        self.keep([journal::JournalEvent::Calls { parts: parts.clone(), usage, audit }]).await;
         self.count().await;
         if let Some(end) = self.unkept() {
-            return ControlFlow::Break(Last { usage, ..Last::from_end(end) });
+            return ControlFlow::Break(FinalAnswer { usage, ..FinalAnswer::from_end(end) });
         }
         let Self { environment, snapshot, cancel, .. } = *self;
         let called = calls::run(environment, snapshot, &calls, &ids, cancel, self.on_event).await;
@@ -387,9 +404,9 @@ impl Rounds<'_> {
         // Only now, since this future may be dropped while it waits.
         exchange.append(parts, results.clone());
         turn.calls.extend(called);
-        self.keep([journal::Event::Results { results }]).await;
+        self.keep([journal::JournalEvent::Results { results }]).await;
         if cancel.is_cancelled() {
-            return ControlFlow::Break(Last::from_end(End::Interrupted));
+            return ControlFlow::Break(FinalAnswer::from_end(TurnEnd::Interrupted));
         }
         ControlFlow::Continue(())
     }
@@ -399,39 +416,39 @@ impl Rounds<'_> {
     /// have arrived.
     async fn ask(
         &mut self,
-        exchange: &mut Exchange<'_>,
-        shown: &mut Shown,
-    ) -> Result<Answer, Failure> {
+        exchange: &mut ModelTurn<'_>,
+        shown: &mut PartialAnswer,
+    ) -> Result<ModelAnswer, RequestFailure> {
         let prepared = self.prepare().await;
         let answer = self.ask_with_room(&prepared, exchange, shown).await?;
-        let is_cut_in_call = answer.stop == Stop::Length && shown.has_call;
+        let is_cut_in_call = answer.stop == StopReason::Length && shown.has_call;
         if !is_cut_in_call || self.spent().is_some() {
             return Ok(answer);
         }
-        (self.on_event)(Event::Warning(
+        (self.on_event)(TurnEvent::Warning(
             "the answer reached the limit on its length in the middle of a call; asking once more",
         ));
-        *shown = Shown::default();
+        *shown = PartialAnswer::default();
         let again = self.send(&prepared, &asking_for_less(exchange.messages()), shown).await?;
-        Ok(Answer { usage: sum(answer.usage, again.usage), ..again })
+        Ok(ModelAnswer { usage: sum(answer.usage, again.usage), ..again })
     }
 
     /// Asks the model. First it makes room, if there is little. It asks once more if the provider
     /// refused the length, or the images of results.
     async fn ask_with_room(
         &mut self,
-        prepared: &Prepared,
-        exchange: &mut Exchange<'_>,
-        shown: &mut Shown,
-    ) -> Result<Answer, Failure> {
-        self.make_room(prepared, exchange, Cause::Request).await;
+        prepared: &RequestParts,
+        exchange: &mut ModelTurn<'_>,
+        shown: &mut PartialAnswer,
+    ) -> Result<ModelAnswer, RequestFailure> {
+        self.make_room(prepared, exchange, CompactionCause::Request).await;
         let answered = self.send(prepared, exchange.messages(), shown).await;
         let may_ask_again = match answered.as_ref().map_err(|failure| &failure.kind) {
             Err(FailureKind::TooLong { window }) => {
                 if let Some(window) = window {
                     self.meter.learn(self.model, *window);
                 }
-                self.make_room(prepared, exchange, Cause::Refusal).await
+                self.make_room(prepared, exchange, CompactionCause::Refusal).await
             }
             Err(FailureKind::Images { .. }) => self.leave_out_images(exchange).await,
             _ => false,
@@ -444,7 +461,7 @@ impl Rounds<'_> {
 
     /// Leaves out the images of results after the model refused them. The user did not ask for
     /// these images, and they would block the conversation. Returns false if there are none.
-    async fn leave_out_images(&mut self, exchange: &mut Exchange<'_>) -> bool {
+    async fn leave_out_images(&mut self, exchange: &mut ModelTurn<'_>) -> bool {
         let results = images::without_those_of_results(exchange.messages());
         if results.is_empty() {
             return false;
@@ -453,8 +470,8 @@ impl Rounds<'_> {
         for (id, content) in &results {
             exchange.conversation().shorten(id, content);
         }
-        self.keep([journal::Event::Shortened { results }]).await;
-        (self.on_event)(Event::Warning(
+        self.keep([journal::JournalEvent::Shortened { results }]).await;
+        (self.on_event)(TurnEvent::Warning(
             "the provider did not take the images of results; asking without them",
         ));
         true
@@ -463,11 +480,11 @@ impl Rounds<'_> {
     /// Compacts the conversation if `cause` calls for it. Returns true if it is shorter now.
     async fn make_room(
         &mut self,
-        prepared: &Prepared,
-        exchange: &mut Exchange<'_>,
-        cause: Cause,
+        prepared: &RequestParts,
+        exchange: &mut ModelTurn<'_>,
+        cause: CompactionCause,
     ) -> bool {
-        if self.gave_up && cause == Cause::Request {
+        if self.gave_up && cause == CompactionCause::Request {
             return false;
         }
         let compaction = Compaction {
@@ -477,15 +494,15 @@ impl Rounds<'_> {
             set: self.limits.compact_at,
             fixed: prepared.sizes,
         };
-        let Done { events, compacted, warnings, left } =
+        let CompactionOutcome { events, compacted, warnings, left } =
             compaction.run(exchange.conversation(), cause, true).await;
         self.keep(events).await;
         self.gave_up |= !warnings.is_empty();
         for warning in &warnings {
-            (self.on_event)(Event::Warning(warning));
+            (self.on_event)(TurnEvent::Warning(warning));
         }
         if let Some(compacted) = compacted {
-            (self.on_event)(Event::Compacted(compacted));
+            (self.on_event)(TurnEvent::Compacted(compacted));
         }
         self.note(left).await;
         compacted.is_some()
@@ -493,7 +510,8 @@ impl Rounds<'_> {
 
     /// Adds turns that became notes to the summary for later conversations.
     async fn note(&mut self, left: Option<String>) {
-        let Some(part) = recent::Part::of_turns(self.environment, self.keeper, left) else {
+        let Some(part) = recent::ConversationPart::of_turns(self.environment, self.keeper, left)
+        else {
             return;
         };
         // The token budget is used up. The turn ends here, and reports it.
@@ -501,14 +519,14 @@ impl Rounds<'_> {
             return;
         }
         if let Some(warning) = recent::add(self.environment, self.model, &part).await {
-            (self.on_event)(Event::Warning(&warning));
+            (self.on_event)(TurnEvent::Warning(&warning));
         }
     }
 
     /// Writes events to the log of a conversation that is kept.
-    async fn keep(&mut self, events: impl IntoIterator<Item = journal::Event>) {
+    async fn keep(&mut self, events: impl IntoIterator<Item = journal::JournalEvent>) {
         if let Some(warning) = self.keeper.write(self.environment, events).await {
-            (self.on_event)(Event::Warning(&warning));
+            (self.on_event)(TurnEvent::Warning(&warning));
         }
     }
 
@@ -521,24 +539,24 @@ impl Rounds<'_> {
             && let Some(assets) = &self.environment.assets
             && let Some(warning) = self.tally.count(assets, spent).await
         {
-            (self.on_event)(Event::Warning(&warning));
+            (self.on_event)(TurnEvent::Warning(&warning));
         }
     }
 
     /// Returns all parts of a request except its messages.
-    async fn prepare(&mut self) -> Prepared {
+    async fn prepare(&mut self) -> RequestParts {
         let Self { environment, model, snapshot, tools, on_event, .. } = self;
         let offered = tools.for_model(environment, model, *snapshot);
-        let System { blocks, pinned_bytes, warning } =
+        let SystemPrompt { blocks, pinned_bytes, warning } =
             system::blocks(environment, snapshot.map(|it| &**it)).await;
         let of_notes = environment.guidance.take_warnings();
         let of_recent = environment.recent.take_warning();
         let of_system = of_notes.iter().chain(&warning).chain(&of_recent);
         for warning in offered.warnings.iter().chain(of_system) {
-            on_event(Event::Warning(warning));
+            on_event(TurnEvent::Warning(warning));
         }
         if let Some(crowded_out) = &offered.crowded_out {
-            on_event(Event::CrowdedOut(crowded_out));
+            on_event(TurnEvent::CrowdedOut(crowded_out));
         }
         let blocks: Vec<String> = blocks.into_iter().map(|block| block.text).collect();
         let system: usize = blocks.iter().map(String::len).sum();
@@ -548,37 +566,38 @@ impl Rounds<'_> {
             tools: offered.bytes,
             ..Sizes::default()
         };
-        Prepared { system: blocks, tools: offered.value, sizes }
+        RequestParts { system: blocks, tools: offered.value, sizes }
     }
 
     /// Sends the messages. If the provider refuses the request, sends it once more without the
     /// shape of the answer: some models do not support a shape, and some not together with tools.
     async fn send(
         &mut self,
-        prepared: &Prepared,
+        prepared: &RequestParts,
         messages: &[Message],
-        shown: &mut Shown,
-    ) -> Result<Answer, Failure> {
+        shown: &mut PartialAnswer,
+    ) -> Result<ModelAnswer, RequestFailure> {
         let answered = self.send_once(prepared, messages, shown).await;
-        let Err(failure @ Failure { kind: FailureKind::Refused { .. }, .. }) = &answered else {
+        let Err(failure @ RequestFailure { kind: FailureKind::Refused { .. }, .. }) = &answered
+        else {
             return answered;
         };
         if self.shape.take().is_none() {
             return answered;
         }
-        (self.on_event)(Event::Warning(&format!("asking again without the schema: {failure}")));
-        *shown = Shown::default();
+        (self.on_event)(TurnEvent::Warning(&format!("asking again without the schema: {failure}")));
+        *shown = PartialAnswer::default();
         self.send_once(prepared, messages, shown).await
     }
 
     async fn send_once(
         &mut self,
-        prepared: &Prepared,
+        prepared: &RequestParts,
         messages: &[Message],
-        shown: &mut Shown,
-    ) -> Result<Answer, Failure> {
+        shown: &mut PartialAnswer,
+    ) -> Result<ModelAnswer, RequestFailure> {
         let Self { model, shape, on_event, .. } = self;
-        let request = Request {
+        let request = ModelRequest {
             model: &model.name,
             system: &prepared.system,
             messages,
@@ -587,19 +606,21 @@ impl Rounds<'_> {
             settings: model.settings,
             shape: shape.as_ref(),
         };
-        let mut on_provider_event = |event: ikigai_provider::Event<'_>| match event {
-            ikigai_provider::Event::Text(text) => {
+        let mut on_provider_event = |event: ikigai_provider::AnswerEvent<'_>| match event {
+            ikigai_provider::AnswerEvent::Text(text) => {
                 shown.text.push_str(text);
-                on_event(Event::Text(text));
+                on_event(TurnEvent::Text(text));
             }
-            ikigai_provider::Event::Thinking(thought) => on_event(Event::Thinking(thought)),
-            ikigai_provider::Event::Call(name) => {
+            ikigai_provider::AnswerEvent::Thinking(thought) => {
+                on_event(TurnEvent::Thinking(thought))
+            }
+            ikigai_provider::AnswerEvent::Call(name) => {
                 shown.has_call = true;
-                on_event(Event::Asking(name));
+                on_event(TurnEvent::Asking(name));
             }
-            ikigai_provider::Event::Retry { attempt, wait, failure } => {
-                *shown = Shown::default();
-                on_event(Event::Retry { attempt, wait, failure });
+            ikigai_provider::AnswerEvent::Retry { attempt, wait, failure } => {
+                *shown = PartialAnswer::default();
+                on_event(TurnEvent::Retry { attempt, wait, failure });
             }
         };
         let answer = model.client.send(&request, &mut on_provider_event).await?;

@@ -19,7 +19,7 @@ use ikigai_assets::SCHEME;
 use ikigai_host::Digest;
 use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::Call;
+use ikigai_provider::ModelCall;
 use ikigai_supervisor::filesystems;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, openat2, renameat, unlinkat};
 use rustix::io::Errno;
@@ -35,29 +35,29 @@ pub(super) struct Undo(Arc<Mutex<Copies>>);
 #[derive(Debug, Default)]
 struct Copies {
     /// The files that the last turn changed.
-    turn: BTreeMap<PathBuf, Change>,
+    turn: BTreeMap<PathBuf, FileChange>,
     /// The files that the conversation changed, as they were before it.
-    conversation: BTreeMap<PathBuf, Result<Before, Reason>>,
+    conversation: BTreeMap<PathBuf, Result<OriginalFile, UndoObstacle>>,
 }
 
 /// A file that a turn changed, by its path in the workspace.
 #[derive(Debug)]
-struct Change {
-    before: Result<Before, Reason>,
+struct FileChange {
+    before: Result<OriginalFile, UndoObstacle>,
     /// The digest of the file as the last call left it, or nothing if the file did not exist.
     after: Option<Digest>,
 }
 
 /// A file before the turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Before {
+enum OriginalFile {
     Absent,
     Held { content: Arc<[u8]>, mode: Mode },
 }
 
 /// The reason why a file is not restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum UndoObstacle {
     Link,
     Special,
     TooLarge,
@@ -65,7 +65,7 @@ enum Reason {
     Failed(Errno),
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for UndoObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Link => f.write_str("a link leads to it"),
@@ -77,7 +77,7 @@ impl fmt::Display for Reason {
     }
 }
 
-impl From<Errno> for Reason {
+impl From<Errno> for UndoObstacle {
     fn from(error: Errno) -> Self {
         // The errors of `openat2` for a link, and for a path that leads out.
         match error {
@@ -87,7 +87,7 @@ impl From<Errno> for Reason {
     }
 }
 
-impl From<io::Error> for Reason {
+impl From<io::Error> for UndoObstacle {
     fn from(error: io::Error) -> Self {
         Self::Failed(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -158,7 +158,7 @@ impl Undo {
         &self,
         workspace: &Path,
         snapshot: &Snapshot,
-        call: &Call,
+        call: &ModelCall,
     ) -> Option<PathBuf> {
         let is_system = |name| snapshot.get(name).is_some_and(|it| it.origin == ToolOrigin::System);
         if !matches!(&*call.name, "file_write" | "file_edit") || !is_system(&call.name) {
@@ -180,16 +180,16 @@ impl Undo {
             bytes(copies.turn.values().map(|change| &change.before))
         };
         let before = read(workspace, &path, MOST_BYTES.saturating_sub(held));
-        let after = before.as_ref().ok().and_then(Before::digest);
+        let after = before.as_ref().ok().and_then(OriginalFile::digest);
         let mut copies = self.copies();
         let room = MOST_BYTES.saturating_sub(bytes(copies.conversation.values()));
         copies.conversation.entry(path.clone()).or_insert_with(|| {
             before.clone().and_then(|before| match before.bytes() <= room {
                 true => Ok(before),
-                false => Err(Reason::TooLarge),
+                false => Err(UndoObstacle::TooLarge),
             })
         });
-        copies.turn.entry(path).or_insert(Change { before, after });
+        copies.turn.entry(path).or_insert(FileChange { before, after });
     }
 
     /// Records the state in which a call left the file.
@@ -209,7 +209,7 @@ impl Undo {
     /// Restores the files that the last turn changed, and forgets them.
     pub(super) fn take_back(&self, workspace: &Path) -> Undone {
         let mut undone = Undone::default();
-        for (path, Change { before, after }) in std::mem::take(&mut self.copies().turn) {
+        for (path, FileChange { before, after }) in std::mem::take(&mut self.copies().turn) {
             let before = match before {
                 Ok(before) if before.digest() == after => continue,
                 Ok(before) => before,
@@ -219,7 +219,7 @@ impl Undo {
                 }
             };
             match restore(workspace, &path, &before, after) {
-                Ok(()) if before == Before::Absent => undone.removed.push(path),
+                Ok(()) if before == OriginalFile::Absent => undone.removed.push(path),
                 Ok(()) => undone.restored.push(path),
                 Err(reason) => undone.kept.push((path, reason.to_string())),
             }
@@ -228,11 +228,11 @@ impl Undo {
     }
 }
 
-fn bytes<'a>(copies: impl Iterator<Item = &'a Result<Before, Reason>>) -> u64 {
-    copies.filter_map(|copy| copy.as_ref().ok()).map(Before::bytes).sum()
+fn bytes<'a>(copies: impl Iterator<Item = &'a Result<OriginalFile, UndoObstacle>>) -> u64 {
+    copies.filter_map(|copy| copy.as_ref().ok()).map(OriginalFile::bytes).sum()
 }
 
-impl Before {
+impl OriginalFile {
     fn into_content(self) -> Option<Arc<[u8]>> {
         match self {
             Self::Absent => None,
@@ -280,30 +280,30 @@ fn open(dir: &File, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, E
 }
 
 /// Opens a regular file in the workspace. Returns nothing if the file does not exist.
-fn open_file(workspace: &Path, path: &Path) -> Result<Option<File>, Reason> {
+fn open_file(workspace: &Path, path: &Path) -> Result<Option<File>, UndoObstacle> {
     let file = match open(&File::open(workspace)?, path, OFlags::RDONLY, Mode::empty()) {
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         opened => File::from(opened?),
     };
     if !file.metadata()?.is_file() || !filesystems::is_ordinary(&file)? {
-        return Err(Reason::Special);
+        return Err(UndoObstacle::Special);
     }
     Ok(Some(file))
 }
 
 /// Reads a file of at most `most` bytes.
-fn read(workspace: &Path, path: &Path, most: u64) -> Result<Before, Reason> {
-    let Some(file) = open_file(workspace, path)? else { return Ok(Before::Absent) };
+fn read(workspace: &Path, path: &Path, most: u64) -> Result<OriginalFile, UndoObstacle> {
+    let Some(file) = open_file(workspace, path)? else { return Ok(OriginalFile::Absent) };
     let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
     let mut content = Vec::new();
     file.take(most + 1).read_to_end(&mut content)?;
     if content.len() as u64 > most {
-        return Err(Reason::TooLarge);
+        return Err(UndoObstacle::TooLarge);
     }
-    Ok(Before::Held { content: content.into(), mode })
+    Ok(OriginalFile::Held { content: content.into(), mode })
 }
 
-fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, Reason> {
+fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, UndoObstacle> {
     Ok(open_file(workspace, path)?.map(Digest::of_reader).transpose()?)
 }
 
@@ -311,11 +311,11 @@ fn digest(workspace: &Path, path: &Path) -> Result<Option<Digest>, Reason> {
 fn restore(
     workspace: &Path,
     path: &Path,
-    before: &Before,
+    before: &OriginalFile,
     after: Option<Digest>,
-) -> Result<(), Reason> {
+) -> Result<(), UndoObstacle> {
     if digest(workspace, path)? != after {
-        return Err(Reason::ChangedSince);
+        return Err(UndoObstacle::ChangedSince);
     }
     let root = File::open(workspace)?;
     let dir = match path.parent().filter(|dir| *dir != Path::new("")) {
@@ -323,7 +323,7 @@ fn restore(
         None => root.into(),
     };
     let name = path.file_name().unwrap_or_default();
-    let Before::Held { content, mode } = before else {
+    let OriginalFile::Held { content, mode } = before else {
         return Ok(unlinkat(&dir, name, AtFlags::empty())?);
     };
     // The file must appear complete or not at all: a disk may be full.

@@ -14,7 +14,7 @@ pub const MAX_ASSET_BYTES: u64 = 64 << 20;
 
 /// The kind of change that made or ended a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub enum ChangeCause {
     /// The whole asset was written.
     Write,
     /// A string in it was replaced.
@@ -27,7 +27,7 @@ pub enum Cause {
     Remove,
 }
 
-impl Cause {
+impl ChangeCause {
     /// Returns the word that the database and the command line use.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -46,7 +46,7 @@ impl Cause {
 #[error("`{0}` is not a cause that this version knows")]
 pub struct UnknownCause(String);
 
-impl FromStr for Cause {
+impl FromStr for ChangeCause {
     type Err = UnknownCause;
 
     fn from_str(word: &str) -> Result<Self, UnknownCause> {
@@ -62,12 +62,12 @@ pub struct Author {
     /// The agent, whose budget is checked.
     pub agent: Agent,
     /// The cause that the new version and the replaced version are marked with.
-    pub cause: Cause,
+    pub cause: ChangeCause,
 }
 
 /// The state of an asset that a change requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum Precondition {
     /// Any state: the last writer wins, and the history keeps the other versions.
     Any,
     /// This version. With any other the change is refused.
@@ -78,7 +78,7 @@ pub enum Expected {
 
 /// An asset without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Metadata {
+pub struct AssetMetadata {
     /// The path, which is the name.
     pub path: AssetPath,
     /// Bytes of its content.
@@ -99,14 +99,14 @@ pub struct Metadata {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
     /// All but the content.
-    pub metadata: Metadata,
+    pub metadata: AssetMetadata,
     /// The content: bytes, usually UTF-8.
     pub content: Vec<u8>,
 }
 
 /// A version in the history of an asset, without its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version {
+pub struct AssetVersion {
     /// Its number.
     pub version: u64,
     /// Bytes of its content.
@@ -118,16 +118,16 @@ pub struct Version {
     /// The author; `None` for some versions in stores of earlier releases.
     pub author: Option<Author>,
     /// The end of the version; `None` for the current one.
-    pub replaced: Option<Replaced>,
+    pub replaced: Option<VersionEnd>,
 }
 
 /// The end of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replaced {
+pub struct VersionEnd {
     /// The time of the change that ended it.
     pub at: SystemTime,
     /// The cause of that change.
-    pub cause: Cause,
+    pub cause: ChangeCause,
     /// The agent that made it.
     pub agent: Agent,
 }
@@ -136,23 +136,23 @@ pub struct Replaced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// All but the content.
-    pub version: Version,
+    pub version: AssetVersion,
     /// The content that the asset had.
     pub content: Vec<u8>,
 }
 
 /// An asset that an agent has pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pin {
+pub struct PinnedAsset {
     /// The asset, as it is now.
-    pub metadata: Metadata,
+    pub metadata: AssetMetadata,
     /// The time at which it was pinned.
     pub pinned_at: SystemTime,
 }
 
 /// The outcome of pinning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pinned {
+pub enum PinOutcome {
     /// The asset is in the context from now on.
     Now,
     /// The asset was there already, and keeps its position.
@@ -161,7 +161,7 @@ pub enum Pinned {
 
 /// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct NewVersion {
     /// The number of the new version.
     pub version: u64,
     /// Its tokens.
@@ -170,7 +170,7 @@ pub struct Written {
 
 /// The outcome of an edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edited {
+pub struct EditOutcome {
     /// The occurrences that were replaced. 0 is possible only if all were to be replaced, and
     /// means that nothing was written.
     pub replacements: u64,
@@ -182,7 +182,7 @@ pub struct Edited {
 
 /// The sums of an agent's pins and of the whole store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Usage {
+pub struct StoreUsage {
     /// The budget of the agent.
     pub budget: Budget,
     /// The number of assets that the agent has pinned.

@@ -32,7 +32,7 @@ pub(crate) struct Sum {
 
 /// The operation that a budget is checked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum BudgetedOperation {
     /// Writing an asset, by any operation.
     Write,
     /// Taking an asset into the context.
@@ -41,9 +41,9 @@ pub enum Purpose {
 
 /// The refusal of a change that would exceed a budget. A model acts on the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct BudgetExcess {
     /// The operation that was refused.
-    pub purpose: Purpose,
+    pub purpose: BudgetedOperation,
     /// The agent whose budget it is, if that is not the caller.
     pub other: Option<Agent>,
     /// The tokens that the agent has pinned, this asset included if it is pinned.
@@ -62,18 +62,18 @@ impl Budget {
     /// because the budget was lowered, and must be able to correct and to shorten its assets.
     pub(crate) fn admits(
         self,
-        purpose: Purpose,
+        purpose: BudgetedOperation,
         asset: u64,
         before: Option<u64>,
         sums: &[Sum],
-    ) -> Result<(), Exceeded> {
-        if purpose == Purpose::Write && before.is_some_and(|before| asset <= before) {
+    ) -> Result<(), BudgetExcess> {
+        if purpose == BudgetedOperation::Write && before.is_some_and(|before| asset <= before) {
             return Ok(());
         }
         let over = |sum: &&Sum| sum.others.saturating_add(asset) > self.0;
         let Some(exceeded) = sums.iter().find(over) else { return Ok(()) };
         let is_caller = sums.first().is_some_and(|caller| caller.agent == exceeded.agent);
-        Err(Exceeded {
+        Err(BudgetExcess {
             purpose,
             other: (!is_caller).then(|| exceeded.agent.clone()),
             pinned: exceeded.total,
@@ -93,7 +93,7 @@ pub fn thousands(tokens: u64) -> String {
     }
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for BudgetExcess {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (pinned, budget) = (thousands(self.pinned), thousands(self.budget.0));
         match &self.other {
@@ -103,8 +103,8 @@ impl fmt::Display for Exceeded {
             }
         }
         let operation = match self.purpose {
-            Purpose::Write => "write",
-            Purpose::Pin => "pin",
+            BudgetedOperation::Write => "write",
+            BudgetedOperation::Pin => "pin",
         };
         let wanted = thousands(self.wanted);
         write!(out, " This {operation} would use {wanted} tokens.")
@@ -115,15 +115,15 @@ impl fmt::Display for Exceeded {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Budget, Exceeded, Purpose, Sum, thousands};
+    use super::{Budget, BudgetExcess, BudgetedOperation, Sum, thousands};
     use crate::agent::Agent;
 
     fn sum(agent: &str, total: u64, others: u64) -> Sum {
         Sum { agent: Agent::new(agent).expect("valid"), total, others }
     }
 
-    fn write(asset: u64, before: Option<u64>, sums: &[Sum]) -> Result<(), Exceeded> {
-        Budget::default().admits(Purpose::Write, asset, before, sums)
+    fn write(asset: u64, before: Option<u64>, sums: &[Sum]) -> Result<(), BudgetExcess> {
+        Budget::default().admits(BudgetedOperation::Write, asset, before, sums)
     }
 
     #[test]
@@ -144,7 +144,8 @@ mod tests {
             "Block budget of `b@c` exceeded: 100k/100k tokens. This write would use 51 tokens."
         );
         let sums = [sum("a", 99_999, 99_999)];
-        let refused = Budget::default().admits(Purpose::Pin, 2, None, &sums).expect_err("no room");
+        let refused =
+            Budget::default().admits(BudgetedOperation::Pin, 2, None, &sums).expect_err("no room");
         assert_eq!(refused.other, None);
         assert!(refused.to_string().contains("This pin would use 2 tokens."), "{refused}");
     }

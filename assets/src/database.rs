@@ -18,12 +18,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sqlx::PgPool;
 
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::store_url::{Location, StoreUrl};
+use crate::options::StoreOptions;
+use crate::store_url::{StoreLocation, StoreUrl};
 
 pub(crate) use digest::{RowDigest, row_digest};
-use failure::Access;
-pub(crate) use failure::Failure;
+use failure::DatabaseAccess;
+pub(crate) use failure::DatabaseFailure;
 pub(crate) use row::{Column, Row};
 
 /// The longest time of a migration on a server. The migration's statements set the same limit.
@@ -32,24 +32,24 @@ const MIGRATION_TIME: Duration = Duration::from_mins(10);
 /// The connections to one store.
 #[derive(Clone)]
 pub(crate) struct Database {
-    pool: Pool,
+    pool: StorePool,
     url: StoreUrl,
     /// The time after which waiting for another process that holds the file ends.
     busy_timeout: Duration,
     /// The time after which a server ends a statement.
     statement_timeout: Duration,
-    place: Place,
+    place: CallerThread,
 }
 
 #[derive(Clone)]
-enum Pool {
-    Sqlite(Arc<sqlite::Connections>),
+enum StorePool {
+    Sqlite(Arc<sqlite::SqlitePool>),
     Postgres(PgPool),
 }
 
 /// The caller's thread, which decides where SQLite waits for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CallerThread {
     /// It has other tasks, and must not wait.
     Shared,
     /// It has nothing else to do.
@@ -58,7 +58,7 @@ pub(crate) enum Place {
 
 /// A parameter of a statement.
 #[derive(Clone, Copy)]
-pub(crate) enum Value<'a> {
+pub(crate) enum SqlParameter<'a> {
     Text(&'a str),
     OptionalText(Option<&'a str>),
     Bytes(&'a [u8]),
@@ -70,7 +70,7 @@ pub(crate) enum Value<'a> {
 /// before agents and the total last, and locks of one kind in the order of their keys, so two
 /// transactions never wait for each other.
 #[derive(Clone, Copy)]
-pub(crate) enum Lock<'a> {
+pub(crate) enum TransactionLock<'a> {
     /// The tables themselves.
     Schema,
     /// An asset, its history, and its pins.
@@ -85,25 +85,27 @@ pub(crate) enum Lock<'a> {
 
 impl Database {
     /// Connects, and creates the tables if they are missing.
-    pub(crate) async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
+    pub(crate) async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Self> {
         let pool = match &url.0 {
-            Location::Memory => Pool::Sqlite(sqlite::memory(options)),
-            Location::Sqlite(path) => Pool::Sqlite(sqlite::file(path, options)?),
-            Location::Postgres(address) => Pool::Postgres(postgres::pool(address, options).await?),
+            StoreLocation::Memory => StorePool::Sqlite(sqlite::memory(options)),
+            StoreLocation::Sqlite(path) => StorePool::Sqlite(sqlite::file(path, options)?),
+            StoreLocation::Postgres(address) => {
+                StorePool::Postgres(postgres::pool(address, options).await?)
+            }
         };
         let database = Self {
             pool,
             url: url.clone(),
             busy_timeout: options.busy_timeout,
             statement_timeout: options.statement_timeout,
-            place: Place::Shared,
+            place: CallerThread::Shared,
         };
         schema::ensure(&database).await?;
         Ok(database)
     }
 
     /// Returns the same database for a caller on this kind of thread.
-    pub(crate) fn at(&self, place: Place) -> Self {
+    pub(crate) fn at(&self, place: CallerThread) -> Self {
         Self { place, ..self.clone() }
     }
 
@@ -115,23 +117,23 @@ impl Database {
     pub(crate) async fn rows<T>(
         &self,
         statement: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlParameter<'_>],
         read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Result<Vec<T>> {
         let rows = async {
             match &self.pool {
-                Pool::Sqlite(connections) => connections.rows(statement, values, read).await,
-                Pool::Postgres(pool) => postgres::rows(pool, statement, values, read).await,
+                StorePool::Sqlite(connections) => connections.rows(statement, values, read).await,
+                StorePool::Postgres(pool) => postgres::rows(pool, statement, values, read).await,
             }
         };
-        self.within(Access::Read, rows).await
+        self.within(DatabaseAccess::Read, rows).await
     }
 
     /// Returns the time that the users of the store agree on.
     pub(crate) async fn clock(&self) -> Result<i64> {
         match &self.pool {
-            Pool::Sqlite(_) => Ok(host_clock()),
-            Pool::Postgres(_) => {
+            StorePool::Sqlite(_) => Ok(host_clock()),
+            StorePool::Postgres(_) => {
                 let found = self.rows(CLOCK, &[], |row| row.int("now")).await?;
                 self.told(found)
             }
@@ -150,31 +152,33 @@ impl Database {
     pub(crate) async fn begin(&self) -> Result<Transaction<'_>> {
         let inner = async {
             Ok(match &self.pool {
-                Pool::Sqlite(connections) => Inner::Sqlite(connections.begin().await?),
+                StorePool::Sqlite(connections) => {
+                    BackendTransaction::Sqlite(connections.begin().await?)
+                }
                 // Explicit, since the server's default may differ: each statement must see the
                 // commits that came while the previous statement waited for a lock.
-                Pool::Postgres(pool) => {
+                StorePool::Postgres(pool) => {
                     let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
-                    Inner::Postgres(pool.begin_with(begin).await?)
+                    BackendTransaction::Postgres(pool.begin_with(begin).await?)
                 }
             })
         };
-        let inner = self.within(Access::Write, inner).await?;
+        let inner = self.within(DatabaseAccess::Write, inner).await?;
         Ok(Transaction { inner, database: self })
     }
 
     pub(crate) async fn close(&self) {
         match &self.pool {
-            Pool::Sqlite(connections) => connections.close().await,
-            Pool::Postgres(pool) => pool.close().await,
+            StorePool::Sqlite(connections) => connections.close().await,
+            StorePool::Postgres(pool) => pool.close().await,
         }
     }
 
     /// Runs `work`, which talks to the database, within the time limit of a statement.
     async fn within<T>(
         &self,
-        access: Access,
-        work: impl Future<Output = std::result::Result<T, Failure>>,
+        access: DatabaseAccess,
+        work: impl Future<Output = std::result::Result<T, DatabaseFailure>>,
     ) -> Result<T> {
         self.within_time(self.statement_timeout, access, work).await
     }
@@ -184,14 +188,14 @@ impl Database {
     async fn within_time<T>(
         &self,
         time: Duration,
-        access: Access,
-        work: impl Future<Output = std::result::Result<T, Failure>>,
+        access: DatabaseAccess,
+        work: impl Future<Output = std::result::Result<T, DatabaseFailure>>,
     ) -> Result<T> {
         let timeout = time + Duration::from_secs(5);
         let done = match &self.pool {
             // The wait for a file has its own timeout.
-            Pool::Sqlite(_) => Ok(work.await),
-            Pool::Postgres(_) => tokio::time::timeout(timeout, work).await,
+            StorePool::Sqlite(_) => Ok(work.await),
+            StorePool::Postgres(_) => tokio::time::timeout(timeout, work).await,
         };
         match done {
             Ok(done) => done.map_err(self.failed(access)),
@@ -199,19 +203,19 @@ impl Database {
         }
     }
 
-    fn failed(&self, access: Access) -> impl Fn(Failure) -> Error + '_ {
+    fn failed(&self, access: DatabaseAccess) -> impl Fn(DatabaseFailure) -> Error + '_ {
         move |failure| failure::translate(self, access, failure)
     }
 }
 
 /// A transaction of either database.
 pub(crate) struct Transaction<'a> {
-    inner: Inner,
+    inner: BackendTransaction,
     database: &'a Database,
 }
 
-enum Inner {
-    Sqlite(sqlite::Connection),
+enum BackendTransaction {
+    Sqlite(sqlite::PooledConnection),
     Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
 }
 
@@ -220,35 +224,37 @@ impl Transaction<'_> {
     pub(crate) async fn rows<T>(
         &mut self,
         statement: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlParameter<'_>],
         read: impl Fn(&Row<'_>) -> Column<T>,
     ) -> Result<Vec<T>> {
         let inner = &mut self.inner;
         let rows = async {
             match inner {
-                Inner::Sqlite(inner) => inner.rows(statement, values, read).await,
-                Inner::Postgres(inner) => {
+                BackendTransaction::Sqlite(inner) => inner.rows(statement, values, read).await,
+                BackendTransaction::Postgres(inner) => {
                     postgres::rows(&mut **inner, statement, values, read).await
                 }
             }
         };
-        self.database.within(Access::Read, rows).await
+        self.database.within(DatabaseAccess::Read, rows).await
     }
 
     /// Runs a statement that writes, and returns the number of rows that it changed.
     pub(crate) async fn execute(
         &mut self,
         statement: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlParameter<'_>],
     ) -> Result<u64> {
         let inner = &mut self.inner;
         let changed = async {
             match inner {
-                Inner::Sqlite(inner) => inner.execute(statement, values).await,
-                Inner::Postgres(inner) => postgres::execute(inner, statement, values).await,
+                BackendTransaction::Sqlite(inner) => inner.execute(statement, values).await,
+                BackendTransaction::Postgres(inner) => {
+                    postgres::execute(inner, statement, values).await
+                }
             }
         };
-        self.database.within(Access::Write, changed).await
+        self.database.within(DatabaseAccess::Write, changed).await
     }
 
     /// Runs statements of a migration, which have no parameters and may change every row.
@@ -256,17 +262,17 @@ impl Transaction<'_> {
         let inner = &mut self.inner;
         let done = async {
             match inner {
-                Inner::Sqlite(inner) => inner.script(statements).await,
-                Inner::Postgres(inner) => postgres::script(inner, statements).await,
+                BackendTransaction::Sqlite(inner) => inner.script(statements).await,
+                BackendTransaction::Postgres(inner) => postgres::script(inner, statements).await,
             }
         };
-        self.database.within_time(MIGRATION_TIME, Access::Write, done).await
+        self.database.within_time(MIGRATION_TIME, DatabaseAccess::Write, done).await
     }
 
-    /// Waits for these locks, in the order of [`Lock`]. In SQLite a transaction has the whole
+    /// Waits for these locks, in the order of [`TransactionLock`]. In SQLite a transaction has the whole
     /// store already.
-    pub(crate) async fn lock(&mut self, locks: &[Lock<'_>]) -> Result<()> {
-        if matches!(self.inner, Inner::Sqlite(_)) {
+    pub(crate) async fn lock(&mut self, locks: &[TransactionLock<'_>]) -> Result<()> {
+        if matches!(self.inner, BackendTransaction::Sqlite(_)) {
             return Ok(());
         }
         let mut keys: Vec<i64> = locks.iter().map(|lock| lock.key()).collect();
@@ -275,7 +281,8 @@ impl Transaction<'_> {
         for key in keys {
             // Not `SELECT … FOR UPDATE`: neither the sum of an agent nor a new asset has a row
             // to lock.
-            self.rows("SELECT pg_advisory_xact_lock($1)", &[Value::Int(key)], |_| Ok(())).await?;
+            self.rows("SELECT pg_advisory_xact_lock($1)", &[SqlParameter::Int(key)], |_| Ok(()))
+                .await?;
         }
         Ok(())
     }
@@ -283,8 +290,8 @@ impl Transaction<'_> {
     /// Returns the time that the users of the store agree on. It advances within a transaction.
     pub(crate) async fn clock(&mut self) -> Result<i64> {
         match self.inner {
-            Inner::Sqlite(_) => Ok(host_clock()),
-            Inner::Postgres(_) => {
+            BackendTransaction::Sqlite(_) => Ok(host_clock()),
+            BackendTransaction::Postgres(_) => {
                 let found = self.rows(CLOCK, &[], |row| row.int("now")).await?;
                 self.database.told(found)
             }
@@ -296,11 +303,11 @@ impl Transaction<'_> {
         let Self { inner, database } = self;
         let committed = async {
             match inner {
-                Inner::Sqlite(inner) => inner.commit(database.place).await,
-                Inner::Postgres(inner) => Ok(inner.commit().await?),
+                BackendTransaction::Sqlite(inner) => inner.commit(database.place).await,
+                BackendTransaction::Postgres(inner) => Ok(inner.commit().await?),
             }
         };
-        database.within(Access::Write, committed).await
+        database.within(DatabaseAccess::Write, committed).await
     }
 
     /// Returns the error for a transaction that must begin anew, since another changed its rows.
@@ -309,7 +316,7 @@ impl Transaction<'_> {
     }
 }
 
-impl Lock<'_> {
+impl TransactionLock<'_> {
     /// Returns the key of the lock: the kind, then 32 bits of a hash of the name. Names that
     /// share a key sometimes wait for each other, without harm.
     fn key(self) -> i64 {
@@ -344,16 +351,16 @@ fn host_clock() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Lock;
+    use super::TransactionLock;
 
     #[test]
     fn assets_are_locked_before_agents_and_the_total_last() {
-        let assets = ["", "a", "blocks/x.md", "zzz"].map(|path| Lock::Asset(path).key());
-        let agents = ["", "a", "ann@host", "zzz"].map(|name| Lock::Agent(name).key());
-        assert!(Lock::Schema.key() < assets.into_iter().min().expect("some"));
+        let assets = ["", "a", "blocks/x.md", "zzz"].map(|path| TransactionLock::Asset(path).key());
+        let agents = ["", "a", "ann@host", "zzz"].map(|name| TransactionLock::Agent(name).key());
+        assert!(TransactionLock::Schema.key() < assets.into_iter().min().expect("some"));
         assert!(assets.into_iter().max() < agents.into_iter().min());
-        assert!(agents.into_iter().max().expect("some") < Lock::Total.key());
+        assert!(agents.into_iter().max().expect("some") < TransactionLock::Total.key());
         // The published value of FNV-1a for "a": all builds must agree on it.
-        assert_eq!(Lock::Asset("a").key() & 0xffff_ffff, 0xe40c_292c);
+        assert_eq!(TransactionLock::Asset("a").key() & 0xffff_ffff, 0xe40c_292c);
     }
 }

@@ -11,14 +11,14 @@ use ikigai_protocol::ToolCode;
 
 use crate::agent::InvalidAgent;
 use crate::asset::MAX_ASSET_BYTES;
-use crate::budget::Exceeded;
+use crate::budget::BudgetExcess;
 use crate::capacity::Overfull;
 use crate::damage::StoredText;
 use crate::path::{AssetPath, PathError};
 use crate::session::{InvalidSessionId, InvalidSessionText, MAX_EVENT_BYTES, SessionId};
 use crate::store_url::{InvalidStoreUrl, StoreUrl};
 
-pub use remedy::Remedy;
+pub use remedy::StoreRemedy;
 
 /// The result of an operation of the store.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -69,7 +69,7 @@ pub enum Error {
     },
     /// The change does not fit the budget of an agent.
     #[error("{0}")]
-    BudgetExceeded(Exceeded),
+    BudgetExceeded(BudgetExcess),
     /// The change does not fit the capacity of the store.
     #[error("{0}")]
     Overfull(Overfull),

@@ -21,7 +21,7 @@
 //!
 //! Nothing here knows tools, models, WebAssembly, a command line or the default address of a
 //! store: the caller hands over the address, the agent's name and the budget. Nothing here reads
-//! a file that is not the store. An [`Error`] has a [`Remedy`] as a type; the words for it
+//! a file that is not the store. An [`Error`] has a [`StoreRemedy`] as a type; the words for it
 //! belong to the caller.
 
 mod agent;
@@ -42,16 +42,17 @@ mod tokens;
 
 pub use agent::{Agent, InvalidAgent, MAX_AGENT_BYTES};
 pub use asset::{
-    Asset, Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Pin, Pinned, Replaced,
-    Snapshot, UnknownCause, Usage, Version, Written,
+    Asset, AssetMetadata, AssetVersion, Author, ChangeCause, EditOutcome, MAX_ASSET_BYTES,
+    NewVersion, PinOutcome, PinnedAsset, Precondition, Snapshot, StoreUsage, UnknownCause,
+    VersionEnd,
 };
-pub use budget::{Budget, Exceeded, Purpose, thousands};
+pub use budget::{Budget, BudgetExcess, BudgetedOperation, thousands};
 pub use capacity::{Capacity, Overfull};
 pub use damage::{Damage, StoredText};
-pub use error::{Error, ProcessLimit, Remedy, Result};
-pub use options::{Options, Retention};
+pub use error::{Error, ProcessLimit, Result, StoreRemedy};
+pub use options::{Retention, StoreOptions};
 pub use path::{AssetPath, MAX_PATH_BYTES, PathError, SCHEME, resolution};
-pub use references::{Reference, references};
+pub use references::{AssetReference, references};
 pub use session::{
     Holder, InvalidSessionId, InvalidSessionText, Lease, MAX_EVENT_BYTES, MAX_TITLE_BYTES,
     MAX_WORKSPACE_BYTES, NewEvent, NewSession, SessionChanges, SessionEvent, SessionFilter,

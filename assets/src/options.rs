@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::budget::Budget;
 use crate::capacity::Capacity;
 
-/// The options of a store. The values given here are those of [`Options::default`].
+/// The options of a store. The values given here are those of [`StoreOptions::default`].
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StoreOptions {
     /// The tokens that each agent may have pinned. 100,000.
     pub budget: Budget,
     /// The bytes that all assets may have together. 1 GiB.
@@ -35,7 +35,7 @@ pub struct Retention {
     pub count: u32,
 }
 
-impl Default for Options {
+impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             budget: Budget::default(),

@@ -10,7 +10,7 @@ const LONGEST: usize = SCHEME.len() + "/".len() + MAX_PATH_BYTES + 64;
 
 /// A URI in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reference<'a> {
+pub struct AssetReference<'a> {
     /// The offset in bytes at which it starts.
     pub at: usize,
     /// The URI as written, without the punctuation that ends a sentence. A URI that is too
@@ -28,7 +28,7 @@ pub struct Reference<'a> {
 /// the scheme contains it.
 ///
 /// Time and memory are linear in the length of any text.
-pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
+pub fn references(text: &str) -> impl Iterator<Item = AssetReference<'_>> {
     // All URIs before a delimiter share it as their end.
     let mut end = 0;
     text.match_indices(SCHEME).filter_map(move |(at, _)| {
@@ -42,16 +42,16 @@ pub fn references(text: &str) -> impl Iterator<Item = Reference<'_>> {
 }
 
 /// Returns the reference at `at`. `whole` is its text up to a delimiter.
-fn reference(at: usize, whole: &str) -> Option<Reference<'_>> {
+fn reference(at: usize, whole: &str) -> Option<AssetReference<'_>> {
     if whole.len() > LONGEST {
         let rest = &whole[SCHEME.len()..];
         let bytes = rest.strip_prefix('/').unwrap_or(rest).len();
         let uri = &whole[..whole.floor_char_boundary(LONGEST)];
-        return Some(Reference { at, uri, path: Err(PathError::TooLong { bytes }) });
+        return Some(AssetReference { at, uri, path: Err(PathError::TooLong { bytes }) });
     }
     let uri = without_punctuation(whole);
     let names_something = uri.len() > SCHEME.len() && uri.trim_end_matches('/').len() > 7;
-    names_something.then(|| Reference { at, uri, path: AssetPath::parse(uri) })
+    names_something.then(|| AssetReference { at, uri, path: AssetPath::parse(uri) })
 }
 
 fn upto_delimiter(text: &str) -> &str {

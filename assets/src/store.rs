@@ -43,12 +43,12 @@ use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::agent::Agent;
-use crate::asset::{Asset, Metadata, Usage};
+use crate::asset::{Asset, AssetMetadata, StoreUsage};
 use crate::budget::Budget;
 use crate::capacity::Capacity;
-use crate::database::{Database, Place, Value};
+use crate::database::{CallerThread, Database, SqlParameter};
 use crate::error::{Error, Result};
-use crate::options::{Options, Retention};
+use crate::options::{Retention, StoreOptions};
 use crate::path::{AssetPath, OUTPUTS, SCHEME, successor};
 use crate::store_url::StoreUrl;
 
@@ -82,9 +82,9 @@ impl Store {
     /// Fails with [`Error::Unreachable`], [`Error::Slow`], [`Error::Locked`] or
     /// [`Error::Unauthenticated`] if the store cannot be opened. Fails with [`Error::Unsafe`],
     /// [`Error::NotAStore`] or [`Error::Newer`] if it must not be opened.
-    pub async fn open(url: &StoreUrl, options: &Options) -> Result<Self> {
+    pub async fn open(url: &StoreUrl, options: &StoreOptions) -> Result<Self> {
         let database = Database::open(url, options).await?;
-        let Options { budget, capacity, retention, .. } = *options;
+        let StoreOptions { budget, capacity, retention, .. } = *options;
         Ok(Self { database, budget, capacity, retention })
     }
 
@@ -99,7 +99,7 @@ impl Store {
     #[must_use]
     pub fn on_own_thread(&self) -> Self {
         let Self { budget, capacity, retention, .. } = *self;
-        Self { database: self.database.at(Place::Own), budget, capacity, retention }
+        Self { database: self.database.at(CallerThread::Own), budget, capacity, retention }
     }
 
     /// Closes the connections, including the ones of [`Store::on_own_thread`], and waits for
@@ -125,7 +125,7 @@ impl Store {
     /// # Errors
     ///
     /// Fails with [`Error::NotFound`], or if the database fails.
-    pub async fn metadata(&self, path: &AssetPath) -> Result<Metadata> {
+    pub async fn metadata(&self, path: &AssetPath) -> Result<AssetMetadata> {
         let found = self.database.rows(METADATA, &[path.value()], rows::metadata).await?;
         one(found).ok_or_else(|| Error::NotFound(path.clone()))
     }
@@ -137,7 +137,7 @@ impl Store {
     /// # Errors
     ///
     /// Fails if the database fails.
-    pub async fn list(&self, prefix: &str, limit: Option<u32>) -> Result<Vec<Metadata>> {
+    pub async fn list(&self, prefix: &str, limit: Option<u32>) -> Result<Vec<AssetMetadata>> {
         let prefix = match prefix.strip_prefix(SCHEME) {
             Some(rest) => rest.strip_prefix('/').unwrap_or(rest),
             None => prefix,
@@ -147,14 +147,14 @@ impl Store {
             return Ok(Vec::new());
         }
         // A range instead of LIKE, which needs escapes and often cannot use the primary key.
-        let (from, below) = (Value::Text(prefix), successor(prefix));
+        let (from, below) = (SqlParameter::Text(prefix), successor(prefix));
         // The databases have no common syntax for a statement without a limit.
-        let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
+        let limit = SqlParameter::Int(limit.map_or(i64::MAX, i64::from));
         match &below {
             Some(below) => {
                 let statement = select_metadata!(from "stored_assets \
                     WHERE path >= $1 AND path < $2 ORDER BY path LIMIT $3");
-                let values = [from, Value::Text(below), limit];
+                let values = [from, SqlParameter::Text(below), limit];
                 self.database.rows(statement, &values, rows::metadata).await
             }
             None => {
@@ -170,7 +170,7 @@ impl Store {
     /// # Errors
     ///
     /// Fails if the database fails.
-    pub async fn usage(&self, agent: &Agent) -> Result<Usage> {
+    pub async fn usage(&self, agent: &Agent) -> Result<StoreUsage> {
         let statement = "SELECT \
             (SELECT COUNT(*) FROM asset_pins WHERE agent = $1) AS pinned_assets, \
             (SELECT CAST(COALESCE(SUM(d.tokens), 0) AS BIGINT) FROM asset_pins p \
@@ -182,7 +182,11 @@ impl Store {
                 WHERE path >= $2 AND path < $3) AS output_tokens, \
             (SELECT COUNT(*) FROM asset_versions) AS old_versions";
         let above = successor(OUTPUTS).unwrap_or_default();
-        let values = [Value::Text(agent.as_str()), Value::Text(OUTPUTS), Value::Text(&above)];
+        let values = [
+            SqlParameter::Text(agent.as_str()),
+            SqlParameter::Text(OUTPUTS),
+            SqlParameter::Text(&above),
+        ];
         let found =
             self.database.rows(statement, &values, |row| rows::usage(row, self.budget)).await?;
         one(found).ok_or_else(|| Error::Damaged {
@@ -196,8 +200,8 @@ impl Store {
 const METADATA: &str = select_metadata!(from "stored_assets WHERE path = $1");
 
 impl AssetPath {
-    fn value(&self) -> Value<'_> {
-        Value::Text(self.as_str())
+    fn value(&self) -> SqlParameter<'_> {
+        SqlParameter::Text(self.as_str())
     }
 }
 
@@ -229,8 +233,8 @@ fn micros_of(length: Duration) -> i64 {
 
 /// Converts a count to the form of the database, whose integers have a sign. A count that does
 /// not fit becomes the largest integer, which is larger than any stored count.
-fn int(count: u64) -> Value<'static> {
-    Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
+fn int(count: u64) -> SqlParameter<'static> {
+    SqlParameter::Int(i64::try_from(count).unwrap_or(i64::MAX))
 }
 
 impl fmt::Debug for Store {

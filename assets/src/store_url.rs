@@ -24,10 +24,10 @@ use url::Url;
 /// machine, `sslmode` is `verify-full` by default: TLS with a certificate that this machine
 /// trusts.
 #[derive(Clone, PartialEq, Eq)]
-pub struct StoreUrl(pub(crate) Location);
+pub struct StoreUrl(pub(crate) StoreLocation);
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum Location {
+pub(crate) enum StoreLocation {
     Memory,
     Sqlite(PathBuf),
     Postgres(Url),
@@ -91,21 +91,21 @@ pub enum InvalidStoreUrl {
 impl StoreUrl {
     /// Returns the address of the store in a file.
     pub fn sqlite(path: impl Into<PathBuf>) -> Self {
-        Self(Location::Sqlite(path.into()))
+        Self(StoreLocation::Sqlite(path.into()))
     }
 
     /// Returns the address of a private store in memory.
     #[must_use]
     pub fn memory() -> Self {
-        Self(Location::Memory)
+        Self(StoreLocation::Memory)
     }
 
     /// Returns the file, if the store is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         match &self.0 {
-            Location::Sqlite(path) => Some(path),
-            Location::Memory | Location::Postgres(_) => None,
+            StoreLocation::Sqlite(path) => Some(path),
+            StoreLocation::Memory | StoreLocation::Postgres(_) => None,
         }
     }
 
@@ -131,7 +131,7 @@ impl StoreUrl {
     /// Returns the host and the port, if the store is a server that is reached over the network.
     #[must_use]
     pub fn peer(&self) -> Option<(String, u16)> {
-        let Location::Postgres(url) = &self.0 else { return None };
+        let StoreLocation::Postgres(url) = &self.0 else { return None };
         // libpq's variables have the parts that the address leaves out.
         let options: PgConnectOptions = url.as_str().parse().ok()?;
         let host = options.get_host().to_owned();
@@ -168,12 +168,12 @@ impl StoreUrl {
         if url.path().trim_start_matches('/').contains(['/', '@', ':']) {
             return Err(InvalidStoreUrl::Database);
         }
-        Ok(Self(Location::Postgres(url)))
+        Ok(Self(StoreLocation::Postgres(url)))
     }
 
     /// Returns the password, decoded and as written in the address.
     pub(crate) fn passwords(&self) -> Vec<String> {
-        let Location::Postgres(url) = &self.0 else { return Vec::new() };
+        let StoreLocation::Postgres(url) = &self.0 else { return Vec::new() };
         let Some(raw) = url.password().filter(|it| !it.is_empty()) else { return Vec::new() };
         // In a form, a plus is a space, but not in an address.
         let form = format!("password={}", raw.replace('+', "%2B"));
@@ -185,7 +185,7 @@ impl StoreUrl {
     /// memory, instead of through a server.
     #[must_use]
     pub fn is_sqlite(&self) -> bool {
-        !matches!(self.0, Location::Postgres(_))
+        !matches!(self.0, StoreLocation::Postgres(_))
     }
 }
 
@@ -201,9 +201,9 @@ impl FromStr for StoreUrl {
 impl fmt::Display for StoreUrl {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Location::Memory => out.write_str("memory:"),
-            Location::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
-            Location::Postgres(url) => {
+            StoreLocation::Memory => out.write_str("memory:"),
+            StoreLocation::Sqlite(path) => write!(out, "sqlite:{}", path.display()),
+            StoreLocation::Postgres(url) => {
                 write!(out, "postgres://{}", url.host_str().unwrap_or_default())?;
                 if let Some(port) = url.port() {
                     write!(out, ":{port}")?;

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 
 use behaviour::{assets, budgets, history, leases, model, pins, sessions, spending};
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Options, Store, StoreUrl};
+use ikigai_assets::{Agent, AssetPath, Author, ChangeCause, Store, StoreOptions, StoreUrl};
 use ikigai_assets_testing::Server;
 use tokio::task::coop;
 
@@ -39,11 +39,11 @@ struct Fixture<'a> {
 impl Fixture<'_> {
     /// Opens a new store with the default options.
     async fn store(&self) -> Store {
-        self.store_with(&Options::default()).await
+        self.store_with(&StoreOptions::default()).await
     }
 
     /// Opens a new store with other options.
-    async fn store_with(&self, options: &Options) -> Store {
+    async fn store_with(&self, options: &StoreOptions) -> Store {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let url = match self.kind {
             Kind::Memory => StoreUrl::memory(),
@@ -103,7 +103,7 @@ fn agent(name: &str) -> Agent {
 
 /// Returns `ann`, who writes.
 fn ann() -> Author {
-    Author { agent: agent("ann@host"), cause: Cause::Write }
+    Author { agent: agent("ann@host"), cause: ChangeCause::Write }
 }
 
 /// Returns a text of this many tokens.

@@ -14,7 +14,7 @@ use anyhow::ensure;
 use bytes::Bytes;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, NewEvent, NewSession,
+    Agent, AssetPath, Author, Budget, Capacity, ChangeCause, NewEvent, NewSession, Precondition,
     SessionFilter, Store, StoreUrl,
 };
 use rusqlite::Connection;
@@ -45,16 +45,16 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     let url = StoreUrl::sqlite(&file);
     let assets = Arc::new(StoredAssets::at(Ok(url), Budget::default(), Capacity::default()));
     let agent = Agent::new("bench@here")?;
-    let author = Author { agent: agent.clone(), cause: Cause::Write };
+    let author = Author { agent: agent.clone(), cause: ChangeCause::Write };
     let text = "0123456789abcde\n".repeat(BYTES / 16);
     let asset = AssetPath::parse("blocks/ten.md")?;
     runtime.block_on(async {
         let store = assets.open().await?;
-        store.write(&asset, text.as_bytes(), &author, Expected::Any).await?;
+        store.write(&asset, text.as_bytes(), &author, Precondition::Any).await?;
         store.pin(&agent, &asset).await?;
         for number in 0..MANY {
             let path = AssetPath::parse(&format!("many/{number:05}.md"))?;
-            store.write(&path, b"one of many", &author, Expected::Any).await?;
+            store.write(&path, b"one of many", &author, Precondition::Any).await?;
         }
         anyhow::Ok(())
     })?;
@@ -92,7 +92,7 @@ pub(crate) fn measure(rig: &Rig) -> anyhow::Result<[Samples; 4]> {
     let mut rows = || step_through(&database, paths);
     let list = in_turn(rig.rounds(20), &mut [("list", 1, &mut list), ("limit", 1, &mut rows)])?;
     let mut write = || {
-        let write = store.write(&asset, text.as_bytes(), &author, Expected::Any);
+        let write = store.write(&asset, text.as_bytes(), &author, Precondition::Any);
         runtime.block_on(write)?;
         Ok(())
     };

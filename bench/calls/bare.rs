@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use bytes::Bytes;
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::CallLimits;
 use wasmtime::component::{Component, Linker, ResourceTable};
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationConfig, Store,
@@ -79,7 +79,7 @@ impl Bare {
         wasi.preopened_dir(workspace, &*name, FsPerms::ReadOnly)?;
         wasi.preopened_dir(workspace, ".", FsPerms::ReadOnly)?;
         wasi.stdin(MemoryInputPipe::new(input.clone())).stdout(stdout.clone());
-        let limits = Limits::default();
+        let limits = CallLimits::default();
         let memory = usize::try_from(limits.wasm_memory)?;
         let state = State {
             wasi: wasi.build(),

@@ -15,11 +15,11 @@ use bytes::Bytes;
 use ikigai_host::Digest;
 use ikigai_host::exec::native::NativeProgram;
 use ikigai_host::exec::output::Sink;
-use ikigai_host::exec::wasm::cache::Cache;
+use ikigai_host::exec::wasm::cache::ComponentCache;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::exec::wasm::{Runtime, Tier};
 use ikigai_host::exec::{Executor as _, Exit};
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::Sandbox;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use tokio_util::sync::CancellationToken;
@@ -394,7 +394,7 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     let bytes = rig::read(&rig.tool("file-read.wasm"))?;
     let digest = Digest::from_bytes(&bytes);
     let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
-    let nowhere = Cache::default();
+    let nowhere = ComponentCache::default();
     let compiler = Compiler::new(Some(rig.host_program()));
     let mut compile = || {
         let source = std::fs::File::open(rig.tool("file-read.wasm"))?;
@@ -405,7 +405,7 @@ fn loading(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     figures.insert("compile".into(), in_turn(rig.rounds(100), &mut [("small", 1, &mut compile)])?);
 
     let kept = rig.tool(".cache");
-    let cache = Cache::open(Some(&kept), None);
+    let cache = ComponentCache::open(Some(&kept), None);
     let prefix = format!("{digest}.");
     let file = compiled(&kept)?
         .into_iter()
@@ -449,7 +449,7 @@ fn compiled(cache: &std::path::Path) -> anyhow::Result<Vec<PathBuf>> {
 /// stream to stream.
 fn large(rig: &Rig, figures: &mut Figures) -> anyhow::Result<()> {
     const LENGTH: usize = 50 << 20;
-    let limits = Limits { output: 2 * LENGTH as u64, ..Limits::default() };
+    let limits = CallLimits { output: 2 * LENGTH as u64, ..CallLimits::default() };
     let text = Bytes::from(format!(r#"{{"text":"{}"}}"#, "x".repeat(LENGTH)));
     let runtime = rig::runtime()?;
     let host = rig.host(&rig.small_tree()).output(limits.output).build()?;

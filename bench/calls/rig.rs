@@ -14,7 +14,7 @@ use ikigai_host::exec::output::Sink;
 
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{Deadline, Limits};
+use ikigai_host::limits::{CallLimits, Deadline};
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;
 use ikigai_host::{Host, HostBuilder, Reactor, Snapshot};
@@ -145,7 +145,7 @@ pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
         assets: None,
         workspace: workspace.into(),
         // A slow disk must not end a call.
-        limits: Limits { wall_clock: Duration::from_secs(600), ..Limits::default() },
+        limits: CallLimits { wall_clock: Duration::from_secs(600), ..CallLimits::default() },
         deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }

@@ -11,9 +11,9 @@ use bytes::Bytes;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce};
 use ikigai_host::{Digest, Host};
-use ikigai_supply::signature::{Key, Payload, Root, Signature, SshKey};
+use ikigai_supply::signature::{Payload, Signature, SignerKey, SigstoreRoot, SshKey};
 use ikigai_supply::trust::{Trust, TrustedIdentity, TrustedSigner};
-use ikigai_supply::{Lock, LockedTool, Signer};
+use ikigai_supply::{LockedTool, Signer, ToolsLock};
 use ring::rand::SystemRandom;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _,
@@ -38,8 +38,8 @@ const TOOL: &str = "bench_tool_0000";
 
 /// Measures the verification of a bundle with a trusted root that was read, and with the reading.
 pub(crate) fn bundle(rig: &Rig) -> anyhow::Result<Samples> {
-    let root = Root::compiled_in()?;
-    let verify = |root: &Root| {
+    let root = SigstoreRoot::compiled_in()?;
+    let verify = |root: &SigstoreRoot| {
         let payload = Payload { file: SIGNED, manifest: None };
         let signed = Signature::parse(BUNDLE)?.verify(payload, &[], root)?;
         ensure!(matches!(signed.signer, Signer::Sigstore(_)), "another signer: {signed:?}");
@@ -50,7 +50,7 @@ pub(crate) fn bundle(rig: &Rig) -> anyhow::Result<Samples> {
         rig.rounds(5),
         &mut [
             ("verify", 4, &mut || verify(&root)),
-            ("with root", 4, &mut || verify(&Root::compiled_in()?)),
+            ("with root", 4, &mut || verify(&SigstoreRoot::compiled_in()?)),
             ("limit", 4, &mut || one.verify()),
         ],
     )
@@ -92,7 +92,7 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
     fs::create_dir(&tools)?;
     let tool = tools.join("bench-tool.wasm");
     fs::copy(&guest, &tool)?;
-    let key = Key::Ssh(SshKey::parse(KEY)?);
+    let key = SignerKey::Ssh(SshKey::parse(KEY)?);
     let locks = [scratch.path().join("tools.lock"), scratch.path().join("approved.lock")];
     let contents = rig::read(&tool)?;
     fs::write(&locks[0], lock(&contents, key.signer())?)?;
@@ -137,7 +137,7 @@ pub(crate) fn required(rig: &Rig) -> anyhow::Result<Samples> {
 
 /// Returns the text of a lock in which the signer signed the tool, among nineteen others.
 fn lock(file: &[u8], signer: Signer) -> anyhow::Result<String> {
-    let mut lock = Lock::default();
+    let mut lock = ToolsLock::default();
     let tool = LockedTool {
         version: None,
         from: "oci://localhost/bench/tool".to_owned(),
@@ -164,10 +164,10 @@ struct Locked {
 }
 
 /// The metadata of a lock, and its contents.
-type Seen = (Option<[i64; 6]>, Arc<Lock>);
+type Seen = (Option<[i64; 6]>, Arc<ToolsLock>);
 
 impl Locked {
-    fn new(locks: &[PathBuf], key: &Key) -> Self {
+    fn new(locks: &[PathBuf], key: &SignerKey) -> Self {
         let signer = TrustedSigner {
             name: "bench".to_owned(),
             identity: TrustedIdentity::Key(key.clone()),
@@ -221,7 +221,7 @@ impl Signatures for Locked {
 }
 
 /// Returns the current contents of a lock.
-fn current(path: &Path, seen: &Mutex<Option<Seen>>) -> anyhow::Result<Arc<Lock>> {
+fn current(path: &Path, seen: &Mutex<Option<Seen>>) -> anyhow::Result<Arc<ToolsLock>> {
     let identity = fs::metadata(path).ok().map(|it| {
         [
             it.dev().cast_signed(),
@@ -239,8 +239,10 @@ fn current(path: &Path, seen: &Mutex<Option<Seen>>) -> anyhow::Result<Arc<Lock>>
         return Ok(Arc::clone(lock));
     }
     let lock = Arc::new(match identity {
-        Some(_) => Lock::parse(&fs::read(path)?).map_err(|error| Error::msg(error.to_string()))?,
-        None => Lock::default(),
+        Some(_) => {
+            ToolsLock::parse(&fs::read(path)?).map_err(|error| Error::msg(error.to_string()))?
+        }
+        None => ToolsLock::default(),
     });
     *seen = Some((identity, Arc::clone(&lock)));
     Ok(lock)

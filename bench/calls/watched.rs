@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use ikigai_host::audit::Requester;
-use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use ikigai_host::front_end::{Answer, FrontEnd};
+use ikigai_host::consent::{
+    ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply,
+};
+use ikigai_host::front_end::{AnswerFuture, FrontEnd};
 use ikigai_host::policy::{BackendChoice, Override, Overrides};
 use ikigai_host::{CancellationToken, Envelope};
 
@@ -28,7 +30,7 @@ impl FrontEnd for Person {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         Box::pin(std::future::pending())
     }
 
@@ -36,9 +38,9 @@ impl FrontEnd for Person {
         true
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         self.asked.fetch_add(usize::from(question.again), Ordering::Relaxed);
-        let answer = Widened { answer: WidenAnswer::No, waited: Duration::ZERO };
+        let answer = WidenReply { answer: WidenAnswer::No, waited: Duration::ZERO };
         Box::pin(std::future::ready(answer))
     }
 }

@@ -7,8 +7,8 @@ use ikigai_host::policy::{Approve, Override, Overrides};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::choice;
-use crate::config::provider::Environment;
-use crate::config::{Config, Provenance};
+use crate::config::provider::EnvLookup;
+use crate::config::{Config, SettingSource};
 use crate::error::CliError;
 
 /// The variable for the flag.
@@ -61,7 +61,7 @@ pub(crate) struct ApprovalOptions {
 impl ApprovalOptions {
     /// Returns this flag if it was given, then the one before the command, then the environment.
     /// clap reads the environment at both places.
-    pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+    pub(crate) fn or(self, outer: Self, environment: EnvLookup<'_>) -> Self {
         let is_variable =
             |own: Approval| environment(VARIABLE).is_some_and(|it| it == own.to_string());
         Self {
@@ -80,18 +80,18 @@ impl ApprovalOptions {
     pub(crate) fn resolve(
         self,
         config: &Config,
-        environment: Environment<'_>,
+        environment: EnvLookup<'_>,
     ) -> Result<Chosen, CliError> {
         if let Some(approval) = self.approve {
             let is_variable = environment(VARIABLE).is_some_and(|it| it == approval.to_string());
             let from = match is_variable {
-                true => Provenance::Variable(VARIABLE.to_owned()),
-                false => Provenance::Flag("--approve".to_owned()),
+                true => SettingSource::Variable(VARIABLE.to_owned()),
+                false => SettingSource::Flag("--approve".to_owned()),
             };
             return Ok(Chosen { approval, from });
         }
         let Some(setting) = config.setting(KEY) else {
-            return Ok(Chosen { approval: Approval::default(), from: Provenance::Default });
+            return Ok(Chosen { approval: Approval::default(), from: SettingSource::Default });
         };
         let from = setting.provenance();
         let approval = check(&setting.value)
@@ -117,7 +117,7 @@ pub(crate) fn check(value: &str) -> anyhow::Result<Approval> {
 #[derive(Clone, Debug)]
 pub(crate) struct Chosen {
     pub(crate) approval: Approval,
-    pub(crate) from: Provenance,
+    pub(crate) from: SettingSource,
 }
 
 impl Chosen {
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn each_word_has_its_keys() {
         let narrowed = |approval| {
-            let chosen = Chosen { approval, from: Provenance::Default };
+            let chosen = Chosen { approval, from: SettingSource::Default };
             let Overrides { ask, approve, .. } = chosen.narrow(Overrides::default());
             (ask.map(|it| it.value), approve.map(|it| it.value))
         };

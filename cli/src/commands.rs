@@ -27,10 +27,10 @@ use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::CliError;
 use crate::kept::ResumeOptions;
-use crate::layers::{self, Line};
+use crate::layers::{self, ParsedCommandLine};
 use crate::logging::log_to_stderr;
 use crate::model::ModelOptions;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print_raw, report};
 use crate::servers::logins::finish_renewals;
 use ikigai_host::Reactor;
@@ -41,7 +41,7 @@ use ikigai_host::exec::native;
 #[command(name = "ikigai", version, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
-    options: Options,
+    options: SharedOptions,
     #[command(flatten)]
     model: ModelOptions,
     #[command(flatten)]
@@ -61,16 +61,16 @@ enum Command {
     Ask(ask::Arguments),
     /// Find, inspect and call tools
     #[command(subcommand)]
-    Tool(tool::Command),
+    Tool(tool::ToolCommand),
     /// Show and change what tools may access
     #[command(subcommand)]
-    Policy(policy::Command),
+    Policy(policy::PolicyCommand),
     /// Show and change the assets under ikigai://
     #[command(subcommand)]
-    Asset(asset::Command),
+    Asset(asset::AssetCommand),
     /// Show and change saved conversations
     #[command(subcommand)]
-    Session(session::Command),
+    Session(session::SessionCommand),
     /// Show the calls in the audit log, with their outcome
     ///
     /// Every call is recorded in $XDG_STATE_HOME/ikigai/audit.jsonl. Prints a table of all
@@ -79,14 +79,14 @@ enum Command {
     Audit(audit::Arguments),
     /// Offer these tools to MCP clients, and add tools of MCP servers
     #[command(subcommand)]
-    Mcp(mcp::Command),
+    Mcp(mcp::McpCommand),
     /// Check this machine and report what is missing
     ///
     /// Exits 1 if policy requires something that the machine does not support.
     Doctor(doctor::Arguments),
     /// Show the configuration
     #[command(subcommand)]
-    Config(config::Command),
+    Config(config::ConfigCommand),
     /// Print the completion script for a shell
     ///
     /// The installer puts the scripts for bash, zsh and fish where these shells find them.
@@ -123,7 +123,7 @@ impl Cli {
     /// Reads the command line of this process. Prints help and usage errors itself, and then
     /// returns the exit code as the error.
     fn read() -> Result<Self, ExitCode> {
-        let Line { matches, config, set } = layers::read(Self::command)?;
+        let ParsedCommandLine { matches, config, set } = layers::read(Self::command)?;
         let mut cli = Self::from_arg_matches(&matches).map_err(layers::print)?;
         cli.options.set = set;
         cli.options.config = config;
@@ -273,7 +273,7 @@ mod tests {
     fn a_command_takes_every_shared_flag_and_shows_some() {
         let mut command = help::with_shared_flags(Cli::command());
         command.build();
-        let shared = Options::augment_args(clap::Command::new("ikigai"));
+        let shared = SharedOptions::augment_args(clap::Command::new("ikigai"));
         each(&command, &[], &mut |command, path| {
             // The front page chooses the flags that it shows separately.
             if path.is_empty() {

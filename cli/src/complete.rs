@@ -22,8 +22,8 @@ use ikigai_terminal::sanitize;
 
 use crate::error::CliError;
 use crate::help;
-use crate::layers::{self, Commands};
-use crate::options::Options;
+use crate::layers::{self, CommandDefinition};
+use crate::options::SharedOptions;
 use crate::output::print_raw;
 use ikigai_host::registry;
 
@@ -43,15 +43,15 @@ const ZSH_AUTOLOADED: &str =
 
 /// The commands of the program. Completers parse the line with them. [`answer`] sets them, because
 /// clap passes only the word to a completer.
-static COMMANDS: OnceLock<Commands> = OnceLock::new();
+static COMMANDS: OnceLock<CommandDefinition> = OnceLock::new();
 
 /// Answers a shell that asks for candidates; `None` if no shell asks.
-pub(crate) fn answer(commands: Commands) -> Option<Result<ExitCode, CliError>> {
+pub(crate) fn answer(commands: CommandDefinition) -> Option<Result<ExitCode, CliError>> {
     let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
     Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
 }
 
-fn complete(shell: &OsStr, commands: Commands) -> Result<ExitCode, CliError> {
+fn complete(shell: &OsStr, commands: CommandDefinition) -> Result<ExitCode, CliError> {
     let Some(completer) = shell.to_str().and_then(completer) else {
         let text = format!("{VARIABLE}: `{}` is not a shell with completions", shell.display());
         return Err(CliError::usage(anyhow::Error::msg(text)));
@@ -87,13 +87,13 @@ fn words() -> Vec<OsString> {
 
 /// Returns the shared flags of the line so far, which override the environment and the files.
 /// Ignores mistakes, since the command reports them when it runs.
-fn options() -> Option<Options> {
+fn options() -> Option<SharedOptions> {
     let config = layers::load().unwrap_or_default();
     let commands = COMMANDS.get()?;
     let command = layers::with_defaults(commands(), &config).ignore_errors(true);
     let read = |line: Vec<OsString>| {
         let matches = command.clone().try_get_matches_from(line).ok()?;
-        Options::from_arg_matches(&matches).ok()
+        SharedOptions::from_arg_matches(&matches).ok()
     };
     read(words()).or_else(|| read(vec![NAME.into()]))
 }

@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 
 use ikigai_agent::{CompactAt, SessionRetention};
 use ikigai_protocol::is_tool_name;
-use ikigai_provider::{Header, Provider};
+use ikigai_provider::{Provider, RequestHeader};
 use toml::de::DeValue;
 
-pub(crate) use provenance::Provenance;
+pub(crate) use provenance::SettingSource;
 
 use ikigai_host::paths::{self, OtherWriter, Paths};
 use ikigai_host::toml_file::{
-    self, FileError, Item, Pair, Position, ReadError, ReadRules, TomlFile, kind_of, pairs,
+    self, ReadError, ReadRules, TextPosition, TomlError, TomlFile, TomlItem, TomlPair, kind_of,
+    pairs,
 };
 
 /// The name of a configuration file.
@@ -35,7 +36,7 @@ const LARGEST: u64 = 1 << 20;
 
 /// The kind of a TOML value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     Text,
     /// An absolute path, or one below `~`.
     Path,
@@ -48,61 +49,61 @@ enum Kind {
 }
 
 /// The keys of the shared flags and of the agent, named after the flags if there are any.
-const KEYS: &[(&str, Kind)] = &[
-    ("workspace", Kind::Path),
-    ("system_tools", Kind::Path),
-    ("user_tools", Kind::Path),
-    ("policy", Kind::Path),
-    ("profile", Kind::Text),
-    ("backend", Kind::Text),
-    ("timeout", Kind::Text),
-    ("fuel", Kind::Number),
-    ("memory", Kind::Text),
-    ("max_output", Kind::Text),
-    ("store", Kind::Text),
-    ("budget", Kind::Number),
-    ("capacity", Kind::Text),
-    ("agent", Kind::Text),
-    ("audit_arguments", Kind::Switch),
-    ("verbose", Kind::Switch),
-    ("provider", Kind::Text),
-    ("model", Kind::Text),
-    ("system", Kind::Text),
-    ("agents_md", Kind::Text),
-    ("auto_summary", Kind::Text),
-    ("approve", Kind::Text),
-    (conversation::COMPACT_AT, Kind::Decimal),
-    (conversation::SESSIONS, Kind::Text),
+const KEYS: &[(&str, ValueKind)] = &[
+    ("workspace", ValueKind::Path),
+    ("system_tools", ValueKind::Path),
+    ("user_tools", ValueKind::Path),
+    ("policy", ValueKind::Path),
+    ("profile", ValueKind::Text),
+    ("backend", ValueKind::Text),
+    ("timeout", ValueKind::Text),
+    ("fuel", ValueKind::Number),
+    ("memory", ValueKind::Text),
+    ("max_output", ValueKind::Text),
+    ("store", ValueKind::Text),
+    ("budget", ValueKind::Number),
+    ("capacity", ValueKind::Text),
+    ("agent", ValueKind::Text),
+    ("audit_arguments", ValueKind::Switch),
+    ("verbose", ValueKind::Switch),
+    ("provider", ValueKind::Text),
+    ("model", ValueKind::Text),
+    ("system", ValueKind::Text),
+    ("agents_md", ValueKind::Text),
+    ("auto_summary", ValueKind::Text),
+    ("approve", ValueKind::Text),
+    (conversation::COMPACT_AT, ValueKind::Decimal),
+    (conversation::SESSIONS, ValueKind::Text),
 ];
 
 /// The table that has a table for each provider.
 const PROVIDERS: &str = "providers";
 
 /// The keys of one provider.
-const PROVIDER_KEYS: &[(&str, Kind)] = &[
-    ("base_url", Kind::Text),
-    ("key_command", Kind::Text),
-    ("model", Kind::Text),
-    ("max_tokens", Kind::Number),
-    ("context", Kind::Number),
-    ("effort", Kind::Text),
-    ("temperature", Kind::Decimal),
-    ("max_tools", Kind::Number),
-    ("max_description", Kind::Number),
-    ("first_tools", Kind::Tools),
-    ("connect_timeout", Kind::Text),
-    ("silence_timeout", Kind::Text),
+const PROVIDER_KEYS: &[(&str, ValueKind)] = &[
+    ("base_url", ValueKind::Text),
+    ("key_command", ValueKind::Text),
+    ("model", ValueKind::Text),
+    ("max_tokens", ValueKind::Number),
+    ("context", ValueKind::Number),
+    ("effort", ValueKind::Text),
+    ("temperature", ValueKind::Decimal),
+    ("max_tools", ValueKind::Number),
+    ("max_description", ValueKind::Number),
+    ("first_tools", ValueKind::Tools),
+    ("connect_timeout", ValueKind::Text),
+    ("silence_timeout", ValueKind::Text),
 ];
 
 /// The table inside a provider's table that has a table for each model.
 const MODELS: &str = "models";
 
 /// The keys of one model.
-const MODEL_KEYS: &[(&str, Kind)] = &[
-    ("max_tokens", Kind::Number),
-    ("context", Kind::Number),
-    ("effort", Kind::Text),
-    ("temperature", Kind::Decimal),
+const MODEL_KEYS: &[(&str, ValueKind)] = &[
+    ("max_tokens", ValueKind::Number),
+    ("context", ValueKind::Number),
+    ("effort", ValueKind::Text),
+    ("temperature", ValueKind::Decimal),
 ];
 
 /// The table of the headers that are added to the requests of a provider.
@@ -116,13 +117,13 @@ pub(crate) struct Setting {
     /// The file.
     pub path: PathBuf,
     /// The position in the file.
-    pub position: Position,
+    pub position: TextPosition,
 }
 
 impl Setting {
     /// Returns the line of the value.
-    pub(crate) fn provenance(&self) -> Provenance {
-        Provenance::File { path: self.path.clone(), line: self.position.line }
+    pub(crate) fn provenance(&self) -> SettingSource {
+        SettingSource::File { path: self.path.clone(), line: self.position.line }
     }
 }
 
@@ -134,7 +135,7 @@ pub(crate) struct Config {
     /// The settings of single models, by the names that their providers use.
     models: BTreeMap<(Provider, String), BTreeMap<&'static str, Setting>>,
     /// The headers of each provider, and the place of their table.
-    headers: BTreeMap<Provider, (Vec<Header>, Provenance)>,
+    headers: BTreeMap<Provider, (Vec<RequestHeader>, SettingSource)>,
     spend: BTreeMap<&'static str, Setting>,
 }
 
@@ -145,7 +146,7 @@ impl Config {
     /// # Errors
     ///
     /// Fails if a file is malformed, cannot be read, or could have been written by another user.
-    pub(crate) fn load(paths: &Paths) -> Result<Self, FileError> {
+    pub(crate) fn load(paths: &Paths) -> Result<Self, TomlError> {
         let user = paths.config.as_ref().map(|dir| dir.join(CONFIG));
         let mut config = Self::default();
         for path in [Some(PathBuf::from(SYSTEM)), user].into_iter().flatten() {
@@ -174,10 +175,10 @@ impl Config {
         self.providers.get(&(provider, key))
     }
 
-    fn add(&mut self, path: &Path, home: Option<&Path>) -> Result<(), FileError> {
+    fn add(&mut self, path: &Path, home: Option<&Path>) -> Result<(), TomlError> {
         let Some(text) = read(path)? else { return Ok(()) };
         let (file, table) = TomlFile::parse(path, &text)?;
-        for Pair { key, span, item } in pairs(table.get_ref()) {
+        for TomlPair { key, span, item } in pairs(table.get_ref()) {
             match key {
                 PROVIDERS => {
                     self.add_providers(&file, item)?;
@@ -208,12 +209,12 @@ impl Config {
         Ok(())
     }
 
-    fn add_providers(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
-        for Pair { key: name, span, item } in pairs(file.table(PROVIDERS, item)?) {
+    fn add_providers(&mut self, file: &TomlFile<'_>, item: &TomlItem<'_>) -> Result<(), TomlError> {
+        for TomlPair { key: name, span, item } in pairs(file.table(PROVIDERS, item)?) {
             let Ok(provider) = name.parse::<Provider>() else {
                 return Err(file.unknown(&span, name, &Provider::ALL.map(Provider::as_str)));
             };
-            for Pair { key, span, item } in pairs(file.table(name, item)?) {
+            for TomlPair { key, span, item } in pairs(file.table(name, item)?) {
                 match key {
                     MODELS => {
                         self.add_models(file, provider, item)?;
@@ -221,7 +222,8 @@ impl Config {
                     }
                     HEADERS => {
                         let place = file.position(&span).line;
-                        let from = Provenance::File { path: file.path().to_owned(), line: place };
+                        let from =
+                            SettingSource::File { path: file.path().to_owned(), line: place };
                         self.headers.insert(provider, (headers(file, item)?, from));
                         continue;
                     }
@@ -244,10 +246,10 @@ impl Config {
         &mut self,
         file: &TomlFile<'_>,
         provider: Provider,
-        item: &Item<'_>,
-    ) -> Result<(), FileError> {
-        for Pair { key: model, item, .. } in pairs(file.table(MODELS, item)?) {
-            for Pair { key, span, item } in pairs(file.table(model, item)?) {
+        item: &TomlItem<'_>,
+    ) -> Result<(), TomlError> {
+        for TomlPair { key: model, item, .. } in pairs(file.table(MODELS, item)?) {
+            for TomlPair { key, span, item } in pairs(file.table(model, item)?) {
                 let Some((key, kind)) = MODEL_KEYS.iter().find(|(known, _)| *known == key) else {
                     let known: Vec<&str> = MODEL_KEYS.iter().map(|(key, _)| *key).collect();
                     let error = file.unknown(&span, key, &known);
@@ -266,8 +268,8 @@ impl Config {
         Ok(())
     }
 
-    fn add_spend(&mut self, file: &TomlFile<'_>, item: &Item<'_>) -> Result<(), FileError> {
-        for Pair { key, span, item } in pairs(file.table(conversation::SPEND, item)?) {
+    fn add_spend(&mut self, file: &TomlFile<'_>, item: &TomlItem<'_>) -> Result<(), TomlError> {
+        for TomlPair { key, span, item } in pairs(file.table(conversation::SPEND, item)?) {
             let keys = conversation::SPEND_KEYS;
             let Some((key, kind)) = keys.iter().find(|(known, _)| *known == key) else {
                 let known: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
@@ -287,9 +289,9 @@ fn provider_setting(
     file: &TomlFile<'_>,
     provider: Provider,
     key: &str,
-    kind: Kind,
-    item: &Item<'_>,
-) -> Result<Setting, FileError> {
+    kind: ValueKind,
+    item: &TomlItem<'_>,
+) -> Result<Setting, TomlError> {
     let setting = setting(file, key, kind, item, None)?;
     provider::check(provider, key, &setting.value).map_err(|what| {
         let error = file.fail(&item.span(), what);
@@ -300,16 +302,16 @@ fn provider_setting(
 }
 
 /// Reads a table of headers. Their values may be secret, so no line of the file is shown.
-fn headers(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Vec<Header>, FileError> {
-    let mut headers: Vec<Header> = Vec::new();
-    let table = file.table(HEADERS, item).map_err(FileError::without_excerpt)?;
-    for Pair { key: name, span, item } in pairs(table) {
+fn headers(file: &TomlFile<'_>, item: &TomlItem<'_>) -> Result<Vec<RequestHeader>, TomlError> {
+    let mut headers: Vec<RequestHeader> = Vec::new();
+    let table = file.table(HEADERS, item).map_err(TomlError::without_excerpt)?;
+    for TomlPair { key: name, span, item } in pairs(table) {
         let fail = |what: String| file.fail(&span, what).without_excerpt();
         let Some(value) = item.get_ref().as_str() else {
             let what = format!("the header `{name}` is {}; expected a string", kind_of(item));
             return Err(fail(what));
         };
-        let header = Header::new(name, value).map_err(|error| fail(error.to_string()))?;
+        let header = RequestHeader::new(name, value).map_err(|error| fail(error.to_string()))?;
         if headers.iter().any(|other| other.name() == header.name()) {
             return Err(fail(format!("the header `{name}` occurs twice")));
         }
@@ -321,30 +323,30 @@ fn headers(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Vec<Header>, FileErro
 fn setting(
     file: &TomlFile<'_>,
     key: &str,
-    kind: Kind,
-    item: &Item<'_>,
+    kind: ValueKind,
+    item: &TomlItem<'_>,
     home: Option<&Path>,
-) -> Result<Setting, FileError> {
+) -> Result<Setting, TomlError> {
     let span = item.span();
     let value = item.get_ref();
     let text = match kind {
-        Kind::Text | Kind::Path => value.as_str().map(str::to_owned),
-        Kind::Number => number(value),
-        Kind::Decimal => match value {
+        ValueKind::Text | ValueKind::Path => value.as_str().map(str::to_owned),
+        ValueKind::Number => number(value),
+        ValueKind::Decimal => match value {
             DeValue::Float(number) => Some(number.as_str().to_owned()),
             DeValue::Integer(_) => number(value),
             _ => None,
         },
-        Kind::Switch => value.as_bool().map(|it| it.to_string()),
-        Kind::Tools => names(file, value)?,
+        ValueKind::Switch => value.as_bool().map(|it| it.to_string()),
+        ValueKind::Tools => names(file, value)?,
     };
     let text = text.ok_or_else(|| {
         let form = match kind {
-            Kind::Text | Kind::Path => "a string",
-            Kind::Number => "a whole number",
-            Kind::Decimal => "a number",
-            Kind::Switch => "`true` or `false`",
-            Kind::Tools => "an array of names",
+            ValueKind::Text | ValueKind::Path => "a string",
+            ValueKind::Number => "a whole number",
+            ValueKind::Decimal => "a number",
+            ValueKind::Switch => "`true` or `false`",
+            ValueKind::Tools => "an array of names",
         };
         let what = format!("`{key}` is {}; expected {form}", kind_of(item));
         let error = file.fail(&span, what);
@@ -363,12 +365,12 @@ fn setting(
         }
     })?;
     let text = match (kind, text.strip_prefix("~/"), home) {
-        (Kind::Path, Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
-        (Kind::Path, _, _) if !Path::new(&text).is_absolute() => {
+        (ValueKind::Path, Some(rest), Some(home)) => home.join(rest).to_string_lossy().into_owned(),
+        (ValueKind::Path, _, _) if !Path::new(&text).is_absolute() => {
             let what = format!("`{text}` would depend on the directory that ikigai starts in");
             return Err(file.fail(&span, what).hint("write an absolute path, or `~/…`"));
         }
-        (Kind::Text | Kind::Path, _, _) if text.is_empty() => {
+        (ValueKind::Text | ValueKind::Path, _, _) if text.is_empty() => {
             return Err(file.fail(&span, format!("`{key}` is empty")).hint("leave out the key"));
         }
         _ => text,
@@ -383,7 +385,7 @@ fn number(value: &DeValue<'_>) -> Option<String> {
 }
 
 /// Returns the tool names of a list; `None` if it is not a list of strings.
-fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, FileError> {
+fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, TomlError> {
     let Some(list) = list.as_array() else { return Ok(None) };
     let mut names = Vec::new();
     for item in list {
@@ -401,9 +403,9 @@ fn names(file: &TomlFile<'_>, list: &DeValue<'_>) -> Result<Option<String>, File
 ///
 /// Follows a symlink, since people keep such files elsewhere and link them. The link target may
 /// name a command to run, so it must belong to the user or the administrator.
-fn read(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+fn read(path: &Path) -> Result<Option<Vec<u8>>, TomlError> {
     let rules = ReadRules { largest: LARGEST, follows_links: true, owner: Some(is_trusted) };
-    let refused = |what: String| FileError::whole(path, what);
+    let refused = |what: String| TomlError::whole(path, what);
     match toml_file::read(path, rules) {
         Ok(text) => Ok(Some(text)),
         // The host also warns that the policy is not in force.

@@ -5,9 +5,9 @@ use ikigai_protocol::Access;
 use serde_json::{Map, Value, json};
 use strum::VariantArray as _;
 
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{
     Approve, AssetAccess, Backend, CommandRule, Commands, Decision, Denial, LimitKey, Provenance,
     Sandbox, ToolOrigin,
@@ -18,14 +18,14 @@ use ikigai_host::registry::Tool;
 pub(crate) type Decided = Result<Decision, Denial>;
 
 /// A row of a table of tools.
-pub(crate) struct Row<'a> {
+pub(crate) struct ToolRow<'a> {
     pub(crate) tool: &'a Tool,
     pub(crate) decided: Decided,
     /// The isolation of the tool on this machine, in one word.
     pub(crate) isolation: &'static str,
 }
 
-impl<'a> Row<'a> {
+impl<'a> ToolRow<'a> {
     /// Makes the row of a tool from the present policy.
     pub(crate) async fn for_tool(host: &Host, tool: &'a Tool) -> Self {
         let decided = host.decide(tool.into());
@@ -79,7 +79,7 @@ pub(crate) fn without_sandbox(tool: &Tool, decision: &Decision) -> Option<&'stat
 /// Returns whether a tool belongs to a server over HTTP, which no sandbox on this machine confines.
 fn is_remote(tool: &Tool) -> bool {
     let server = tool.build.of_a_server();
-    server.is_some_and(|(server, _)| matches!(server.target, Target::Remote { .. }))
+    server.is_some_and(|(server, _)| matches!(server.target, ServerTarget::Remote { .. }))
 }
 
 /// The places that a native tool in the sandbox sees beside those of its grant.
@@ -169,7 +169,7 @@ pub(crate) fn unasked(decision: &Decision) -> Option<String> {
 }
 
 /// Returns the limits on time and memory, one per line.
-pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
+pub(crate) fn main_limits(backend: Backend, limits: &CallLimits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native | Backend::Mcp => limits.native_memory,
@@ -178,7 +178,7 @@ pub(crate) fn main_limits(backend: Backend, limits: &Limits) -> String {
 }
 
 /// Returns the limits, on one line.
-pub(crate) fn limits(backend: Backend, limits: &Limits) -> String {
+pub(crate) fn limits(backend: Backend, limits: &CallLimits) -> String {
     let memory = match backend {
         Backend::Wasm => limits.wasm_memory,
         Backend::Native | Backend::Mcp => limits.native_memory,

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use ikigai_host::BuildError;
 use ikigai_host::paths::{WorkspaceError, lock_holder};
 use ikigai_host::policy::Denial;
-use ikigai_host::toml_file::FileError;
+use ikigai_host::toml_file::TomlError;
 use ikigai_supply::download::DownloadError;
 use ikigai_supply::layout::LayoutError;
 use ikigai_supply::oci::OciError;
@@ -106,8 +106,8 @@ pub(crate) fn with_path<T>(result: io::Result<T>, what: &str, path: &Path) -> Re
     result.with_context(|| format!("cannot {what} `{}`", path.display())).map_err(CliError::failed)
 }
 
-impl From<FileError> for CliError {
-    fn from(error: FileError) -> Self {
+impl From<TomlError> for CliError {
+    fn from(error: TomlError) -> Self {
         let hint = error.hint.clone();
         Self::usage(error).hints(hint)
     }

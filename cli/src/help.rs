@@ -10,7 +10,7 @@ mod unknown;
 
 use clap::{Arg, Args as _, Command};
 
-use crate::options::{ASSETS, CALLS, DIRECTORIES, Options, POLICY};
+use crate::options::{ASSETS, CALLS, DIRECTORIES, POLICY, SharedOptions};
 
 pub(crate) use topic::{Topic, asked_topic};
 pub(crate) use unknown::unknown_command;
@@ -49,7 +49,7 @@ pub(crate) fn with_shared_flags(program: Command) -> Command {
 /// Returns the program's commands, each with the flags that it shows. The program itself shows all
 /// flags.
 fn with_all_flags(program: Command) -> Command {
-    let shared = Options::augment_args(Command::new("ikigai"));
+    let shared = SharedOptions::augment_args(Command::new("ikigai"));
     let shared: Vec<&Arg> = shared.get_arguments().collect();
     let root = shared.iter().fold(program, |command, arg| {
         command.mut_arg(arg.get_id(), |arg| with_visibility(arg, headings(&[])))

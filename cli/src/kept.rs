@@ -51,7 +51,7 @@ pub(crate) struct ResumeOptions {
 
 /// The conversation that the flags choose.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kept {
+pub(crate) enum SessionChoice {
     /// A new conversation.
     #[default]
     New,
@@ -63,7 +63,7 @@ pub(crate) enum Kept {
     Chosen,
 }
 
-impl Kept {
+impl SessionChoice {
     fn new(newest: bool, name: Option<String>) -> Self {
         match name {
             _ if newest => Self::Newest,
@@ -106,13 +106,13 @@ impl Kept {
 
 impl KeptOptions {
     /// Returns the conversation that the flags choose.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept::new(self.newest, self.resume.clone())
+    pub(crate) fn kept(&self) -> SessionChoice {
+        SessionChoice::new(self.newest, self.resume.clone())
     }
 
     /// Returns whether a failure to save the conversation is an error, because a flag asked for it.
     pub(crate) fn is_required(&self) -> bool {
-        self.keep || self.kept() != Kept::New
+        self.keep || self.kept() != SessionChoice::New
     }
 
     /// Prepares the session: it resumes a saved conversation, or begins to save its own, as the
@@ -124,7 +124,7 @@ impl KeptOptions {
         is_read_by_person: bool,
     ) -> Result<Option<Resumed>, CliError> {
         let kept = self.kept();
-        if kept == Kept::New {
+        if kept == SessionChoice::New {
             if self.keep && session.assets().is_none() {
                 return Err(ResumeError::NoAssets.into());
             }
@@ -149,8 +149,8 @@ impl KeptOptions {
 
 impl ResumeOptions {
     /// Returns the conversation that the flags choose.
-    pub(crate) fn kept(&self) -> Kept {
-        Kept::new(self.newest, self.resume.clone())
+    pub(crate) fn kept(&self) -> SessionChoice {
+        SessionChoice::new(self.newest, self.resume.clone())
     }
 
     /// Returns the same flags for `ikigai ask`, which has no list to choose from.
@@ -159,7 +159,7 @@ impl ResumeOptions {
     ///
     /// Fails if `--resume` names no conversation.
     pub(crate) fn for_ask(self) -> Result<KeptOptions, CliError> {
-        if self.kept() == Kept::Chosen {
+        if self.kept() == SessionChoice::Chosen {
             let error = anyhow!("`--resume` needs a conversation: its id or its title");
             return Err(
                 CliError::usage(error).hint("`ikigai session list` shows the conversations")
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_was_open_is_a_warning() {
-        let call = ikigai_provider::Call {
+        let call = ikigai_provider::ModelCall {
             id: "1".to_owned(),
             name: "bash".to_owned(),
             arguments: r#"{"command":"make"}"#.to_owned(),
@@ -335,10 +335,13 @@ mod tests {
 
     #[test]
     fn flags_name_one_conversation() {
-        assert_eq!(Kept::new(false, None), Kept::New);
-        assert_eq!(Kept::new(true, None), Kept::Newest);
-        assert_eq!(Kept::new(false, Some("x".to_owned())), Kept::Named("x".to_owned()));
-        assert_eq!(Kept::new(false, Some(String::new())), Kept::Chosen);
+        assert_eq!(SessionChoice::new(false, None), SessionChoice::New);
+        assert_eq!(SessionChoice::new(true, None), SessionChoice::Newest);
+        assert_eq!(
+            SessionChoice::new(false, Some("x".to_owned())),
+            SessionChoice::Named("x".to_owned())
+        );
+        assert_eq!(SessionChoice::new(false, Some(String::new())), SessionChoice::Chosen);
         let chosen = ResumeOptions { newest: false, resume: Some(String::new()) };
         chosen.for_ask().expect_err("a script chooses from no list");
     }

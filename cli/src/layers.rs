@@ -16,21 +16,21 @@ use clap::{ArgMatches, Args as _, Command, FromArgMatches as _};
 use ikigai_provider::Provider;
 
 use crate::approval;
-use crate::config::{Config, Provenance, Setting};
+use crate::config::{Config, Setting, SettingSource};
 use crate::error::{self, CliError};
 use crate::help;
 use crate::model;
-use crate::options::{Options, SetFlag};
+use crate::options::{SetFlag, SharedOptions};
 use crate::output::{self, report};
 use crate::tool_flags;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry;
 
 /// A function that makes the definition of the program's commands.
-pub(crate) type Commands = fn() -> Command;
+pub(crate) type CommandDefinition = fn() -> Command;
 
 /// The command line of this process, with the values from the environment and the files.
-pub(crate) struct Line {
+pub(crate) struct ParsedCommandLine {
     /// The values of flags and arguments.
     pub(crate) matches: ArgMatches,
     /// The configuration files.
@@ -41,7 +41,7 @@ pub(crate) struct Line {
 
 /// Reads the command line of this process. Prints help and usage errors itself, and then returns
 /// the exit code as the error.
-pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
+pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, ExitCode> {
     let mut line: Vec<OsString> = std::env::args_os().collect();
     if let Some(topic) = help::asked_topic(&line) {
         return Err(
@@ -79,7 +79,7 @@ pub(crate) fn read(commands: Commands) -> Result<Line, ExitCode> {
         }
     };
     let set = set_flags(&matches, &config);
-    Ok(Line { matches, config, set })
+    Ok(ParsedCommandLine { matches, config, set })
 }
 
 /// Prints help or a usage error, and returns the exit code.
@@ -95,7 +95,7 @@ pub(crate) fn print(error: clap::Error) -> ExitCode {
 /// Returns whether a tool probably has this name. Does not run any tool to find out.
 fn is_tool(name: &str) -> bool {
     let matches = shared().try_get_matches_from(std::iter::empty::<OsString>());
-    let options = matches.and_then(|matches| Options::from_arg_matches(&matches));
+    let options = matches.and_then(|matches| SharedOptions::from_arg_matches(&matches));
     let Ok(paths) = options.map(|options| options.paths()) else { return false };
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
     let mut dirs = [&paths.system_tools, &paths.user_tools].into_iter().flatten();
@@ -111,7 +111,7 @@ fn is_help(error: &clap::Error) -> bool {
 
 /// Refuses conversation flags before a command, and model flags before a command that asks no
 /// model, since they would be ignored.
-fn only_with_models(matches: &ArgMatches, commands: Commands) -> Result<(), clap::Error> {
+fn only_with_models(matches: &ArgMatches, commands: CommandDefinition) -> Result<(), clap::Error> {
     let Some(command) = matches.subcommand_name() else { return Ok(()) };
     let is_given = |key: &&str| matches.value_source(key) == Some(ValueSource::CommandLine);
     if let Some(key) = ["continue", "resume"].into_iter().find(is_given) {
@@ -147,7 +147,7 @@ pub(crate) fn load() -> Result<Config, CliError> {
 
 /// Returns a command with the shared flags only.
 fn shared() -> Command {
-    Options::augment_args(Command::new("ikigai").no_binary_name(true))
+    SharedOptions::augment_args(Command::new("ikigai").no_binary_name(true))
 }
 
 /// Returns the flag for a key of the configuration files.
@@ -208,10 +208,10 @@ fn set_flags(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, Se
     for key in Config::keys() {
         let Some(arg) = shared.get_arguments().find(|arg| arg.get_id() == key) else { continue };
         let provenance = match (matches.value_source(key), config.setting(key)) {
-            (Some(ValueSource::CommandLine), _) => Provenance::Flag(flag(key)),
+            (Some(ValueSource::CommandLine), _) => SettingSource::Flag(flag(key)),
             (Some(ValueSource::EnvVariable), _) => {
                 let variable = arg.get_env().unwrap_or_default();
-                Provenance::Variable(variable.to_string_lossy().into_owned())
+                SettingSource::Variable(variable.to_string_lossy().into_owned())
             }
             (Some(_), Some(setting)) => setting.provenance(),
             _ => continue,

@@ -20,24 +20,24 @@ mod tools;
 use std::sync::Arc;
 
 use ikigai_agent::SessionAssets;
-use ikigai_assets::{Agent, Metadata};
+use ikigai_assets::{Agent, AssetMetadata};
 use ikigai_host::Host;
 use ikigai_host::audit::{Requester, Via};
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_mcp::{
-    Answer, Call, Catalog, Change, Offer, Principal, Resource, ResourceError, ResourceText, Scope,
-    Template, Unanswered,
+    AccessScope, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Principal, Resource,
+    ResourceError, ResourceText, Unanswered, UriTemplate,
 };
 use tokio::sync::broadcast;
 
-use changes::Watched;
-use client::Client;
-use tools::Tools;
+use changes::WatchedAssets;
+use client::ClientFrontEnd;
+use tools::HostTools;
 
 /// The settings of a server.
 #[derive(Debug)]
-pub(crate) struct Settings {
+pub(crate) struct ServeSettings {
     /// The names of the tools to offer; if empty, all tools.
     pub(crate) tools: Vec<String>,
     /// The most characters of a result that a client gets.
@@ -64,16 +64,20 @@ pub(crate) struct HostOffer {
     offers_assets: bool,
     assets: Option<SessionAssets>,
     max_result: usize,
-    tools: Arc<Tools>,
-    changes: broadcast::Sender<Change>,
-    watched: Arc<Watched>,
+    tools: Arc<HostTools>,
+    changes: broadcast::Sender<CatalogChange>,
+    watched: Arc<WatchedAssets>,
 }
 
 impl HostOffer {
-    pub(crate) fn new(host: Arc<Host>, assets: Option<SessionAssets>, settings: Settings) -> Self {
+    pub(crate) fn new(
+        host: Arc<Host>,
+        assets: Option<SessionAssets>,
+        settings: ServeSettings,
+    ) -> Self {
         let changes = broadcast::Sender::new(CHANGES_KEPT);
-        let Settings { tools, max_result, is_remote } = settings;
-        let tools = Arc::new(Tools::new(Arc::clone(&host), tools, max_result));
+        let ServeSettings { tools, max_result, is_remote } = settings;
+        let tools = Arc::new(HostTools::new(Arc::clone(&host), tools, max_result));
         let principal = is_remote.then(|| ALL_PRINCIPALS.to_owned());
         let requester = Requester { via: Via::Mcp, principal, ..Requester::default() };
         let (offers_assets, watched) = (true, Arc::default());
@@ -94,12 +98,12 @@ impl HostOffer {
                 }
             }
         });
-        offer.offers_assets = principal.may(Scope::Documents);
+        offer.offers_assets = principal.may(AccessScope::Documents);
         offer.requester.without_assets = !offer.offers_assets;
         offer
     }
 
-    /// Returns an error for the first name of [`Settings::tools`] that no tool has.
+    /// Returns an error for the first name of [`ServeSettings::tools`] that no tool has.
     pub(crate) async fn check_names(&self) -> Result<(), String> {
         self.tools.check_names().await
     }
@@ -140,14 +144,14 @@ impl Offer for HostOffer {
         self.tools.catalog().await
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
-        let Call { name, arguments, cancel, client, asker } = call;
+    async fn call(&self, call: ClientCall) -> Result<CallAnswer, Unanswered> {
+        let ClientCall { name, arguments, cancel, client, asker } = call;
         let requester = self.requester(client);
         // The component may have to be compiled first, which can take many seconds.
         let found = cancel.run_until_cancelled(self.tools.snapshot_with(&name)).await;
         let Some(snapshot) = found else {
             self.host.refuse_unbegun(&requester, &name, CANCELLED);
-            return Ok(Answer::failed(CANCELLED));
+            return Ok(CallAnswer::failed(CANCELLED));
         };
         let tool = snapshot.get(&name).filter(|_| self.tools.is_offered(&name));
         let Some(tool) = tool else {
@@ -158,9 +162,9 @@ impl Offer for HostOffer {
         if !mismatches.is_empty() {
             let text = answer::of_mismatches(&name, &mismatches);
             self.host.refuse_arguments(&requester, tool, arguments, &text);
-            return Ok(Answer::failed(text));
+            return Ok(CallAnswer::failed(text));
         }
-        let client = Arc::new(Client(asker));
+        let client = Arc::new(ClientFrontEnd(asker));
         let called =
             self.host.call_for(&requester, &snapshot, &name, arguments, cancel, Some(client));
         let envelope = called.await;
@@ -171,7 +175,7 @@ impl Offer for HostOffer {
         self.offers_assets && self.assets.is_some()
     }
 
-    fn template(&self) -> Template {
+    fn template(&self) -> UriTemplate {
         assets::TEMPLATE
     }
 
@@ -179,8 +183,9 @@ impl Offer for HostOffer {
         let requester = self.requester(client);
         let found = assets::list(&self.host, &requester, self.assets.as_ref()).await?;
         self.watched.note_list(&found);
-        let is_for_client =
-            |it: &Metadata| !self.assets.as_ref().is_some_and(|own| own.is_of_another(&it.path));
+        let is_for_client = |it: &AssetMetadata| {
+            !self.assets.as_ref().is_some_and(|own| own.is_of_another(&it.path))
+        };
         Ok(found.into_iter().filter(is_for_client).map(assets::resource).collect())
     }
 
@@ -188,7 +193,7 @@ impl Offer for HostOffer {
         assets::read(&self.host, &self.requester(client), self.assets.as_ref(), uri).await
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<CatalogChange> {
         self.changes.subscribe()
     }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use ikigai_assets::SessionSummary;
-use ikigai_provider::{Client, Effort, Key, Provider, Settings};
+use ikigai_provider::{AnswerSettings, ApiKey, Effort, ModelClient, Provider};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::choice;
-use crate::config::provider::{self, Environment};
-use crate::config::{Config, Provenance};
+use crate::config::provider::{self, EnvLookup};
+use crate::config::{Config, SettingSource};
 use crate::error::CliError;
 use crate::remedy;
 use ikigai_agent::Model;
@@ -85,23 +85,23 @@ pub(crate) struct ModelOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelChoice {
     /// The provider, if one was named or only one has a key.
-    pub(crate) provider: Option<(Provider, Provenance)>,
+    pub(crate) provider: Option<(Provider, SettingSource)>,
     /// The model, if one was named.
-    pub(crate) model: Option<(String, Provenance)>,
+    pub(crate) model: Option<(String, SettingSource)>,
     /// The user's part of the system prompt.
-    pub(crate) system: Option<(String, Provenance)>,
+    pub(crate) system: Option<(String, SettingSource)>,
     /// The effort of its thinking, if a flag or a variable sets it.
-    pub(crate) effort: Option<(Effort, Provenance)>,
+    pub(crate) effort: Option<(Effort, SettingSource)>,
     /// The choice whether the model gets notes from files, if the user made it.
-    pub(crate) agents_md: Option<(OnOff, Provenance)>,
+    pub(crate) agents_md: Option<(OnOff, SettingSource)>,
     /// The choice whether earlier conversations are summarised, if the user made it.
-    pub(crate) auto_summary: Option<(OnOff, Provenance)>,
+    pub(crate) auto_summary: Option<(OnOff, SettingSource)>,
 }
 
 impl ModelOptions {
     /// Returns these flags, then the flags before the command, then the environment. clap reads the
     /// environment at both places.
-    pub(crate) fn or(self, outer: Self, environment: Environment<'_>) -> Self {
+    pub(crate) fn or(self, outer: Self, environment: EnvLookup<'_>) -> Self {
         fn inner_or_outer<T>(
             own: Option<T>,
             outer: Option<T>,
@@ -135,14 +135,14 @@ impl ModelOptions {
     pub(crate) fn resolve(
         &self,
         config: &Config,
-        environment: Environment<'_>,
+        environment: EnvLookup<'_>,
     ) -> Result<ModelChoice, CliError> {
         let of_line = |key: &str, variable: &str, value: Option<&str>| {
             let value = value.filter(|it| !it.is_empty())?.to_owned();
             let is_variable = environment(variable).as_ref() == Some(&value);
             let provenance = match is_variable {
-                true => Provenance::Variable(variable.to_owned()),
-                false => Provenance::Flag(format!("--{key}")),
+                true => SettingSource::Variable(variable.to_owned()),
+                false => SettingSource::Flag(format!("--{key}")),
             };
             Some((value, provenance))
         };
@@ -227,12 +227,12 @@ impl ModelChoice {
     pub(crate) fn model(
         &self,
         config: &Config,
-        environment: Environment<'_>,
+        environment: EnvLookup<'_>,
     ) -> Result<Model, CliError> {
         let (provider, name) = self.provider_and_model(config, environment)?;
         let settings = self.settings(config, provider, name)?;
         let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
-        let client = Client::new(endpoint).map_err(|failure| {
+        let client = ModelClient::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
             CliError::usage(failure).hints(hint)
         })?;
@@ -256,7 +256,7 @@ impl ModelChoice {
         config: &Config,
         provider: Provider,
         name: &str,
-    ) -> Result<Settings, CliError> {
+    ) -> Result<AnswerSettings, CliError> {
         let mut settings = config.settings_of(provider, name);
         if let Some((effort, _)) = self.effort {
             settings.effort = Some(effort);
@@ -278,7 +278,7 @@ impl ModelChoice {
     fn provider_and_model(
         &self,
         config: &Config,
-        environment: Environment<'_>,
+        environment: EnvLookup<'_>,
     ) -> Result<(Provider, &str), CliError> {
         let missing = |what: &str| CliError::usage(anyhow::Error::msg(what.to_owned()));
         let Some((provider, _)) = &self.provider else {
@@ -317,7 +317,7 @@ impl ModelChoice {
 pub(crate) struct Models {
     config: Config,
     options: ModelOptions,
-    keys: BTreeMap<&'static str, Key>,
+    keys: BTreeMap<&'static str, ApiKey>,
 }
 
 impl Models {
@@ -328,7 +328,7 @@ impl Models {
     /// Uses this key of a provider for the rest of the run, instead of the key from its variable or
     /// its command.
     pub(crate) fn give_key(&mut self, provider: Provider, key: &str) {
-        self.keys.insert(provider.key_variable().as_str(), Key::new(key));
+        self.keys.insert(provider.key_variable().as_str(), ApiKey::new(key));
     }
 
     /// Returns a model with a client for its provider: the named ones, or else the ones that the
@@ -342,7 +342,7 @@ impl Models {
         provider: Option<Provider>,
         name: Option<&str>,
     ) -> Result<Model, CliError> {
-        let environment: Environment<'_> = &|variable: &str| {
+        let environment: EnvLookup<'_> = &|variable: &str| {
             let given = self.keys.get(variable).map(|key| key.reveal().to_owned());
             given.or_else(|| ENVIRONMENT(variable))
         };
@@ -350,7 +350,7 @@ impl Models {
             ModelOptions { provider: provider.or(self.options.provider), ..self.options.clone() };
         let mut choice = options.resolve(&self.config, environment)?;
         if let Some(name) = name {
-            choice.model = Some((name.to_owned(), Provenance::Flag("/model".to_owned())));
+            choice.model = Some((name.to_owned(), SettingSource::Flag("/model".to_owned())));
         }
         choice.model(&self.config, environment)
     }
@@ -365,7 +365,7 @@ impl Models {
         let ModelChoice { provider, model, .. } =
             self.options.resolve(&self.config, ENVIRONMENT)?;
         let set_by = [provider.map(|(_, from)| from), model.map(|(_, from)| from)];
-        if set_by.into_iter().flatten().any(|from| matches!(from, Provenance::Flag(_))) {
+        if set_by.into_iter().flatten().any(|from| matches!(from, SettingSource::Flag(_))) {
             return Ok(None);
         }
         let (Some(provider), Some(name)) = (&session.provider, &session.model) else {
@@ -395,8 +395,8 @@ fn key_variables() -> Vec<&'static str> {
 /// one comes first.
 fn addressed_provider(
     config: &Config,
-    environment: Environment<'_>,
-) -> Option<(Provider, Provenance)> {
+    environment: EnvLookup<'_>,
+) -> Option<(Provider, SettingSource)> {
     let all = [Provider::OpenAiChat, Provider::OpenAi, Provider::Anthropic, Provider::Google];
     all.into_iter().find_map(|provider| match config.base_url(provider, environment) {
         (Some(_), from) => Some((provider, from)),
@@ -416,4 +416,4 @@ const fn models_page(provider: Provider) -> &'static str {
 }
 
 /// The environment of this process.
-pub(crate) const ENVIRONMENT: Environment<'static> = &provider::environment;
+pub(crate) const ENVIRONMENT: EnvLookup<'static> = &provider::environment;

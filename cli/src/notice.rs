@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use ikigai_host::audit::{Reader, Record};
+use ikigai_host::audit::{LogReader, Record};
 use ikigai_host::host::Host;
 use ikigai_protocol::written_out;
 
@@ -43,7 +43,7 @@ pub(crate) fn print_if_due(host: &Host, state: Option<&Path>) {
 /// Returns the native tools that ran unconfined by the rules of the profile and have no grant in
 /// the user's policy.
 fn formerly_unconfined(host: &Host, state: &Path) -> io::Result<BTreeSet<String>> {
-    let mut reader = Reader::open(state)?;
+    let mut reader = LogReader::open(state)?;
     let mut names = BTreeSet::new();
     while let Some(batch) = reader.read_back() {
         let records = batch?.lines.into_iter().map(|line| line.record);

@@ -14,18 +14,18 @@ use strum::VariantArray as _;
 
 use crate::approval::Chosen;
 use crate::choice;
-use crate::config::{Config, Provenance};
+use crate::config::{Config, SettingSource};
 use crate::error::CliError;
 use crate::progress;
 use crate::servers::Servers;
 use crate::servers::logins::Logins;
-use crate::shipping::{LockedSignatures, WorkspaceTools};
+use crate::shipping::{LockedSignatures, WorkspaceToolPaths};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets, Spend};
 use ikigai_host::exec::assets::AssetStore;
 use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
-use ikigai_host::limits::{self, Limits};
+use ikigai_host::limits::{self, CallLimits};
 use ikigai_host::paths::{self, Paths};
 use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
 use ikigai_host::registry::ProgressFn;
@@ -42,7 +42,7 @@ pub(crate) const ASSETS: &str = "Assets";
 
 /// The shared flags, with the configuration that they override.
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct SharedOptions {
     /// Directory that tools work in [default: the current directory]
     #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
           env = "IKIGAI_WORKSPACE")]
@@ -166,12 +166,12 @@ fn profile_help(profile: Profile) -> Option<&'static str> {
 #[derive(Debug)]
 pub(crate) struct SetFlag {
     /// The place that set it.
-    pub(crate) provenance: Provenance,
+    pub(crate) provenance: SettingSource,
     /// The value as it was written.
     pub(crate) value: String,
 }
 
-impl Options {
+impl SharedOptions {
     /// Returns the host that these flags describe. Nothing is scanned yet.
     ///
     /// It lives as long as the process: freeing a pool of guests takes longer than a call, and
@@ -199,7 +199,7 @@ impl Options {
         let store = self.store().map(Arc::new);
         let (paths, workspace) = (self.paths(), self.workspace()?);
         let state = paths.state.clone();
-        let tools = WorkspaceTools::find(&paths, &workspace);
+        let tools = WorkspaceToolPaths::find(&paths, &workspace);
         let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
         let mut host = Host::builder(workspace)
@@ -208,7 +208,7 @@ impl Options {
             .servers(Arc::new(Servers::new(Logins::from_paths(&paths))))
             .signatures(Arc::new(LockedSignatures::new(locks)))
             .workspace_tools(move || {
-                tools.as_ref().map(WorkspaceTools::offered).unwrap_or_default()
+                tools.as_ref().map(WorkspaceToolPaths::offered).unwrap_or_default()
             })
             .paths(paths)
             .secrets(secrets.into_iter().chain(runtime_dir()))
@@ -266,7 +266,7 @@ impl Options {
     /// Returns the values of these flags that override policy, each with the place that set it.
     pub(crate) fn overrides(&self) -> Overrides {
         fn overriding<T>(
-            options: &Options,
+            options: &SharedOptions,
             key: &str,
             flag: &'static str,
             value: T,
@@ -293,15 +293,15 @@ impl Options {
     }
 
     /// Returns the place that set a flag, by the key of the configuration.
-    pub(crate) fn provenance(&self, key: &str) -> &Provenance {
-        self.set.get(key).map_or(&Provenance::Default, |set| &set.provenance)
+    pub(crate) fn provenance(&self, key: &str) -> &SettingSource {
+        self.set.get(key).map_or(&SettingSource::Default, |set| &set.provenance)
     }
 
     /// Returns the values in force, by the keys of the configuration. A value is `None` if it is
     /// not set and has no default, for example a directory without a home. Leaves out passwords.
     pub(crate) fn values(&self) -> Result<Vec<(&'static str, Option<String>)>, CliError> {
         let paths = self.paths();
-        let limits = Limits::default();
+        let limits = CallLimits::default();
         let path = |path: &Option<PathBuf>| Some(path.as_ref()?.display().to_string());
         let written = |key: &str, default: String| {
             Some(self.set.get(key).map_or(default, |set| set.value.clone()))
@@ -401,7 +401,7 @@ impl Options {
     pub(crate) fn typed_flags(&self) -> Result<Vec<String>, CliError> {
         let mut flags = Vec::new();
         for (key, SetFlag { provenance, value }) in &self.set {
-            if *key == "workspace" || !matches!(provenance, Provenance::Flag(_)) {
+            if *key == "workspace" || !matches!(provenance, SettingSource::Flag(_)) {
                 continue;
             }
             flags.push(format!("--{}", key.replace('_', "-")));
@@ -459,7 +459,7 @@ impl Options {
 /// may end a command. Builds and tests often take longer than other calls. The fuel of its
 /// component is raised as much as its time.
 fn shell_limits() -> Vec<(LimitKey, Override<u64>)> {
-    let fuel = Limits::default().fuel * u64::from(TIMES_AS_LONG);
+    let fuel = CallLimits::default().fuel * u64::from(TIMES_AS_LONG);
     let of = |value| Override { value, from: "a conversation or `mcp serve`".into() };
     vec![(LimitKey::WallClock, of(nanos(shell_time()))), (LimitKey::Fuel, of(fuel))]
 }
@@ -469,7 +469,7 @@ const TIMES_AS_LONG: u32 = 4;
 
 /// Returns the time limit of a `bash` command in a conversation and in `mcp serve`.
 pub(crate) fn shell_time() -> Duration {
-    Limits::default().wall_clock * TIMES_AS_LONG
+    CallLimits::default().wall_clock * TIMES_AS_LONG
 }
 
 fn nanos(time: Duration) -> u64 {

@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
 use ikigai_host::consent::{
-    Answer as Agreed, Question as Approved, Reply, Respondent, Widen, WidenAnswer, Widened,
+    ConsentAnswer as Agreed, ConsentQuestion as Approved, ConsentReply, Respondent, Widen,
+    WidenAnswer, WidenReply,
 };
-use ikigai_host::front_end::{Answer, FrontEnd};
-use ikigai_host::policy::{Proposal, Reached};
+use ikigai_host::front_end::{AnswerFuture, FrontEnd};
+use ikigai_host::policy::{Proposal, RequestedAccess};
 use ikigai_terminal::Screen;
-use ikigai_terminal::question::{Asker, Given, Question};
+use ikigai_terminal::question::{KeyQuestion, KeyReply, QuestionSender};
 use tokio::sync::oneshot;
 
 use alone::Alone;
@@ -28,7 +29,7 @@ const MOST: u32 = 32;
 
 /// The user at the terminal.
 pub(crate) struct Person {
-    place: Box<dyn Place>,
+    place: Box<dyn QuestionTerminal>,
     /// Writes a line to the user.
     say: Box<dyn Fn(&str) + Send + Sync>,
     /// True if a running tool shares the terminal: it could draw over a question, or under it.
@@ -42,19 +43,19 @@ pub(crate) struct Person {
 }
 
 /// The future of an answer; `None` if the terminal is gone.
-type Waiting<'a> = Pin<Box<dyn Future<Output = Option<Given>> + Send + 'a>>;
+type PendingAnswer<'a> = Pin<Box<dyn Future<Output = Option<KeyReply>> + Send + 'a>>;
 
 /// The terminal that shows the questions.
-trait Place: Send + Sync {
+trait QuestionTerminal: Send + Sync {
     /// Asks, and waits for the answer. Dropping the future withdraws the question.
-    fn put(&self, question: Question) -> Waiting<'_>;
+    fn put(&self, question: KeyQuestion) -> PendingAnswer<'_>;
 
     /// Waits until no question uses the terminal any more.
     fn settle(&self) {}
 }
 
-impl Place for Asker {
-    fn put(&self, question: Question) -> Waiting<'_> {
+impl QuestionTerminal for QuestionSender {
+    fn put(&self, question: KeyQuestion) -> PendingAnswer<'_> {
         Box::pin(async move {
             let (sender, receiver) = oneshot::channel();
             let asked = self.ask(question, move |given| {
@@ -69,7 +70,7 @@ impl Place for Asker {
 }
 
 /// The reason why a question has no answer.
-enum Unasked {
+enum UnaskedReason {
     /// There were too many questions.
     TooMany,
     /// The tool writes to the terminal of the questions.
@@ -80,7 +81,7 @@ enum Unasked {
 
 impl Person {
     /// Returns the user at a line editor.
-    pub(crate) fn beside(asker: Asker, screen: Screen) -> Self {
+    pub(crate) fn beside(asker: QuestionSender, screen: Screen) -> Self {
         Self::new(asker, screen)
     }
 
@@ -100,7 +101,7 @@ impl Person {
         Self { only_before: true, ..Self::about_one_call(screen) }
     }
 
-    fn new(place: impl Place + 'static, screen: Screen) -> Self {
+    fn new(place: impl QuestionTerminal + 'static, screen: Screen) -> Self {
         // If the terminal is gone, the next question fails.
         let say = move |line: &str| drop(screen.line(line));
         let (asked, is_told) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -126,28 +127,28 @@ impl Person {
     }
 
     /// Asks, unless there were too many questions.
-    async fn ask_counted(&self, question: Question) -> Result<Given, Unasked> {
+    async fn ask_counted(&self, question: KeyQuestion) -> Result<KeyReply, UnaskedReason> {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= MOST {
             if !self.is_told.swap(true, Ordering::Relaxed) {
                 (self.say)(&format!(
                     "warning: ikigai asked {MOST} questions in this turn; it denies the rest"
                 ));
             }
-            return Err(Unasked::TooMany);
+            return Err(UnaskedReason::TooMany);
         }
         self.put(question).await
     }
 
-    async fn put(&self, question: Question) -> Result<Given, Unasked> {
-        self.place.put(question).await.ok_or(Unasked::Gone)
+    async fn put(&self, question: KeyQuestion) -> Result<KeyReply, UnaskedReason> {
+        self.place.put(question).await.ok_or(UnaskedReason::Gone)
     }
 }
 
 /// Returns the last question before a change of the policy file is written.
-type Last = fn(&Widen, &Proposal) -> Question;
+type WriteQuestion = fn(&Widen, &Proposal) -> KeyQuestion;
 
 /// The outcome of an attempt to write a change.
-enum Written {
+enum PolicyWrite {
     Yes,
     /// The user saw the change and declined it.
     No,
@@ -157,39 +158,39 @@ enum Written {
 
 impl Person {
     /// Asks whether a tool may have more access, until there is an answer.
-    async fn widened(&self, question: &Widen) -> Result<WidenAnswer, Unasked> {
-        if self.only_before && question.reached[..] != [Reached::Run] {
-            return Err(Unasked::Shared);
+    async fn widened(&self, question: &Widen) -> Result<WidenAnswer, UnaskedReason> {
+        if self.only_before && question.reached[..] != [RequestedAccess::Run] {
+            return Err(UnaskedReason::Shared);
         }
         let first = words::widening(question, Ok(question.proposal.as_ref()), self.has_session);
         let mut given = self.ask_counted(first).await?;
         loop {
             let (proposal, last, answer) = match given {
-                Given::Key(words::ONCE) => return Ok(WidenAnswer::Once),
-                Given::Key(words::SESSION) => return Ok(WidenAnswer::Session),
-                Given::Key(words::LATER) => return Ok(WidenAnswer::Later),
-                Given::Key(words::ALWAYS) => {
-                    let last: Last = words::writing;
+                KeyReply::Key(words::ONCE) => return Ok(WidenAnswer::Once),
+                KeyReply::Key(words::SESSION) => return Ok(WidenAnswer::Session),
+                KeyReply::Key(words::LATER) => return Ok(WidenAnswer::Later),
+                KeyReply::Key(words::ALWAYS) => {
+                    let last: WriteQuestion = words::writing;
                     (question.proposal.as_ref(), last, WidenAnswer::Always)
                 }
-                Given::Key(words::UNCONFINED) => {
-                    let last: Last = words::unconfining;
+                KeyReply::Key(words::UNCONFINED) => {
+                    let last: WriteQuestion = words::unconfining;
                     (question.unconfined.as_ref(), last, WidenAnswer::Unconfined)
                 }
-                Given::Key(words::TOOLCHAIN) => {
+                KeyReply::Key(words::TOOLCHAIN) => {
                     let offer = question.toolchains.as_ref();
-                    let last: Last = words::granting_toolchains;
+                    let last: WriteQuestion = words::granting_toolchains;
                     (offer.map(|offer| &offer.proposal), last, WidenAnswer::Toolchain)
                 }
-                Given::Told(text) => return Ok(WidenAnswer::Tell(text)),
-                Given::Key(_) | Given::Declined => return Ok(WidenAnswer::No),
-                Given::Silence => return Ok(WidenAnswer::Timeout),
+                KeyReply::Told(text) => return Ok(WidenAnswer::Tell(text)),
+                KeyReply::Key(_) | KeyReply::Declined => return Ok(WidenAnswer::No),
+                KeyReply::Silence => return Ok(WidenAnswer::Timeout),
             };
             let Some(proposal) = proposal else { return Ok(WidenAnswer::No) };
             let always = match self.written(last(question, proposal), proposal).await? {
-                Written::Yes => return Ok(answer),
-                Written::No => Ok(question.proposal.as_ref()),
-                Written::Failed(reason) => {
+                PolicyWrite::Yes => return Ok(answer),
+                PolicyWrite::No => Ok(question.proposal.as_ref()),
+                PolicyWrite::Failed(reason) => {
                     let path = proposal.path.display();
                     (self.say)(&format!("error: `{path}` was not written: {reason}"));
                     Err(reason)
@@ -201,18 +202,22 @@ impl Person {
 
     /// Asks the `last` question before a change of the policy file, and writes the change if the
     /// user agrees.
-    async fn written(&self, last: Question, proposal: &Proposal) -> Result<Written, Unasked> {
+    async fn written(
+        &self,
+        last: KeyQuestion,
+        proposal: &Proposal,
+    ) -> Result<PolicyWrite, UnaskedReason> {
         match self.put(last).await? {
-            Given::Key(words::YES) => Ok(match proposal.write() {
-                Ok(()) => Written::Yes,
-                Err(error) => Written::Failed(error.to_string()),
+            KeyReply::Key(words::YES) => Ok(match proposal.write() {
+                Ok(()) => PolicyWrite::Yes,
+                Err(error) => PolicyWrite::Failed(error.to_string()),
             }),
-            _ => Ok(Written::No),
+            _ => Ok(PolicyWrite::No),
         }
     }
 }
 
-impl Unasked {
+impl UnaskedReason {
     fn reason(&self) -> String {
         match self {
             Self::TooMany => format!("the person was asked {MOST} times in this turn"),
@@ -227,23 +232,23 @@ impl FrontEnd for Person {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, question: &'a Approved) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, question: &'a Approved) -> AnswerFuture<'a, ConsentReply> {
         Box::pin(async move {
             let begun = Instant::now();
             let mut given = self.ask_counted(words::approval(question)).await;
-            let mut agrees = matches!(given, Ok(Given::Key(words::RUN)));
+            let mut agrees = matches!(given, Ok(KeyReply::Key(words::RUN)));
             if agrees && question.left_out > 0 {
                 given = self.put(words::unseen(question)).await;
-                agrees = matches!(given, Ok(Given::Key(words::YES)));
+                agrees = matches!(given, Ok(KeyReply::Key(words::YES)));
             }
             let answer = match given {
-                Ok(Given::Key(_)) if agrees => Agreed::Yes,
-                Ok(Given::Told(text)) => Agreed::Tell(text),
-                Ok(Given::Key(_) | Given::Declined) => Agreed::No,
-                Ok(Given::Silence) => Agreed::Timeout,
+                Ok(KeyReply::Key(_)) if agrees => Agreed::Yes,
+                Ok(KeyReply::Told(text)) => Agreed::Tell(text),
+                Ok(KeyReply::Key(_) | KeyReply::Declined) => Agreed::No,
+                Ok(KeyReply::Silence) => Agreed::Timeout,
                 Err(unasked) => Agreed::Unavailable(unasked.reason()),
             };
-            Reply { answer, waited: begun.elapsed() }
+            ConsentReply { answer, waited: begun.elapsed() }
         })
     }
 
@@ -251,13 +256,13 @@ impl FrontEnd for Person {
         true
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         Box::pin(async move {
             let begun = Instant::now();
             let answer = self.widened(question).await;
             let answer =
                 answer.unwrap_or_else(|unasked| WidenAnswer::Unavailable(unasked.reason()));
-            Widened { answer, waited: begun.elapsed() }
+            WidenReply { answer, waited: begun.elapsed() }
         })
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar};
 
-use ikigai_host::registry::{Progress, ProgressFn};
+use ikigai_host::registry::{CompileEvent, ProgressFn};
 
 /// Returns a function that shows the progress of compilations on stderr.
 pub(crate) fn reporter() -> ProgressFn {
     if std::io::stderr().is_terminal() { spinners() } else { Arc::new(print_line) }
 }
 
-fn print_line(progress: Progress) {
-    if let Progress::Compiling(name) = progress {
+fn print_line(progress: CompileEvent) {
+    if let CompileEvent::Compiling(name) = progress {
         // This fails if stderr has no reader, and then nothing is lost.
         let _ = writeln!(std::io::stderr(), "compiling {name} (only the first time)");
     }
@@ -27,13 +27,13 @@ fn spinners() -> ProgressFn {
     Arc::new(move |progress| {
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
-            Progress::Compiling(name) => {
+            CompileEvent::Compiling(name) => {
                 let bar = bars.add(ProgressBar::new_spinner());
                 bar.set_message(format!("compiling {name} (only the first time)"));
                 bar.enable_steady_tick(Duration::from_millis(100));
                 running.insert(name, bar);
             }
-            Progress::Compiled(name) => {
+            CompileEvent::Compiled(name) => {
                 if let Some(bar) = running.remove(&name) {
                     bar.finish_and_clear();
                 }

@@ -32,7 +32,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ikigai_provider::Provider;
-use ikigai_terminal::Input;
+use ikigai_terminal::EditorEvent;
 use ikigai_terminal::editor::History;
 use ikigai_terminal::finder::Finder;
 use tokio_util::sync::CancellationToken;
@@ -40,23 +40,23 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use out::Out;
 
 use crate::error::CliError;
-use crate::kept::Kept;
+use crate::kept::SessionChoice;
 use crate::model::Models;
 use crate::person::Person;
 use crate::{own_editor, remedy};
-use command::Command;
+use command::SlashCommand;
 use confirm::KeyboardConfirm;
 use ikigai_agent::command::{By, CommandError, Malformed};
-use ikigai_agent::{End, Ending, Prompt, Session, SessionRetention, SystemBlock};
+use ikigai_agent::{ConversationEnding, Prompt, Session, SessionRetention, SystemBlock, TurnEnd};
 use ikigai_assets::{SessionId, SessionSummary, Store};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::paths;
 use keyboard::Keyboard;
-use results::Results;
+use results::RecentResults;
 use show::Show;
-use signals::{Request, Signals};
-use tools::Tools;
+use signals::{ReplSignals, SignalRequest};
+use tools::ReplTools;
 
 /// The answer to Ctrl-C when nothing runs.
 const HOW_TO_LEAVE: &str = "Ctrl-D or /exit leaves.";
@@ -65,7 +65,7 @@ const HOW_TO_LEAVE: &str = "Ctrl-D or /exit leaves.";
 const HISTORY: usize = 10_000;
 
 /// The parts of a REPL.
-pub(crate) struct Setup {
+pub(crate) struct ReplSetup {
     /// The host of the tools.
     pub host: Arc<Host>,
     /// The conversation. Without a model, everything but prompts works.
@@ -75,7 +75,7 @@ pub(crate) struct Setup {
     /// The reasons why no model is configured, to show at the start.
     pub notices: Vec<String>,
     /// The conversation to resume, or a new one.
-    pub kept: Kept,
+    pub kept: SessionChoice,
     /// The retention time of conversations.
     pub retention: SessionRetention,
     /// True if ikigai asks the user about calls.
@@ -97,7 +97,7 @@ type Exporting<'a> = Pin<Box<dyn Future<Output = Result<(), CliError>> + 'a>>;
 
 /// The reason why the REPL ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ExitReason {
     /// The user left.
     Left,
     /// A signal with this number arrived.
@@ -109,10 +109,10 @@ pub(crate) enum Ended {
 /// # Errors
 ///
 /// Fails if the terminal cannot be read from or written to.
-pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
-    let Setup { host, mut session, models, notices, kept, retention, asks, shared } = setup;
-    let signals = Signals::new()?;
-    let tools = Tools::new(Arc::clone(&host), out.clone());
+pub(crate) async fn run(out: Out, setup: ReplSetup) -> io::Result<ExitReason> {
+    let ReplSetup { host, mut session, models, notices, kept, retention, asks, shared } = setup;
+    let signals = ReplSignals::new()?;
+    let tools = ReplTools::new(Arc::clone(&host), out.clone());
     let names = AssetNames::default();
     let assets = names.clone();
     let finder = Finder::new(
@@ -139,12 +139,12 @@ pub(crate) async fn run(out: Out, setup: Setup) -> io::Result<Ended> {
         retention,
         shared,
         held: None,
-        results: Results::default(),
+        results: RecentResults::default(),
         status: String::new(),
         ran: Vec::new(),
     };
     let mut ended = repl.run(&notices, &kept).await;
-    if let Ok(Ended::Left) = ended {
+    if let Ok(ExitReason::Left) = ended {
         ended = repl.end().await;
     }
     repl.keyboard.stop().await;
@@ -202,16 +202,16 @@ struct Repl {
     session: Session,
     models: Models,
     out: Out,
-    signals: Signals,
+    signals: ReplSignals,
     keyboard: Keyboard,
     person: Arc<Person>,
-    tools: Tools,
+    tools: ReplTools,
     names: AssetNames,
     retention: SessionRetention,
     shared: SharedCommands,
     /// The conversation that should have been resumed but is in use elsewhere.
     held: Option<SessionId>,
-    results: Results,
+    results: RecentResults,
     /// The status that was shown last.
     status: String,
     /// The outputs of the user's own commands that were not sent with a prompt yet.
@@ -219,7 +219,7 @@ struct Repl {
 }
 
 impl Repl {
-    async fn run(&mut self, notices: &[String], kept: &Kept) -> io::Result<Ended> {
+    async fn run(&mut self, notices: &[String], kept: &SessionChoice) -> io::Result<ExitReason> {
         self.out.line(&self.greeting(kept))?;
         self.tools.discover();
         self.begin(kept).await?;
@@ -239,23 +239,23 @@ impl Repl {
                 // line starts.
                 biased;
                 request = self.signals.next() => match request {
-                    Request::Interrupt => Input::Interrupted,
-                    Request::End(signal) => return Ok(Ended::Signal(signal)),
+                    SignalRequest::Interrupt => EditorEvent::Interrupted,
+                    SignalRequest::End(signal) => return Ok(ExitReason::Signal(signal)),
                 },
                 input = self.keyboard.read(keyboard::PROMPT) => input?,
             };
             let ended = match input {
-                Input::End => Some(Ended::Left),
-                Input::Interrupted => {
+                EditorEvent::End => Some(ExitReason::Left),
+                EditorEvent::Interrupted => {
                     self.out.line(HOW_TO_LEAVE)?;
                     None
                 }
-                Input::Line(line) => self.submit(&line).await?,
-                Input::More => {
+                EditorEvent::Line(line) => self.submit(&line).await?,
+                EditorEvent::More => {
                     self.results.show_next(&self.out)?;
                     None
                 }
-                Input::Edit(text) => self.edit(text).await?,
+                EditorEvent::Edit(text) => self.edit(text).await?,
             };
             if let Some(ended) = ended {
                 return Ok(ended);
@@ -263,25 +263,25 @@ impl Repl {
         }
     }
 
-    fn greeting(&self, kept: &Kept) -> String {
+    fn greeting(&self, kept: &SessionChoice) -> String {
         let version = env!("CARGO_PKG_VERSION");
         // A resumed conversation has its own model.
-        let model = match self.session.model().filter(|_| *kept == Kept::New) {
+        let model = match self.session.model().filter(|_| *kept == SessionChoice::New) {
             Some(model) => format!(" with {} of {}", model.name, model.client.provider()),
             None => String::new(),
         };
         format!("ikigai {version}{model}. /help lists the commands.")
     }
 
-    async fn submit(&mut self, line: &str) -> io::Result<Option<Ended>> {
+    async fn submit(&mut self, line: &str) -> io::Result<Option<ExitReason>> {
         if let Some(command) = shell::command(line) {
             return self.run_own(command).await;
         }
         if !command::is_command(line) {
             return self.turn(line).await;
         }
-        match Command::parse(line) {
-            Ok(Command::Exit) => Ok(Some(Ended::Left)),
+        match SlashCommand::parse(line) {
+            Ok(SlashCommand::Exit) => Ok(Some(ExitReason::Left)),
             Ok(command) => self.run_command(command).await,
             Err(malformed) => {
                 let hint = malformed_hint(&malformed);
@@ -291,16 +291,16 @@ impl Repl {
         }
     }
 
-    async fn run_command(&mut self, command: Command) -> io::Result<Option<Ended>> {
+    async fn run_command(&mut self, command: SlashCommand) -> io::Result<Option<ExitReason>> {
         match command {
-            Command::Exit => return Ok(Some(Ended::Left)),
-            Command::Help => self.out.line(&command::help())?,
-            Command::Refresh => return self.refresh().await,
-            Command::Model(None) => self.out.line(&self.model())?,
-            Command::Model(Some(name)) => self.switch(&name)?,
-            Command::Key(provider) => return self.take_key(provider).await,
-            Command::System(None) => self.show_system().await?,
-            Command::System(Some(text)) => {
+            SlashCommand::Exit => return Ok(Some(ExitReason::Left)),
+            SlashCommand::Help => self.out.line(&command::help())?,
+            SlashCommand::Refresh => return self.refresh().await,
+            SlashCommand::Model(None) => self.out.line(&self.model())?,
+            SlashCommand::Model(Some(name)) => self.switch(&name)?,
+            SlashCommand::Key(provider) => return self.take_key(provider).await,
+            SlashCommand::System(None) => self.show_system().await?,
+            SlashCommand::System(Some(text)) => {
                 self.session.set_system(Some(text));
                 let text = match self.session.system() {
                     Some(_) => "From now on, your text is sent to the model.",
@@ -308,7 +308,7 @@ impl Repl {
                 };
                 self.out.line(text)?;
             }
-            Command::Env { name, value } => {
+            SlashCommand::Env { name, value } => {
                 match self.host.authority().set_variable(&name, &value) {
                     Ok(()) => {
                         let text = "is set in this run, for the tools that policy grants it to.";
@@ -317,30 +317,30 @@ impl Repl {
                     Err(error) => self.out.line(&format!("error: {error}"))?,
                 }
             }
-            Command::Undo => {
+            SlashCommand::Undo => {
                 let undone = self.session.undo();
                 self.out.line(&show::undone(&undone))?;
             }
-            Command::Diff => self.show_changes()?,
-            Command::Policy(None) => self.show_answers()?,
-            Command::Policy(Some(forget)) => self.forget_answers(forget)?,
-            Command::Mcp => self.out.line(&(self.shared.servers)(&self.host))?,
-            Command::Export(file) => self.export(file.as_deref()).await?,
-            Command::Clear => {
-                let ending = self.session.ending().map(Ending::cleared);
+            SlashCommand::Diff => self.show_changes()?,
+            SlashCommand::Policy(None) => self.show_answers()?,
+            SlashCommand::Policy(Some(forget)) => self.forget_answers(forget)?,
+            SlashCommand::Mcp => self.out.line(&(self.shared.servers)(&self.host))?,
+            SlashCommand::Export(file) => self.export(file.as_deref()).await?,
+            SlashCommand::Clear => {
+                let ending = self.session.ending().map(ConversationEnding::cleared);
                 self.session.clear();
                 self.ran.clear();
                 self.out.line("The conversation is cleared. Pinned assets stay.")?;
                 return self.summarize(ending).await;
             }
-            Command::Compact => return self.compact().await,
-            Command::Sessions | Command::Resume(None) => self.sessions().await?,
-            Command::Resume(Some(name)) => return self.resume(&name).await,
-            Command::Fork(turns) => self.fork(turns).await?,
-            Command::Rename(title) => self.rename(&title).await?,
-            Command::Usage => self.usage().await?,
-            Command::Last(nth) => self.results.show(nth, &self.out)?,
-            Command::Shared(command) => return self.shared(&command).await,
+            SlashCommand::Compact => return self.compact().await,
+            SlashCommand::Sessions | SlashCommand::Resume(None) => self.sessions().await?,
+            SlashCommand::Resume(Some(name)) => return self.resume(&name).await,
+            SlashCommand::Fork(turns) => self.fork(turns).await?,
+            SlashCommand::Rename(title) => self.rename(&title).await?,
+            SlashCommand::Usage => self.usage().await?,
+            SlashCommand::Last(nth) => self.results.show(nth, &self.out)?,
+            SlashCommand::Shared(command) => return self.shared(&command).await,
         }
         Ok(None)
     }
@@ -387,7 +387,7 @@ impl Repl {
     }
 
     /// Sends a prompt to the model, and shows the turn.
-    async fn turn(&mut self, typed: &str) -> io::Result<Option<Ended>> {
+    async fn turn(&mut self, typed: &str) -> io::Result<Option<ExitReason>> {
         if self.session.model().is_none() {
             self.out.line(
                 "error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` sets \
@@ -427,7 +427,10 @@ impl Repl {
                     self.ran.clear();
                 }
                 // Lines that were typed for an answer are not sent if the answer failed.
-                if matches!(turn.end, End::Interrupted | End::Spent { .. } | End::Failed(_)) {
+                if matches!(
+                    turn.end,
+                    TurnEnd::Interrupted | TurnEnd::Spent { .. } | TurnEnd::Failed(_)
+                ) {
                     self.keyboard.take_back();
                 }
                 self.print_end(&turn.end)?;
@@ -437,22 +440,22 @@ impl Repl {
         Ok(None)
     }
 
-    fn print_end(&self, end: &End) -> io::Result<()> {
+    fn print_end(&self, end: &TurnEnd) -> io::Result<()> {
         let text = match end {
-            End::Answered => return Ok(()),
-            End::Silent => "The model's answer is empty.".to_owned(),
-            End::Interrupted => "Interrupted.".to_owned(),
-            End::Cut => "warning: the answer reached the limit on its length".to_owned(),
-            End::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),
-            End::Refused(reason) => format!("The model refused: {reason}"),
-            End::Exhausted { rounds } => {
+            TurnEnd::Answered => return Ok(()),
+            TurnEnd::Silent => "The model's answer is empty.".to_owned(),
+            TurnEnd::Interrupted => "Interrupted.".to_owned(),
+            TurnEnd::Cut => "warning: the answer reached the limit on its length".to_owned(),
+            TurnEnd::Refused(reason) if reason.is_empty() => "The model refused.".to_owned(),
+            TurnEnd::Refused(reason) => format!("The model refused: {reason}"),
+            TurnEnd::Exhausted { rounds } => {
                 format!("warning: after {rounds} requests the model still wanted to call tools")
             }
-            End::Spent { per, spent, limit } => {
+            TurnEnd::Spent { per, spent, limit } => {
                 format!("warning: {}", remedy::spend::reason(*per, *spent, *limit))
             }
-            End::Unkept(reason) => format!("warning: {reason}"),
-            End::Failed(failure) => {
+            TurnEnd::Unkept(reason) => format!("warning: {reason}"),
+            TurnEnd::Failed(failure) => {
                 return self.out.error(failure, remedy::provider::hint(failure));
             }
         };
@@ -461,13 +464,13 @@ impl Repl {
 
     async fn shared(
         &mut self,
-        command: &ikigai_agent::command::Command,
-    ) -> io::Result<Option<Ended>> {
+        command: &ikigai_agent::command::AgentCommand,
+    ) -> io::Result<Option<ExitReason>> {
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &self.results, &cancel);
         self.keyboard.watch(show.on_key());
         let snapshot = match command {
-            ikigai_agent::command::Command::Tool(_) => {
+            ikigai_agent::command::AgentCommand::Tool(_) => {
                 let ready = self.tools.ready(&show);
                 let (snapshot, ended) = self
                     .signals
@@ -506,7 +509,7 @@ impl Repl {
     }
 
     /// Opens the line in the user's editor.
-    async fn edit(&mut self, text: String) -> io::Result<Option<Ended>> {
+    async fn edit(&mut self, text: String) -> io::Result<Option<ExitReason>> {
         let lent = self.keyboard.lend()?;
         let work = tokio::task::spawn_blocking(move || own_editor::edited(&text));
         let (edited, ended) = self.signals.beside(work, &CancellationToken::new()).await;
@@ -523,7 +526,7 @@ impl Repl {
     }
 
     /// Runs the user's own command.
-    async fn run_own(&mut self, command: &str) -> io::Result<Option<Ended>> {
+    async fn run_own(&mut self, command: &str) -> io::Result<Option<ExitReason>> {
         if command.is_empty() {
             self.out.line("usage: !COMMAND")?;
             return Ok(None);
@@ -544,7 +547,7 @@ impl Repl {
         Ok(ended)
     }
 
-    async fn refresh(&mut self) -> io::Result<Option<Ended>> {
+    async fn refresh(&mut self) -> io::Result<Option<ExitReason>> {
         self.session.forget_notes();
         let cancel = CancellationToken::new();
         let work = cancel.run_until_cancelled(self.tools.refresh());

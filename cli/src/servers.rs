@@ -13,19 +13,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use http::HeaderMap;
 use ikigai_host::exec::mcp::{
-    Answer, Attended, Auth, CallError, Connect, Connection, Judge, Remote, ServerAnswer,
-    ServerStreams, ServerTools, ToolDescription,
+    AddressGate, Attended, Auth, Connect, McpConnection, Remote, ServerAnswer, ServerCallError,
+    ServerFuture, ServerStreams, ServerTools, ToolDescription,
 };
 use ikigai_host::front_end;
 use ikigai_mcp::{
-    Client, ConnectError, Era, Filled, Form, HttpServer, Interaction, Progress, RemoteTool,
-    Resolve, Waiting, connect_http, connect_streams,
+    BoxFuture, CallProgress, ClientIdentity, ConnectError, Era, FormReply, FormRequest,
+    HostResolver, HttpServer, Interaction, RemoteTool, connect_http, connect_streams,
 };
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use logins::Logins;
-use tokens::{Tokens, unauthorized};
+use tokens::{ServerTokens, unauthorized};
 
 /// The client half of the protocol, as this program introduces itself.
 pub(crate) struct Servers {
@@ -44,13 +44,13 @@ impl Connect for Servers {
         &self,
         streams: ServerStreams,
         revision: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         let ServerStreams { stdin, stdout } = streams;
         let era = revision.as_deref().and_then(era);
         let opening = Box::pin(connect_streams(client(), stdout, stdin, era));
         Box::pin(async move {
             let connection = opening.await.map_err(|error| error.to_string())?;
-            Ok(Arc::new(Upstream::new(connection, None)) as Arc<dyn Connection>)
+            Ok(Arc::new(OpenServer::new(connection, None)) as Arc<dyn McpConnection>)
         })
     }
 
@@ -58,9 +58,9 @@ impl Connect for Servers {
         &self,
         remote: Remote,
         revision: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         let era = revision.as_deref().and_then(era);
-        let tokens = Tokens::for_remote(&remote, &self.logins);
+        let tokens = ServerTokens::for_remote(&remote, &self.logins);
         Box::pin(async move {
             let tokens = tokens?;
             let Remote { name, url, auth, judge } = remote;
@@ -70,7 +70,7 @@ impl Connect for Servers {
                 allow_loopback: true,
                 headers: HeaderMap::new(),
                 tokens: Some(Arc::new(tokens)),
-                resolver: Arc::new(Judged(judge)),
+                resolver: Arc::new(AddressResolver(judge)),
                 tls: (*tls).clone(),
             };
             let connection = match connect_http(client(), server, era).await {
@@ -80,16 +80,16 @@ impl Connect for Servers {
                 }
                 Err(error) => return Err(error.to_string()),
             };
-            Ok(Arc::new(Upstream::new(connection, Some((name, auth)))) as Arc<dyn Connection>)
+            Ok(Arc::new(OpenServer::new(connection, Some((name, auth)))) as Arc<dyn McpConnection>)
         })
     }
 }
 
 /// Adapts the check of a grant to the protocol's check of addresses.
-struct Judged(Judge);
+struct AddressResolver(AddressGate);
 
-impl Resolve for Judged {
-    fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+impl HostResolver for AddressResolver {
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> {
         let (judge, host) = (self.0.clone(), host.to_owned());
         Box::pin(async move {
             let found = judge.resolve(&host, port).await.map_err(|error| error.to_string())?;
@@ -98,8 +98,8 @@ impl Resolve for Judged {
     }
 }
 
-fn client() -> Client {
-    Client {
+fn client() -> ClientIdentity {
+    ClientIdentity {
         name: "ikigai".to_owned(),
         title: "ikigai".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -114,21 +114,21 @@ fn era(word: &str) -> Option<Era> {
 }
 
 /// An open connection, until it is closed.
-struct Upstream {
+struct OpenServer {
     /// The name of a server over HTTP, and the source of its token.
     remote: Option<(String, Auth)>,
-    connection: Mutex<Option<Arc<ikigai_mcp::Connection>>>,
+    connection: Mutex<Option<Arc<ikigai_mcp::RemoteConnection>>>,
     era: Era,
     changes: tokio::sync::Mutex<watch::Receiver<u64>>,
 }
 
-impl Upstream {
-    fn new(connection: ikigai_mcp::Connection, remote: Option<(String, Auth)>) -> Self {
+impl OpenServer {
+    fn new(connection: ikigai_mcp::RemoteConnection, remote: Option<(String, Auth)>) -> Self {
         let (era, changes) = (connection.era(), connection.changed().into());
         Self { remote, connection: Mutex::new(Some(Arc::new(connection))), era, changes }
     }
 
-    fn connection(&self) -> Option<Arc<ikigai_mcp::Connection>> {
+    fn connection(&self) -> Option<Arc<ikigai_mcp::RemoteConnection>> {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -136,13 +136,13 @@ impl Upstream {
 /// The reason for calls that fail because the connection has ended.
 const CLOSED: &str = "the connection was closed";
 
-impl Connection for Upstream {
+impl McpConnection for OpenServer {
     fn revision(&self) -> String {
         let word = ERAS.iter().find(|(_, known)| *known == self.era);
         word.map_or("", |(word, _)| word).to_owned()
     }
 
-    fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
+    fn tools(&self) -> ServerFuture<'_, Result<ServerTools, String>> {
         Box::pin(async {
             let connection = self.connection().ok_or(CLOSED)?;
             let listed = connection.tools().await.map_err(|error| error.to_string())?;
@@ -160,31 +160,33 @@ impl Connection for Upstream {
         arguments: Bytes,
         cancel: CancellationToken,
         attended: &'a Attended<'a>,
-    ) -> Answer<'a, Result<ServerAnswer, CallError>> {
-        use ikigai_mcp::CallError as Error;
+    ) -> ServerFuture<'a, Result<ServerAnswer, ServerCallError>> {
+        use ikigai_mcp::RemoteCallError as Error;
 
         Box::pin(async move {
-            let connection = self.connection().ok_or(CallError::Lost(CLOSED.to_owned()))?;
-            let caller = Caller(attended);
+            let connection = self.connection().ok_or(ServerCallError::Lost(CLOSED.to_owned()))?;
+            let caller = CallInteraction(attended);
             let answered = connection.call(tool, arguments, &cancel, &caller).await;
             answered.map(ServerAnswer).map_err(|error| match error {
                 Error::Refused { code, message } => {
-                    CallError::Refused { code: code.into(), message }
+                    ServerCallError::Refused { code: code.into(), message }
                 }
-                Error::Malformed(reason) => CallError::Malformed(reason),
-                Error::Unauthorized(challenge) => CallError::Unauthorized(match &self.remote {
-                    Some((server, auth)) => unauthorized(server, auth, &challenge),
-                    None => Error::Unauthorized(challenge).to_string(),
-                }),
-                Error::NoToken(reason) => CallError::Unauthorized(reason),
+                Error::Malformed(reason) => ServerCallError::Malformed(reason),
+                Error::Unauthorized(challenge) => {
+                    ServerCallError::Unauthorized(match &self.remote {
+                        Some((server, auth)) => unauthorized(server, auth, &challenge),
+                        None => Error::Unauthorized(challenge).to_string(),
+                    })
+                }
+                Error::NoToken(reason) => ServerCallError::Unauthorized(reason),
                 other @ (Error::Arguments | Error::Cancelled | Error::Closed(_)) => {
-                    CallError::Lost(other.to_string())
+                    ServerCallError::Lost(other.to_string())
                 }
             })
         })
     }
 
-    fn changed(&self) -> Answer<'_, ()> {
+    fn changed(&self) -> ServerFuture<'_, ()> {
         Box::pin(async {
             if self.changes.lock().await.changed().await.is_err() {
                 // The connection has ended, so no change will follow.
@@ -193,7 +195,7 @@ impl Connection for Upstream {
         })
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> ServerFuture<'_, ()> {
         Box::pin(async {
             let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
             // A connection that is still in use ends with its last call.
@@ -205,22 +207,22 @@ impl Connection for Upstream {
 }
 
 /// The user or client for whom a server is called.
-struct Caller<'a>(&'a Attended<'a>);
+struct CallInteraction<'a>(&'a Attended<'a>);
 
-impl Interaction for Caller<'_> {
-    fn fill(&self, form: Form) -> Waiting<'_, Filled> {
+impl Interaction for CallInteraction<'_> {
+    fn fill(&self, form: FormRequest) -> BoxFuture<'_, FormReply> {
         Box::pin(async move {
             match self.0.fill(&form.message, form.schema).await {
-                front_end::Filled::Accepted(values) => Filled::Accepted(values),
-                front_end::Filled::Declined => Filled::Declined,
-                front_end::Filled::Cancelled => Filled::Cancelled,
+                front_end::FormAnswer::Accepted(values) => FormReply::Accepted(values),
+                front_end::FormAnswer::Declined => FormReply::Declined,
+                front_end::FormAnswer::Cancelled => FormReply::Cancelled,
             }
         })
     }
 
-    fn progress(&self, progress: Progress) {
-        let Progress { progress, total, message } = progress;
-        self.0.report(front_end::Progress { progress, total, message });
+    fn progress(&self, progress: CallProgress) {
+        let CallProgress { progress, total, message } = progress;
+        self.0.report(front_end::ToolProgress { progress, total, message });
     }
 }
 

@@ -22,7 +22,7 @@ use crate::error::CliError;
 pub(crate) use example::{by_flags, in_json};
 
 /// A function that makes the definition of the program's commands.
-pub(crate) type Definition = fn() -> Command;
+pub(crate) type ProgramDefinition = fn() -> Command;
 
 /// The prefix of clap's ids for a tool's flags, which distinguishes them from ikigai's own.
 const PREFIX: &str = "--";
@@ -128,7 +128,7 @@ impl FromArgMatches for ToolFlags {
 }
 
 /// Returns ikigai's own flags of `tool call`, without their hyphens.
-fn own_flags(definition: Definition) -> Vec<String> {
+fn own_flags(definition: ProgramDefinition) -> Vec<String> {
     let mut program = definition();
     program.build();
     let call = program.find_subcommand("tool").and_then(|tool| tool.find_subcommand("call"));
@@ -149,7 +149,7 @@ impl ToolFlags {
     pub(crate) fn to_json(
         &self,
         schema: &ToolSchema,
-        definition: Definition,
+        definition: ProgramDefinition,
     ) -> Result<String, CliError> {
         let parameters = parameters(schema);
         let mut members = Vec::new();
@@ -187,7 +187,7 @@ fn mistake(what: String) -> CliError {
 }
 
 /// Returns the error for a flag that neither ikigai nor the tool has.
-fn unknown(schema: &ToolSchema, flag: &str, definition: Definition) -> CliError {
+fn unknown(schema: &ToolSchema, flag: &str, definition: ProgramDefinition) -> CliError {
     let tool = &schema.name;
     let error = mistake(format!("`{tool}` has no parameter `{flag}`"));
     let parameters = parameters(schema);

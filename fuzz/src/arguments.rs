@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryAsset, MemoryAssets, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{FakeNode, MemoryAsset, MemoryAssets, MemoryFiles, Tree};
 use ikigai_tools::ports::Storage;
 use serde_json::Value;
 
@@ -35,12 +35,12 @@ fn assets() -> MemoryAssets {
 fn files() -> MemoryFiles {
     let mut tree = Tree::default();
     for (name, node) in [
-        (&b"a.txt"[..], Node::File(0)),
-        (b"d", Node::Directory),
-        (b"d/b.txt", Node::File(1)),
-        (b"in", Node::Symlink(b"d/b.txt".to_vec())),
-        (b"out", Node::Symlink(b"/etc/passwd".to_vec())),
-        (b"loop", Node::Symlink(b"loop".to_vec())),
+        (&b"a.txt"[..], FakeNode::File(0)),
+        (b"d", FakeNode::Directory),
+        (b"d/b.txt", FakeNode::File(1)),
+        (b"in", FakeNode::Symlink(b"d/b.txt".to_vec())),
+        (b"out", FakeNode::Symlink(b"/etc/passwd".to_vec())),
+        (b"loop", FakeNode::Symlink(b"loop".to_vec())),
     ] {
         tree.nodes.insert(name.to_vec(), node);
     }

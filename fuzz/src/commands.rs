@@ -1,6 +1,6 @@
 //! The scripts of `bash`, which models write, and the rules that list their commands.
 
-use ikigai_host::policy::{Verdict, fuzzing_commands};
+use ikigai_host::policy::{ScriptVerdict, fuzzing_commands};
 
 const ALLOW: &[&str] =
     &["a", "b *", "git status", "git log *", "no *", "cargo test *", "echo *", "test *"];
@@ -16,13 +16,13 @@ const OTHER: &str = "evil";
 /// it the script must stay listed.
 pub(crate) fn run(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let Verdict::Listed { commands, .. } = verdict(&text) else { return };
+    let ScriptVerdict::Listed { commands, .. } = verdict(&text) else { return };
     assert!(!commands.is_empty() && commands.iter().all(|words| !words.is_empty()), "{text:?}");
     let quoted = |word: &String| format!("'{}'", word.replace('\'', "'\\''"));
     let simple = |words: &Vec<String>| words.iter().map(quoted).collect::<Vec<_>>().join(" ");
     let again = commands.iter().map(simple).collect::<Vec<_>>().join("; ");
     match verdict(&again) {
-        Verdict::Listed { commands: others, .. } => assert_eq!(commands, others, "{text:?}"),
+        ScriptVerdict::Listed { commands: others, .. } => assert_eq!(commands, others, "{text:?}"),
         // A substitution that quotes had cut in two may now be in one piece, and longer.
         other => assert!(again.contains("(") || again.len() > text.len(), "{text:?}: {other:?}"),
     }
@@ -34,14 +34,14 @@ pub(crate) fn run(data: &[u8]) {
         format!("{text}\n(a)"),
     ];
     for other in others {
-        assert!(!matches!(verdict(&other), Verdict::Listed { .. }), "{other:?}");
+        assert!(!matches!(verdict(&other), ScriptVerdict::Listed { .. }), "{other:?}");
     }
     let beside = format!("# '\"$(\n{text}\n\t# `&\n");
-    assert!(matches!(verdict(&beside), Verdict::Listed { .. }), "{beside:?}");
+    assert!(matches!(verdict(&beside), ScriptVerdict::Listed { .. }), "{beside:?}");
     let denied = format!("{text}\nrm $x");
-    assert!(matches!(verdict(&denied), Verdict::Denied { .. }), "{denied:?}");
+    assert!(matches!(verdict(&denied), ScriptVerdict::Denied { .. }), "{denied:?}");
 }
 
-fn verdict(script: &str) -> Verdict {
+fn verdict(script: &str) -> ScriptVerdict {
     fuzzing_commands::verdict(ALLOW, DENY, script).expect("the rules are words")
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use ikigai_host::Digest;
-use ikigai_host::exec::mcp::{Auth, Target};
-use ikigai_host::registry::Definition;
+use ikigai_host::exec::mcp::{Auth, ServerTarget};
+use ikigai_host::registry::ServerDefinition;
 
 use crate::policy::check_refusal;
 
@@ -12,15 +12,15 @@ use crate::policy::check_refusal;
 /// identified by the digest of its text. Otherwise it must be refused with the place of the
 /// mistake.
 pub(crate) fn run(data: &[u8]) {
-    let definition = match Definition::parse(Path::new("/tools/files.mcp.toml"), data) {
+    let definition = match ServerDefinition::parse(Path::new("/tools/files.mcp.toml"), data) {
         Ok(definition) => definition,
         Err(error) => return check_refusal(&error, data),
     };
     assert_eq!(definition.server.name, "files");
     assert_eq!(definition.server.digest, Digest::from_bytes(data));
     match &definition.server.target {
-        Target::Process { program, .. } => assert!(program.is_absolute(), "{program:?}"),
-        Target::Remote { url, auth } => {
+        ServerTarget::Process { program, .. } => assert!(program.is_absolute(), "{program:?}"),
+        ServerTarget::Remote { url, auth } => {
             assert!(!url.is_empty());
             match auth {
                 Auth::None | Auth::OAuth => {}

@@ -1,11 +1,11 @@
 //! The output of a tool, on its way into an envelope.
 
 use ikigai_host::ResultKind;
-use ikigai_host::exec::envelope::{Envelope, Layout, check_arguments};
+use ikigai_host::exec::envelope::{Envelope, JsonLayout, check_arguments};
 use ikigai_host::exec::output::Captured;
-use ikigai_host::exec::scrub::Secrets;
+use ikigai_host::exec::scrub::SecretValues;
 use ikigai_host::exec::{Exit, Outcome};
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::CallLimits;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -20,10 +20,15 @@ pub(crate) fn run(data: &[u8]) {
     ] {
         let outcome =
             Outcome { exit, stdout: captured(), stderr: captured(), ..Outcome::not_started("") };
-        let envelope =
-            Envelope::from_outcome("tool", kind, &Limits::default(), outcome, &Secrets::default());
-        let compact = envelope.to_json(Layout::Compact).expect("JSON");
-        let indented = envelope.to_json(Layout::Indented).expect("JSON");
+        let envelope = Envelope::from_outcome(
+            "tool",
+            kind,
+            &CallLimits::default(),
+            outcome,
+            &SecretValues::default(),
+        );
+        let compact = envelope.to_json(JsonLayout::Compact).expect("JSON");
+        let indented = envelope.to_json(JsonLayout::Indented).expect("JSON");
         let parse = |text: &str| -> Box<RawValue> {
             serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
         };

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use ikigai_tools::answer;
-use ikigai_tools::fake::{MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{FakeNode, MemoryFiles, Tree};
 use ikigai_tools::ports::{NoAssets, Storage};
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ fn is_beyond_the_reference(pattern: &str) -> bool {
 
 fn ours(pattern: &str, line: &str) -> Result<bool, String> {
     let mut tree = Tree::default();
-    tree.nodes.insert(b"f".to_vec(), Node::File(0));
+    tree.nodes.insert(b"f".to_vec(), FakeNode::File(0));
     tree.contents.insert(0, [line.as_bytes(), b"\n"].concat());
     let input = json!({ "pattern": pattern, "path": ".", "glob": "f" }).to_string();
     let storage = Storage { files: MemoryFiles::new(b"/w", tree), assets: NoAssets };

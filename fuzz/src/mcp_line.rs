@@ -1,7 +1,7 @@
 //! The lines that an MCP client sends.
 
 use bytes::Bytes;
-use ikigai_mcp::fuzzing::{Line, line};
+use ikigai_mcp::fuzzing::{FuzzedLine, line};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -10,15 +10,15 @@ use serde_json::value::RawValue;
 pub(crate) fn run(data: &[u8]) {
     let text = Bytes::copy_from_slice(data);
     match line(&text) {
-        Line::Request { id, arguments } => {
+        FuzzedLine::Request { id, arguments } => {
             assert!(id.len() <= 256, "an id of {} bytes", id.len());
             let Some(arguments) = arguments else { return };
             assert!(data.windows(arguments.len()).any(|part| part == arguments), "not of the line");
             let object: &RawValue = serde_json::from_slice(&arguments).expect("JSON");
             assert!(object.get().starts_with('{'), "no object");
         }
-        Line::Other => {}
-        Line::Refused(error) => {
+        FuzzedLine::Other => {}
+        FuzzedLine::Refused(error) => {
             assert!(error.len() < 4 << 10, "an error of {} bytes", error.len());
             let error: Value = serde_json::from_str(&error).expect("JSON");
             let code = error["code"].as_i64();

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use ikigai_mcp::fuzzing::{ISSUER, RESOURCE, Signer, challenge_parameter, keys};
+use ikigai_mcp::fuzzing::{FuzzIssuer, ISSUER, RESOURCE, challenge_parameter, keys};
 use ikigai_mcp::insufficient_scope;
 use ikigai_protocol::is_deceptive;
 use serde_json::Value;
@@ -36,9 +36,9 @@ pub(crate) fn run(data: &[u8]) {
     }
 }
 
-fn signer() -> &'static Signer {
-    static SIGNER: OnceLock<Signer> = OnceLock::new();
-    SIGNER.get_or_init(|| Signer::new().expect("a key"))
+fn signer() -> &'static FuzzIssuer {
+    static SIGNER: OnceLock<FuzzIssuer> = OnceLock::new();
+    SIGNER.get_or_init(|| FuzzIssuer::new().expect("a key"))
 }
 
 /// Checks that an accepted token is from the issuer, for this server and valid now, and that its

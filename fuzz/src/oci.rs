@@ -5,13 +5,13 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use ikigai_protocol::Digest;
-use ikigai_supply::oci::{Content, Descriptor, OciError, referrers, resolve};
+use ikigai_supply::oci::{ContentSource, Descriptor, OciError, referrers, resolve};
 use ikigai_supply::reference::Pointer;
 
 /// A registry that answers every question with the same bytes.
 struct Echo(Bytes);
 
-impl Content for Echo {
+impl ContentSource for Echo {
     fn what(&self, pointer: &Pointer) -> String {
         format!("`{pointer}`")
     }

@@ -1,7 +1,7 @@
 //! Policy files. A workspace's policy can come from any author.
 
 use ikigai_host::policy::{LayerKind, NewValue, fuzzing};
-use ikigai_host::toml_file::FileError;
+use ikigai_host::toml_file::TomlError;
 
 /// A tool that no file of the corpus mentions.
 const TOOL: &str = "granted_here";
@@ -35,7 +35,7 @@ pub(crate) fn run(data: &[u8]) {
 }
 
 /// Checks that a refusal of a file reports the mistake and its place, without deceptive characters.
-pub(crate) fn check_refusal(error: &FileError, data: &[u8]) {
+pub(crate) fn check_refusal(error: &TomlError, data: &[u8]) {
     assert!(!error.what.is_empty());
     assert!(!error.line().contains(char::is_control), "{:?}", error.line());
     let shown = error.to_string();

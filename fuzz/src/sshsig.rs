@@ -2,12 +2,13 @@
 
 use std::sync::LazyLock;
 
-use ikigai_supply::signature::{Payload, Root, Signature};
+use ikigai_supply::signature::{Payload, Signature, SigstoreRoot};
 
 /// A file for which the corpus has no signature.
 const FILE: &[u8] = b"nobody signed this";
 
-static ROOT: LazyLock<Root> = LazyLock::new(|| Root::compiled_in().expect("a root"));
+static ROOT: LazyLock<SigstoreRoot> =
+    LazyLock::new(|| SigstoreRoot::compiled_in().expect("a root"));
 
 /// Checks that no bytes count as a signature over this file, and that each refusal is one line.
 pub(crate) fn run(data: &[u8]) {

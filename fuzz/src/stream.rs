@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use ikigai_provider::{Answer, CallResult, Message, Part, Provider, Request, Role, Stop, fuzzing};
+use ikigai_provider::{
+    CallResult, Message, ModelAnswer, ModelRequest, Part, Provider, Role, StopReason, fuzzing,
+};
 use serde_json::{Value, json};
 
 use crate::pieces;
@@ -52,19 +54,25 @@ fn run(provider: Provider, data: &[u8]) {
     }
 }
 
-fn request(messages: &[Message]) -> Request<'_> {
+fn request(messages: &[Message]) -> ModelRequest<'_> {
     const NO_TOOLS: &Value = &Value::Null;
-    Request { model: "model", system: &[], messages, tools: NO_TOOLS, ..Request::default() }
+    ModelRequest {
+        model: "model",
+        system: &[],
+        messages,
+        tools: NO_TOOLS,
+        ..ModelRequest::default()
+    }
 }
 
 /// Returns a result for each call of the answer. Checks that the ids of the calls are distinct, and
 /// that an answer that was cut off has no call.
-fn results(answer: &Answer) -> Vec<Part> {
+fn results(answer: &ModelAnswer) -> Vec<Part> {
     let mut ids = HashSet::new();
     let mut results = Vec::new();
     for part in &answer.parts {
         let Part::Call(call) = part else { continue };
-        assert_eq!(answer.stop, Stop::Finished, "a call in an answer that was cut off");
+        assert_eq!(answer.stop, StopReason::Finished, "a call in an answer that was cut off");
         assert!(!call.id.is_empty() && ids.insert(&call.id), "the id `{}`", call.id);
         results.push(Part::Result(CallResult {
             id: call.id.clone(),

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ikigai_host::assets::{
-    Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_CONTENT, MAX_ENTRIES, Window,
+    AssetCaller, AssetEntry, AssetError, AssetFuture, AssetListing, AssetStore, MAX_CONTENT,
+    MAX_ENTRIES, Window,
 };
 use ikigai_host::{Bytes, CancellationToken, Host, Paths, ToolCode};
 
@@ -70,13 +71,23 @@ impl AssetStore for Notes {
         Vec::new()
     }
 
-    fn read<'a>(&'a self, _: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(
+        &'a self,
+        _: &'a AssetCaller,
+        uri: &'a str,
+        window: Window,
+    ) -> AssetFuture<'a, Bytes> {
         let notes = self.lock();
         let note = path(uri).and_then(|path| notes.get(path).ok_or_else(|| missing(uri)));
         Box::pin(ready(note.map(|note| Bytes::copy_from_slice(window.cut(note.as_bytes())))))
     }
 
-    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        content: &'a str,
+    ) -> AssetFuture<'a, ()> {
         eprintln!("{} writes {uri}", caller.agent);
         let written = path(uri).map(|path| {
             self.lock().insert(path.to_owned(), content.to_owned());
@@ -86,28 +97,28 @@ impl AssetStore for Notes {
 
     fn edit<'a>(
         &'a self,
-        _: &'a Caller,
+        _: &'a AssetCaller,
         uri: &'a str,
         old: &'a str,
         new: &'a str,
         all: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         let mut notes = self.lock();
         let note = path(uri).and_then(|path| notes.get_mut(path).ok_or_else(|| missing(uri)));
         Box::pin(ready(note.and_then(|note| replace(note, old, new, all))))
     }
 
-    fn list<'a>(&'a self, _: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(&'a self, _: &'a AssetCaller, prefix: &'a str) -> AssetFuture<'a, AssetListing> {
         let notes = self.lock();
         let found = || notes.iter().filter(|(path, _)| path.starts_with(prefix));
-        let entry = |(path, note): (&String, &String)| Entry {
+        let entry = |(path, note): (&String, &String)| AssetEntry {
             path: path.clone(),
             tokens: note.len() as u64 / 4,
             read_only: false,
         };
         let entries = found().take(MAX_ENTRIES).map(entry).collect();
         let more = found().nth(MAX_ENTRIES).is_some();
-        Box::pin(ready(Ok(Listing { entries, more })))
+        Box::pin(ready(Ok(AssetListing { entries, more })))
     }
 }
 

@@ -3,7 +3,7 @@
 //! The log is the file [`NAME`] in [`Paths::state`](crate::Paths::state). Each line is a [`Record`]
 //! in JSON, which has the tool, its grant, its outcome and its costs, but no granted secret.
 //! Arguments are recorded as a digest, and as text after
-//! [`HostBuilder::record_arguments`](crate::HostBuilder::record_arguments). A [`Reader`] reads the
+//! [`HostBuilder::record_arguments`](crate::HostBuilder::record_arguments). A [`LogReader`] reads the
 //! log back, or follows it. `docs/audit.md` of the repository describes every field.
 //!
 //! ```no_run
@@ -43,17 +43,18 @@ use jiff::Timestamp;
 
 pub use answer_error::AnswerError;
 pub use log::{NAME, ROTATED_AT};
-pub use reader::{Batch, Line, Reader};
+pub use reader::{Batch, LogLine, LogReader};
 pub use record::{
-    Arguments, Asked, AskedFor, CallId, Granted, Installation, OK, Program, Record, Requester, Via,
+    Arguments, AskedFor, CallId, GrantSummary, InstallationRecord, OK, ProgramRecord,
+    QuestionRecord, Record, Requester, Via,
 };
 
-use crate::consent::{Answer, Respondent};
+use crate::consent::{ConsentAnswer, Respondent};
 use crate::exec::Outcome;
 use crate::exec::envelope::{self, Envelope};
-use crate::exec::scrub::Secrets;
-use crate::exec::widening::Noted;
-use crate::policy::{Backend, Grant, Hints, Reached, Remedy, Used};
+use crate::exec::scrub::SecretValues;
+use crate::exec::widening::CallNotes;
+use crate::policy::{Backend, Grant, Remedy, RemedyHints, RequestedAccess, UsedAccess};
 use log::Log;
 use record::CANCELLED;
 
@@ -83,7 +84,7 @@ pub(crate) struct Audit {
     workspace: String,
     /// True if the log includes the text of arguments.
     arguments: bool,
-    hints: Hints,
+    hints: RemedyHints,
 }
 
 impl Audit {
@@ -93,14 +94,14 @@ impl Audit {
         dir: Option<PathBuf>,
         workspace: &Path,
         arguments: bool,
-        hints: Hints,
+        hints: RemedyHints,
     ) -> Self {
         let workspace = workspace.to_string_lossy().into_owned();
         Self { log: dir.map(Log::new), workspace, arguments, hints }
     }
 
-    /// Begins the record of a call. It is written when the [`Entry`] ends or is dropped.
-    pub(crate) fn begin(self: &Arc<Self>, requester: &Requester, tool: &str) -> Entry {
+    /// Begins the record of a call. It is written when the [`PendingRecord`] ends or is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, requester: &Requester, tool: &str) -> PendingRecord {
         let now = Timestamp::now();
         let kept = |name: &String| beginning(name, NAME_KEPT).to_owned();
         let record = Record {
@@ -113,12 +114,12 @@ impl Audit {
             workspace: self.workspace.clone(),
             ..Record::default()
         };
-        Entry {
+        PendingRecord {
             audit: Arc::clone(self),
             begun: Instant::now(),
             record,
             text: None,
-            secrets: Secrets::default(),
+            secrets: SecretValues::default(),
             ended: false,
         }
     }
@@ -154,20 +155,20 @@ impl Audit {
 }
 
 /// The record of a call that has not ended. If it is dropped, it is written as a cancelled call.
-pub(crate) struct Entry {
+pub(crate) struct PendingRecord {
     audit: Arc<Audit>,
     begun: Instant,
     record: Record,
     /// The arguments, if their text is recorded. The text is added at the end, when all secrets
     /// that it must not contain are known.
     text: Option<Bytes>,
-    secrets: Secrets,
+    secrets: SecretValues,
     ended: bool,
 }
 
-impl Entry {
+impl PendingRecord {
     /// Sets the program that runs or, in a call that was refused, would have run.
-    pub(crate) fn program(&mut self, program: Program) {
+    pub(crate) fn program(&mut self, program: ProgramRecord) {
         self.record.program = Some(program);
     }
 
@@ -184,26 +185,26 @@ impl Entry {
         grant: &Grant,
         backend: Backend,
         sources: Vec<String>,
-        secrets: Secrets,
+        secrets: SecretValues,
     ) {
         self.secrets = secrets;
-        self.record.grant = Some(Granted::from_grant(grant, backend, sources));
+        self.record.grant = Some(GrantSummary::from_grant(grant, backend, sources));
     }
 
     /// Sets the grant after the user widened it.
     pub(crate) fn widened(&mut self, grant: &Grant, backend: Backend, sources: Vec<String>) {
-        self.record.grant = Some(Granted::from_grant(grant, backend, sources));
+        self.record.grant = Some(GrantSummary::from_grant(grant, backend, sources));
     }
 
     /// Returns the values that texts about this call must not contain.
-    pub(crate) fn secrets(&self) -> &Secrets {
+    pub(crate) fn secrets(&self) -> &SecretValues {
         &self.secrets
     }
 
     /// Sets the answer to the question whether the call may run, and the respondent.
     pub(crate) fn asked(
         &mut self,
-        answer: &Answer,
+        answer: &ConsentAnswer,
         respondent: Option<Respondent>,
         waited: Duration,
     ) {
@@ -216,7 +217,7 @@ impl Entry {
     }
 
     fn consent(&mut self, answer: &str, respondent: Option<Respondent>, waited: Duration) {
-        self.record.consent = Some(Asked {
+        self.record.consent = Some(QuestionRecord {
             answer: answer.to_owned(),
             by: respondent.map(|it| it.as_str().to_owned()),
             waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
@@ -254,7 +255,7 @@ impl Entry {
 
     /// Sets the questions that the user was asked, and the accesses that the tool requested and
     /// used.
-    pub(crate) fn noted(&mut self, noted: &Noted, by: Option<Respondent>) {
+    pub(crate) fn noted(&mut self, noted: &CallNotes, by: Option<Respondent>) {
         let scrubbed = |text: &str| self.secrets.scrub_text(text).into_owned();
         let record = &mut self.record;
         let asked = noted.asked.iter().map(|asked| AskedFor {
@@ -271,12 +272,14 @@ impl Entry {
             .iter()
             .take(REACHED_KEPT)
             .map(|reached| match reached {
-                Reached::Path { access, path: own } => {
-                    Reached::Path { access: *access, path: path(own) }
+                RequestedAccess::Path { access, path: own } => {
+                    RequestedAccess::Path { access: *access, path: path(own) }
                 }
-                Reached::Peer { host, port } => Reached::Peer { host: scrubbed(host), port: *port },
-                Reached::Host { host } => Reached::Host { host: scrubbed(host) },
-                Reached::Run => Reached::Run,
+                RequestedAccess::Peer { host, port } => {
+                    RequestedAccess::Peer { host: scrubbed(host), port: *port }
+                }
+                RequestedAccess::Host { host } => RequestedAccess::Host { host: scrubbed(host) },
+                RequestedAccess::Run => RequestedAccess::Run,
             })
             .collect();
         let kept = record.reached.len() as u64;
@@ -286,9 +289,13 @@ impl Entry {
             .iter()
             .take(REACHED_KEPT)
             .map(|used| match used {
-                Used::Dir { path: own } => Used::Dir { path: path(own) },
-                Used::File { access, path: own } => Used::File { access: *access, path: path(own) },
-                Used::Peer { host, port } => Used::Peer { host: scrubbed(host), port: *port },
+                UsedAccess::Dir { path: own } => UsedAccess::Dir { path: path(own) },
+                UsedAccess::File { access, path: own } => {
+                    UsedAccess::File { access: *access, path: path(own) }
+                }
+                UsedAccess::Peer { host, port } => {
+                    UsedAccess::Peer { host: scrubbed(host), port: *port }
+                }
             })
             .collect();
     }
@@ -323,7 +330,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
         if !self.ended {
             self.record.cancelled = true;
@@ -358,14 +365,14 @@ mod tests {
                 Some(scratch.path().join("log")),
                 Path::new("/w"),
                 true,
-                Hints::default(),
+                RemedyHints::default(),
             );
             Self { audit: Arc::new(audit), scratch }
         }
 
         /// Returns the log's only record, and its line.
         fn only(&self) -> (Record, String) {
-            let mut reader = Reader::open(&self.scratch.path().join("log")).expect("a log");
+            let mut reader = LogReader::open(&self.scratch.path().join("log")).expect("a log");
             let batch = reader.read_back().expect("a file").expect("read");
             let [line] = &batch.lines[..] else { panic!("{batch:?}") };
             (line.record.clone(), String::from_utf8(line.text.clone()).expect("UTF-8"))
@@ -395,7 +402,7 @@ mod tests {
     fn no_text_of_a_record_holds_a_granted_value() {
         let trail = Trail::new();
         let value = "se\"cr\net-of-the-test";
-        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
+        let secrets = SecretValues::from_variables(vec![("KEY".into(), value.into())]);
         let mut entry = trail.audit.begin(&Requester::default(), "tool");
         let arguments = serde_json::json!({ "key": value }).to_string();
         entry.arguments(arguments.into());
@@ -414,7 +421,7 @@ mod tests {
         let trail = Trail::new();
         let value = "the-secret-of-the-test";
         let mut entry = trail.audit.begin(&Requester::default(), "tool");
-        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
+        let secrets = SecretValues::from_variables(vec![("KEY".into(), value.into())]);
         entry.granted(&Grant::default(), Backend::Wasm, Vec::new(), secrets);
         let code = format!("{value}{}", "x".repeat(1000));
         let answer = serde_json::json!({ "error_code": code, "exit_code": 3 }).to_string();

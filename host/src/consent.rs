@@ -2,8 +2,8 @@
 //! tool may get accesses beyond its grant.
 //!
 //! Owns the questions and their answers; a [`FrontEnd`](crate::front_end::FrontEnd) asks. The keys
-//! `approve` and `ask` of the policy decide when to ask. A [`Reply`] lets a call use its grant, and
-//! grants nothing itself. [`Widened`] grants the access in question, within every bound of the
+//! `approve` and `ask` of the policy decide when to ask. A [`ConsentReply`] lets a call use its grant, and
+//! grants nothing itself. [`WidenReply`] grants the access in question, within every bound of the
 //! policy.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ikigai_protocol::{Access, Digest, written_out};
 
-use crate::policy::{AssetAccess, Backend, Decision, Proposal, Reached};
+use crate::policy::{AssetAccess, Backend, Decision, Proposal, RequestedAccess};
 use crate::toolchain::ToolchainOffer;
 
 /// The most characters of the arguments in a question whether a call may run. The user agrees to
@@ -47,16 +47,16 @@ impl Respondent {
 
 /// The reply to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct ConsentReply {
     /// The answer.
-    pub answer: Answer,
+    pub answer: ConsentAnswer,
     /// The time that it took.
     pub waited: Duration,
 }
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ConsentAnswer {
     /// The call may run.
     Yes,
     /// The call may not run.
@@ -71,7 +71,7 @@ pub enum Answer {
     Pending,
 }
 
-impl Answer {
+impl ConsentAnswer {
     /// Returns the audit log's word for the answer.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -88,7 +88,7 @@ impl Answer {
 /// The question whether a call may run. It prints as the text for a client's user, with the middle
 /// of long arguments left out, and with deceptive characters escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ConsentQuestion {
     /// The name of the tool, or the path of a program.
     pub tool: String,
     /// The SHA-256 digests of its file, and of the program of a server.
@@ -105,7 +105,7 @@ pub struct Question {
     pub left_out: usize,
 }
 
-impl Question {
+impl ConsentQuestion {
     /// Returns the question about a call of a tool with these contents. `arguments` are JSON
     /// on one line.
     pub(crate) fn new(
@@ -127,7 +127,7 @@ impl Question {
     }
 }
 
-impl fmt::Display for Question {
+impl fmt::Display for ConsentQuestion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { tool, contents, required_by, grant, arguments, left_out } = self;
         let (arguments, _) = shortened(arguments, ARGUMENTS_SHOWN, *left_out);
@@ -151,7 +151,7 @@ pub struct Widen {
     pub contents: Vec<Digest>,
     /// The requested accesses: one access, or every access that the tool was refused in a failed
     /// run. Empty if the run only lacked toolchains.
-    pub reached: Vec<Reached>,
+    pub reached: Vec<RequestedAccess>,
     /// The arguments, or their beginning and end.
     pub arguments: String,
     /// The rules that refused it, such as `FILE:LINE` of a policy or `profile standard`.
@@ -174,7 +174,7 @@ impl Widen {
     /// line.
     pub(crate) fn new(
         (tool, contents): (&str, Vec<Digest>),
-        (reached, denied_by): (Vec<Reached>, &str),
+        (reached, denied_by): (Vec<RequestedAccess>, &str),
         arguments: &str,
         again: bool,
         proposals: Proposals,
@@ -206,7 +206,7 @@ pub(crate) struct Proposals {
 
 /// The reply to the question whether a tool may get more access.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Widened {
+pub struct WidenReply {
     /// The answer.
     pub answer: WidenAnswer,
     /// The time that it took.

@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::assets::AssetHandle;
 use crate::front_end::FrontEnd;
-use crate::limits::{Deadline, Limit, Limits};
+use crate::limits::{CallLimits, Deadline, Limit};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Isolation;
 use output::{Captured, Sink};
@@ -60,7 +60,7 @@ pub struct Call {
     pub args: Vec<OsString>,
     /// The source of the program's stdin.
     pub stdin: Stdin,
-    /// The destination of stdout, up to [`Limits::output`].
+    /// The destination of stdout, up to [`CallLimits::output`].
     pub stdout: Sink,
     /// The destination of stderr, which never ends a call.
     pub stderr: Sink,
@@ -79,7 +79,7 @@ pub struct Call {
     /// The directory that relative paths start from; absolute and canonical.
     pub workspace: Arc<Path>,
     /// The limits on what the program uses up.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// The wall clock of the call, which its caller may move while it runs.
     pub deadline: Deadline,
     /// Ends the call early.
@@ -135,18 +135,18 @@ pub struct Outcome {
     /// The part of stderr that was kept: its last 64 KiB.
     pub stderr: Captured,
     /// The resources that the call used.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// The guarantees that applied while the program ran; `None` if it never ran.
     pub isolation: Option<Isolation>,
     /// The accesses that the program was refused.
-    pub denied: Denied,
+    pub denied: DeniedAccesses,
 }
 
 /// The accesses that a program was refused, as far as its executor sees them. It sees accesses to
 /// assets, and accesses to the network through a component's imports, a native tool's relay or the
 /// connection to a server. The kernel refuses a native tool all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Denied {
+pub struct DeniedAccesses {
     /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in
     /// them were chosen by the program, and hold no control characters.
     pub first: Vec<String>,
@@ -154,7 +154,7 @@ pub struct Denied {
     pub count: u64,
 }
 
-impl Denied {
+impl DeniedAccesses {
     /// The number of different refusals that are kept.
     pub const KEPT: usize = 16;
 
@@ -178,7 +178,7 @@ impl Denied {
 
 /// The refusals of a program that runs, as they come. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Refusals(Arc<Mutex<Denied>>);
+pub(crate) struct Refusals(Arc<Mutex<DeniedAccesses>>);
 
 impl Refusals {
     /// Notes one refusal.
@@ -187,24 +187,24 @@ impl Refusals {
     }
 
     /// Returns the refusals so far.
-    pub(crate) fn so_far(&self) -> Denied {
+    pub(crate) fn so_far(&self) -> DeniedAccesses {
         self.lock().clone()
     }
 
     /// Returns the refusals since the last time, for a program that serves one call after the
     /// other.
-    pub(crate) fn take(&self) -> Denied {
+    pub(crate) fn take(&self) -> DeniedAccesses {
         std::mem::take(&mut self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Denied> {
+    fn lock(&self) -> MutexGuard<'_, DeniedAccesses> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The resources that a call used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// The time from the start of the program to its end.
     pub duration: Duration,
     /// The fuel burnt; components only.
@@ -244,9 +244,9 @@ impl Outcome {
             cancelled: false,
             stdout: Captured::default(),
             stderr: Captured::default(),
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             isolation: None,
-            denied: Denied::default(),
+            denied: DeniedAccesses::default(),
         }
     }
 }
@@ -257,11 +257,11 @@ mod tests {
 
     #[test]
     fn refusals_are_kept_up_to_a_bound_and_counted_beyond_it() {
-        let mut denied = Denied::default();
+        let mut denied = DeniedAccesses::default();
         for port in (0..100).chain(0..100) {
             denied.note(format!("net host:{port}"));
         }
-        assert_eq!((denied.first.len(), denied.count), (Denied::KEPT, 200));
+        assert_eq!((denied.first.len(), denied.count), (DeniedAccesses::KEPT, 200));
         assert_eq!(denied.first[15], "net host:15");
     }
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use crate::policy::{Reached, Used};
+use crate::consent::{ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply};
+use crate::policy::{RequestedAccess, UsedAccess};
 
 /// A front end's answer, as a future: `Box::pin(async move { … })`.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type AnswerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The front end of a call.
 ///
@@ -20,7 +20,7 @@ pub trait FrontEnd: Send + Sync {
     fn respondent(&self) -> Respondent;
 
     /// Asks whether the call may run, and waits for the answer. Must time out on its own.
-    fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a, Reply>;
+    fn ask<'a>(&'a self, question: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply>;
 
     /// Returns whether the front end can ask the user to widen a grant. A client that answers for
     /// its user cannot: its yes grants nothing. The default is `false`.
@@ -30,9 +30,9 @@ pub trait FrontEnd: Send + Sync {
 
     /// Asks whether a tool may get the accesses that it requested, and waits for the answer. Must
     /// time out on its own. The default replies that it cannot ask.
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         let _ = question;
-        Box::pin(std::future::ready(Widened {
+        Box::pin(std::future::ready(WidenReply {
             answer: WidenAnswer::Unavailable("nobody can be asked here".to_owned()),
             waited: Duration::ZERO,
         }))
@@ -47,7 +47,7 @@ pub trait FrontEnd: Send + Sync {
     /// Notes the accesses that a recorded call requested beyond its grant, those that it used, and
     /// its costs. In a permissive recording the call may have got the requested accesses. The
     /// default does nothing.
-    fn recorded(&self, reached: &[Reached], used: &[Used], costs: Costs) {
+    fn recorded(&self, reached: &[RequestedAccess], used: &[UsedAccess], costs: Costs) {
         let _ = (reached, used, costs);
     }
 
@@ -58,13 +58,13 @@ pub trait FrontEnd: Send + Sync {
 
     /// Lets the user fill in a form for the tool, and waits for the answer. Must time out on its
     /// own. The default declines.
-    fn fill(&self, form: Form) -> Answer<'_, Filled> {
+    fn fill(&self, form: ServerForm) -> AnswerFuture<'_, FormAnswer> {
         let _ = form;
-        Box::pin(std::future::ready(Filled::Declined))
+        Box::pin(std::future::ready(FormAnswer::Declined))
     }
 
     /// Takes the tool's progress report. The default does nothing.
-    fn report(&self, progress: Progress) {
+    fn report(&self, progress: ToolProgress) {
         let _ = progress;
     }
 }
@@ -94,7 +94,7 @@ pub struct Recording {
 
 /// A form that a tool asks the user to fill in. Only an MCP server can have forms.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
+pub struct ServerForm {
     /// The name of the server that asks.
     pub server: String,
     /// The server's text, with deceptive characters escaped.
@@ -106,7 +106,7 @@ pub struct Form {
 
 /// The answer to a form.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filled {
+pub enum FormAnswer {
     /// The values.
     Accepted(Map<String, Value>),
     /// The user declined, or the host cannot ask.
@@ -117,7 +117,7 @@ pub enum Filled {
 
 /// A tool's progress report.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
+pub struct ToolProgress {
     /// The progress so far, in the tool's own unit.
     pub progress: f64,
     /// The progress at the end, if the tool knows it.

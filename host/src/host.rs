@@ -21,20 +21,21 @@ use ikigai_protocol::{Digest, EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
 use self::widened::Cancelled;
-use crate::audit::{Audit, Entry, Program, Requester, Via};
+use crate::audit::{Audit, PendingRecord, ProgramRecord, Requester, Via};
 use crate::exec::assets::AssetStore;
 use crate::exec::envelope::{self, Aside, Envelope};
-use crate::exec::native::Machine;
+use crate::exec::native::MachineSandbox;
 use crate::exec::output::Sink;
-use crate::exec::scrub::Secrets;
-use crate::exec::widening::{Questions, Widening};
+use crate::exec::scrub::SecretValues;
+use crate::exec::widening::{OpenQuestions, Widening};
 use crate::exec::{Call, Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
-use crate::limits::{Deadline, Limits, STDERR_KEPT};
+use crate::limits::{CallLimits, Deadline, STDERR_KEPT};
 use crate::policy::{
-    Authority, Backend, Decision, Denial, Look, Reached, Remedy, Request, ToolOrigin, secret_names,
+    Authority, Backend, Decision, Denial, PolicyRequest, PolicySnapshot, Remedy, RequestedAccess,
+    ToolOrigin, secret_names,
 };
-use crate::registry::{Build, Depth, Registry, Snapshot, Tool, WAS_NAMED, before_deadline};
+use crate::registry::{Build, Registry, ScanDepth, Snapshot, Tool, WAS_NAMED, before_deadline};
 
 pub use builder::{BuildError, HostBuilder};
 
@@ -59,7 +60,7 @@ pub struct Host {
     workspace: Arc<Path>,
     audit: Arc<Audit>,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
-    questions: Arc<Questions>,
+    questions: Arc<OpenQuestions>,
     /// The addresses of the asset store. The user is not asked about them.
     own_peers: Arc<[(String, u16)]>,
     compile_timeout: Option<Duration>,
@@ -75,7 +76,7 @@ const COMPILING: &str = "its component was still being compiled";
 ///
 /// A [`Tool`] converts into it: `host.decide(tool.into())`.
 #[derive(Clone, Copy)]
-pub struct Subject<'a> {
+pub struct CallTarget<'a> {
     /// The name of the tool; `None` for a program that is named by its path.
     pub name: Option<&'a str>,
     /// The origin of the tool.
@@ -88,7 +89,7 @@ pub struct Subject<'a> {
     pub fell_back: bool,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> CallTarget<'a> {
     /// Returns the subject for a program that is named by its path.
     #[doc(hidden)]
     #[must_use]
@@ -102,7 +103,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-impl<'a> From<&'a Tool> for Subject<'a> {
+impl<'a> From<&'a Tool> for CallTarget<'a> {
     fn from(tool: &'a Tool) -> Self {
         let Tool { origin, build, reason, fell_back, .. } = tool;
         Self { name: Some(tool.name()), origin: *origin, build, reason, fell_back: *fell_back }
@@ -110,7 +111,7 @@ impl<'a> From<&'a Tool> for Subject<'a> {
 }
 
 /// The streams of a call whose output is not collected.
-pub struct Streams {
+pub struct CallStreams {
     /// The stdin of the tool.
     pub stdin: Stdin,
     /// The destination of its stdout.
@@ -135,25 +136,25 @@ impl From<CancellationToken> for Control {
 }
 
 /// The result of an attempt to call a tool.
-struct Attempt {
+struct CallAttempt {
     outcome: Outcome,
     /// The limits in force at its end.
-    limits: Limits,
+    limits: CallLimits,
     aside: Aside,
     /// The step that raises the limit that ended the call.
     raise: Option<Remedy>,
 }
 
-impl Attempt {
+impl CallAttempt {
     /// Returns the result of an attempt that ran nothing.
     fn ended(outcome: Outcome) -> Self {
-        Self { outcome, limits: Limits::default(), aside: Aside::default(), raise: None }
+        Self { outcome, limits: CallLimits::default(), aside: Aside::default(), raise: None }
     }
 }
 
 /// The caller's side of a call.
 #[derive(Default)]
-struct Asker {
+struct CallOrigin {
     principal: Option<Arc<str>>,
     /// True if the principal must not use assets, even if the policy grants them.
     without_assets: bool,
@@ -179,7 +180,7 @@ impl Host {
     ///
     /// Never fails: [`Snapshot::skipped`] and [`Snapshot::warnings`] list what is missing.
     pub async fn refresh(&self) -> Arc<Snapshot> {
-        self.registry.scan(Depth::Remembered).await
+        self.registry.scan(ScanDepth::Remembered).await
     }
 
     /// Finds one tool, for a program that makes a single call. See [`Registry::look_up`]. Waits for
@@ -237,7 +238,7 @@ impl Host {
         let control = control.into();
         let mut entry = self.audit.begin(requester, name);
         entry.arguments(arguments.clone());
-        let asker = Asker {
+        let asker = CallOrigin {
             principal: requester.principal.as_deref().map(Arc::from),
             without_assets: requester.without_assets,
             front_end,
@@ -250,7 +251,7 @@ impl Host {
         let (host, found) = (Arc::clone(self), tool.clone());
         // The future has kilobytes, which each front end would copy with its own future.
         let answer = Box::pin(async move {
-            let subject = (Subject::from(&found), &found);
+            let subject = (CallTarget::from(&found), &found);
             let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
             entry.answered(&envelope);
             entry.end(envelope.failure());
@@ -271,10 +272,10 @@ impl Host {
         control: impl Into<Control>,
         front_end: Option<Arc<dyn FrontEnd>>,
     ) -> Envelope {
-        let subject = Subject::at_path(&tool.build);
+        let subject = CallTarget::at_path(&tool.build);
         let mut entry = self.audit.begin(&Requester::default(), &subject.title());
         entry.arguments(arguments.clone());
-        let asker = Asker { front_end, ..Asker::default() };
+        let asker = CallOrigin { front_end, ..CallOrigin::default() };
         let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
         let envelope = answer.await;
         entry.answered(&envelope);
@@ -284,24 +285,24 @@ impl Host {
 
     async fn answer_by(
         &self,
-        entry: &mut Entry,
-        (subject, tool): (Subject<'_>, &Tool),
+        entry: &mut PendingRecord,
+        (subject, tool): (CallTarget<'_>, &Tool),
         arguments: Bytes,
         control: Control,
-        asker: Asker,
+        asker: CallOrigin,
     ) -> Envelope {
         entry.program(program(subject));
         if let Err(reason) = envelope::check_arguments(&arguments) {
             return Envelope::refused(EnvelopeCode::InvalidParams, reason);
         }
-        let streams = Streams {
+        let streams = CallStreams {
             stdin: Stdin::Bytes(arguments),
             stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
         };
         let attempt =
             self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
-        let Attempt { outcome, limits, aside, raise } = attempt.await;
+        let CallAttempt { outcome, limits, aside, raise } = attempt.await;
         let aside = Aside { background: envelope::background(&outcome), ..aside };
         let (name, kind) = (tool.name(), tool.schema.result);
         let envelope =
@@ -318,9 +319,9 @@ impl Host {
     pub async fn run(
         &self,
         via: Via,
-        subject: Subject<'_>,
+        subject: CallTarget<'_>,
         args: Vec<OsString>,
-        streams: Streams,
+        streams: CallStreams,
         cancel: CancellationToken,
         front_end: Option<Arc<dyn FrontEnd>>,
     ) -> (Outcome, Aside) {
@@ -333,10 +334,10 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let asker = Asker { front_end, ..Asker::default() };
+        let asker = CallOrigin { front_end, ..CallOrigin::default() };
         let attempt =
             self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
-        let Attempt { mut outcome, limits, aside, raise: _ } = attempt.await;
+        let CallAttempt { mut outcome, limits, aside, raise: _ } = attempt.await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -385,26 +386,32 @@ impl Host {
         let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {
             return Envelope::not_found(name);
         };
-        let limits = Limits { wall_clock: timeout, ..Limits::default() };
+        let limits = CallLimits { wall_clock: timeout, ..CallLimits::default() };
         let outcome = Outcome::late(COMPILING);
-        Envelope::from_outcome(name, ResultKind::default(), &limits, outcome, &Secrets::default())
+        Envelope::from_outcome(
+            name,
+            ResultKind::default(),
+            &limits,
+            outcome,
+            &SecretValues::default(),
+        )
     }
 
     /// Decides and runs a call, whose tool is known, unless the caller named its program by a path.
     async fn attempt(
         &self,
-        entry: &mut Entry,
-        (subject, tool): (Subject<'_>, Option<&Tool>),
+        entry: &mut PendingRecord,
+        (subject, tool): (CallTarget<'_>, Option<&Tool>),
         args: Vec<OsString>,
-        streams: Streams,
+        streams: CallStreams,
         Control { cancel, deadline }: Control,
-        asker: Asker,
-    ) -> Attempt {
+        asker: CallOrigin,
+    ) -> CallAttempt {
         // Read the policy files once for all decisions before the first question.
         let look = self.authority().look();
         let contents = match self.contents(&look, subject).await {
             Ok(contents) => contents,
-            Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
+            Err(reason) => return CallAttempt::ended(Outcome::not_started(reason)),
         };
         let front_end = asker.front_end.clone();
         let asks = (front_end.clone(), &deadline);
@@ -417,7 +424,7 @@ impl Host {
         let attempt = match with_a_person.await {
             Err(outcome) => {
                 entry.ran(&outcome);
-                Attempt::ended(*outcome)
+                CallAttempt::ended(*outcome)
             }
             Ok(decision) => {
                 let call = Call {
@@ -445,16 +452,16 @@ impl Host {
     /// runs it again.
     async fn run_decided(
         &self,
-        entry: &mut Entry,
-        subject: Subject<'_>,
+        entry: &mut PendingRecord,
+        subject: CallTarget<'_>,
         mut decision: Decision,
         mut call: Call,
-    ) -> Attempt {
+    ) -> CallAttempt {
         call.deadline.begin(&decision.limits);
         if call.widening.as_deref().is_some_and(Widening::is_permissive) {
             match decision.grant.hide.and(secret_names()) {
                 Ok(hide) => decision.grant.hide = hide,
-                Err(reason) => return Attempt::ended(Outcome::not_started(reason)),
+                Err(reason) => return CallAttempt::ended(Outcome::not_started(reason)),
             }
         }
         // A component may need to be compiled first, which can take many seconds.
@@ -470,13 +477,13 @@ impl Host {
             Ok(program) => program,
             Err(outcome) => {
                 entry.ran(&outcome);
-                return Attempt { limits: decision.limits, ..Attempt::ended(outcome) };
+                return CallAttempt { limits: decision.limits, ..CallAttempt::ended(outcome) };
             }
         };
         loop {
             let limits = decision.limits;
             if let Err(reason) = self.authority().record_writable(&decision.grant) {
-                return Attempt { limits, ..Attempt::ended(Outcome::not_started(reason)) };
+                return CallAttempt { limits, ..CallAttempt::ended(Outcome::not_started(reason)) };
             }
             if let Some(widening) = &call.widening {
                 widening.decided(&decision);
@@ -504,7 +511,7 @@ impl Host {
                 let limits = call.deadline.applied(limits);
                 let did_run = !outcome.cancelled && !matches!(outcome.exit, Exit::NotStarted(_));
                 let raise = raise.filter(|_| did_run);
-                return Attempt { outcome, limits, aside: Aside::default(), raise };
+                return CallAttempt { outcome, limits, aside: Aside::default(), raise };
             };
             entry.widened(&wider.grant, subject.build.backend(), wider.granted_by());
             decision = wider;
@@ -532,7 +539,7 @@ impl Host {
     /// # Errors
     ///
     /// Fails if the policy forbids the call.
-    pub fn decide(&self, subject: Subject<'_>) -> Result<Decision, Denial> {
+    pub fn decide(&self, subject: CallTarget<'_>) -> Result<Decision, Denial> {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
@@ -548,8 +555,8 @@ impl Host {
     /// cannot be read.
     async fn decide_now(
         &self,
-        subject: Subject<'_>,
-        once: &[Reached],
+        subject: CallTarget<'_>,
+        once: &[RequestedAccess],
     ) -> Result<Result<Decision, Denial>, String> {
         let look = self.authority().look();
         let contents = self.contents(&look, subject).await?;
@@ -558,7 +565,11 @@ impl Host {
 
     /// Returns the contents for which the policy decides: the contents that the scan found, and the
     /// present contents if the policy checks them.
-    async fn contents(&self, look: &Look, subject: Subject<'_>) -> Result<Vec<Digest>, String> {
+    async fn contents(
+        &self,
+        look: &PolicySnapshot,
+        subject: CallTarget<'_>,
+    ) -> Result<Vec<Digest>, String> {
         let found = subject.build.digest;
         let backend = subject.build.backend();
         if !self.authority().looks_at_content(look, backend, subject.origin, subject.name) {
@@ -581,8 +592,8 @@ impl Host {
 
     /// Returns the limits that a call would have, or the defaults if it is not allowed.
     #[must_use]
-    pub fn limits(&self, subject: Subject<'_>) -> Limits {
-        self.decide(subject).map_or_else(|_| Limits::default(), |decision| decision.limits)
+    pub fn limits(&self, subject: CallTarget<'_>) -> CallLimits {
+        self.decide(subject).map_or_else(|_| CallLimits::default(), |decision| decision.limits)
     }
 
     /// Returns the authority, which decides on calls and can show and change the policy.
@@ -606,16 +617,16 @@ impl Host {
     /// }
     /// # }
     /// ```
-    pub async fn machine(&self) -> Machine {
+    pub async fn machine(&self) -> MachineSandbox {
         self.registry.machine().await
     }
 }
 
 /// Returns the request to the policy for a subject.
 #[must_use]
-pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> {
+pub fn request<'a>(subject: CallTarget<'a>, contents: &'a [Digest]) -> PolicyRequest<'a> {
     let of_a_server = subject.build.of_a_server();
-    Request {
+    PolicyRequest {
         name: of_a_server.map(|(server, _)| server.name.as_str()).or(subject.name),
         origin: subject.origin,
         backend: subject.build.backend(),
@@ -631,8 +642,8 @@ pub fn request<'a>(subject: Subject<'a>, contents: &'a [Digest]) -> Request<'a> 
 }
 
 /// Returns the description of a program for the audit log.
-fn program(subject: Subject<'_>) -> Program {
-    Program {
+fn program(subject: CallTarget<'_>) -> ProgramRecord {
+    ProgramRecord {
         origin: subject.origin.as_str().to_owned(),
         path: subject.build.path.to_string_lossy().into_owned(),
         digest: subject.build.digest,

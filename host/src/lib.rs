@@ -96,7 +96,7 @@
 //! # Limits
 //!
 //! Each call has limits on time, fuel (instructions of a component), memory, output, open handles,
-//! and processes. [`Limits`] has their units and defaults. [`HostBuilder::timeout`] and its
+//! and processes. [`CallLimits`] has their units and defaults. [`HostBuilder::timeout`] and its
 //! neighbours set them for all calls of a host, and a policy file sets them for one tool. The
 //! administrator's policy bounds both. If a call exceeds a limit, it is ended, and
 //! [`Failure::limit`] names the [`Limit`]. The [`Deadline`] in a call's [`Control`] can give it
@@ -194,7 +194,8 @@ pub mod toolchain;
 /// and other tools have no access.
 pub mod assets {
     pub use crate::exec::assets::{
-        Answer, AssetError, AssetStore, Caller, Entry, Listing, MAX_ENTRIES, Window,
+        AssetCaller, AssetEntry, AssetError, AssetFuture, AssetListing, AssetStore, MAX_ENTRIES,
+        Window,
     };
     pub use ikigai_protocol::host_socket::MAX_CONTENT;
 }
@@ -209,15 +210,15 @@ pub use ikigai_supervisor::isolation;
 #[doc(no_inline)]
 pub use tokio_util::sync::CancellationToken;
 
-pub use exec::content::{Block, BlockKind, Content, ContentError};
-pub use exec::envelope::{Envelope, Failure, Layout, Remains, Success};
-pub use exec::native::Machine;
-pub use host::{BuildError, Control, Host, HostBuilder, Subject};
-pub use limits::{Deadline, Extended, Limit, Limits};
+pub use exec::content::{AnswerBlock, BlockKind, ContentAnswer, ContentError};
+pub use exec::envelope::{Envelope, Failure, JsonLayout, Remains, Success};
+pub use exec::native::MachineSandbox;
+pub use host::{BuildError, CallTarget, Control, Host, HostBuilder};
+pub use limits::{CallLimits, Deadline, Extended, Limit};
 pub use paths::{Paths, WorkspaceError};
 pub use policy::{BackendChoice, LimitKey, Override, Overrides, Profile};
 pub use reactor::Reactor;
 pub use registry::{
-    Build, Depth, Progress, Registry, ScanState, Skipped, Snapshot, Tool, WorkspaceTool,
+    Build, CompileEvent, Registry, ScanDepth, ScanState, Skipped, Snapshot, Tool, WorkspaceTool,
 };
-pub use toml_file::{FileError, Position};
+pub use toml_file::{TextPosition, TomlError};

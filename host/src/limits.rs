@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
-pub(crate) use deadline::Watched;
+pub(crate) use deadline::DeadlineWatch;
 pub use deadline::{Deadline, Extended};
 
 /// One mebibyte.
@@ -90,7 +90,7 @@ pub fn check_unit(text: &str) -> Result<(), String> {
 
 /// A limit that ended a call: the field `limit` of an envelope.
 ///
-/// [`Limits`] lists the defaults and units. [`LimitKey`](crate::LimitKey) sets a limit.
+/// [`CallLimits`] lists the defaults and units. [`LimitKey`](crate::LimitKey) sets a limit.
 #[derive(
     Clone,
     Copy,
@@ -133,7 +133,7 @@ impl Limit {
 /// table `limits` of a policy file sets them for a tool.
 /// [`Decision::limits`](crate::policy::Decision::limits) has the limits of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallLimits {
     /// The time from the start of the program: compiling and waiting for other calls don't count.
     /// Default 30 s; in a policy at most 7 days.
     pub wall_clock: Duration,
@@ -164,7 +164,7 @@ pub struct Limits {
 /// spends most of its time in the host.
 const DEFAULT_FUEL: u64 = 750_000_000_000;
 
-impl Default for Limits {
+impl Default for CallLimits {
     fn default() -> Self {
         Self {
             wall_clock: Duration::from_secs(30),
@@ -179,7 +179,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl CallLimits {
     /// Returns the limits of a `--schema` call.
     #[must_use]
     pub(crate) fn for_schema(self) -> Self {

@@ -105,22 +105,22 @@ pub use ikigai_protocol::{Access, GrantedDir};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 #[doc(hidden)]
-pub use authority::Choice;
-pub(crate) use authority::Look;
+pub use authority::BuildChoice;
+pub(crate) use authority::PolicySnapshot;
 pub use authority::{Authority, Override, Overrides};
 pub use broad_places::{is_broad_place, is_of_kernel};
 #[doc(hidden)]
 pub use commands::fuzzing as fuzzing_commands;
-pub use commands::{CommandRule, Commands, Requirement, Verdict};
+pub use commands::{CommandRule, Commands, Requirement, ScriptVerdict};
 pub use decision::{
-    Decision, Denial, Effects, Provenance, ProvenanceMap, Request, ServerTool, Variable,
+    Decision, Denial, Effects, PolicyRequest, Provenance, ProvenanceMap, ServerTool, Variable,
 };
 pub use edit::{NewKey, NewValue};
 pub use entry_lists::{Conflict, EntryLists};
 pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};
 pub(crate) use executed_places::{MODULES, WORKTREES};
 pub use hide::Hide;
-pub(crate) use hide::Walk;
+pub(crate) use hide::HideWalk;
 pub use ikigai_supervisor::plan::Sandbox;
 pub(crate) use live::PolicyFiles;
 pub use live::{FileStatus, shell_quoted};
@@ -129,8 +129,8 @@ pub use net::is_public;
 pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_server_name, check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
-pub use reached::{Reached, Used};
-pub(crate) use remedy::Hints;
+pub use reached::{RequestedAccess, UsedAccess};
+pub(crate) use remedy::RemedyHints;
 pub use remedy::{Permissions, Remedy};
 pub use reserved::Reserved;
 pub use rule::{LayerKind, LimitKey};
@@ -143,7 +143,7 @@ pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
 pub use widen::unconfining_keys;
-pub use written::{Written, WrittenPath, path_in_policy};
+pub use written::{EntryPermissions, WrittenPath, path_in_policy};
 
 /// The permissions of one tool in one workspace: the part of a [`Decision`] that the executor
 /// enforces. A sandboxed tool or a component has no other access.

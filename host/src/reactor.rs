@@ -62,14 +62,14 @@ const AGAIN: Duration = Duration::from_millis(20);
 /// ```
 #[derive(Debug)]
 pub struct Reactor {
-    shared: Arc<Shared>,
+    shared: Arc<SharedReactor>,
     /// Taken out when the value is dropped.
     runtime: Option<Arc<Runtime>>,
 }
 
 /// The part of a reactor that is shared by the threads that may lead.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedReactor {
     runtime: Weak<Runtime>,
     is_led: AtomicBool,
     is_closed: AtomicBool,
@@ -84,12 +84,12 @@ pub(crate) struct Shared {
     created: Instant,
     /// Wakes the leading thread, which may wait for events.
     leader: Mutex<Option<Waker>>,
-    owner: Owner,
+    owner: OwnerThread,
 }
 
 /// The thread that blocks on the runtime, and the future that it blocks on.
 #[derive(Debug, Default)]
-struct Owner {
+struct OwnerThread {
     thread: Mutex<Option<Thread>>,
     /// True if the future must be polled.
     is_woken: AtomicBool,
@@ -99,8 +99,8 @@ struct Owner {
 }
 
 /// A time in which this thread leads.
-struct Term {
-    shared: Arc<Shared>,
+struct LeadTerm {
+    shared: Arc<SharedReactor>,
     /// True while the thread polls the future that it blocks on.
     polls_own: bool,
     /// True once the tasks that were ready at the beginning have been polled, and the thread has
@@ -112,10 +112,10 @@ struct Term {
 }
 
 thread_local! {
-    static TERM: RefCell<Option<Term>> = const { RefCell::new(None) };
+    static TERM: RefCell<Option<LeadTerm>> = const { RefCell::new(None) };
 }
 
-fn with_term<R>(work: impl FnOnce(&mut Term) -> R) -> Option<R> {
+fn with_term<R>(work: impl FnOnce(&mut LeadTerm) -> R) -> Option<R> {
     TERM.with_borrow_mut(|term| term.as_mut().map(work))
 }
 
@@ -161,7 +161,7 @@ impl Reactor {
         let build = || Builder::new_current_thread().enable_all().on_thread_park(note_wait).build();
         let runtime = with_watches(WATCHES, build)?;
         let runtime = Arc::new(runtime);
-        let shared = Shared {
+        let shared = SharedReactor {
             runtime: Arc::downgrade(&runtime),
             is_led: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
@@ -171,7 +171,7 @@ impl Reactor {
             last_end: AtomicU64::new(0),
             created: Instant::now(),
             leader: Mutex::default(),
-            owner: Owner::default(),
+            owner: OwnerThread::default(),
         };
         Ok(Self { shared: Arc::new(shared), runtime: Some(runtime) })
     }
@@ -240,7 +240,7 @@ fn release(runtime: Option<Arc<Runtime>>) {
     }
 }
 
-impl Owner {
+impl OwnerThread {
     fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
         self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -253,7 +253,7 @@ impl Owner {
 }
 
 /// Wakes the future that the thread blocks on.
-impl Wake for Shared {
+impl Wake for SharedReactor {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -268,7 +268,7 @@ impl Wake for Shared {
     }
 }
 
-impl Shared {
+impl SharedReactor {
     fn leader(&self) -> MutexGuard<'_, Option<Waker>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,23 +337,23 @@ impl Shared {
 
 /// The right of this thread to lead, which ends when the value is dropped.
 pub(crate) struct Leadership {
-    shared: Arc<Shared>,
+    shared: Arc<SharedReactor>,
     runtime: Option<Arc<Runtime>>,
     /// The term of this thread before this one. It exists only if a task blocks on another reactor.
-    outer: Option<Option<Term>>,
+    outer: Option<Option<LeadTerm>>,
 }
 
 impl Leadership {
     /// Drives the runtime until `look` is ready, [`end_term`] is called on this thread, or the
     /// reactor is closed. After the tasks that are ready have been polled, it also ends when
-    /// `is_enough` returns true. Each [nudge](Shared::nudge) calls both closures again.
+    /// `is_enough` returns true. Each [nudge](SharedReactor::nudge) calls both closures again.
     pub(crate) fn lead<T>(
         mut self,
         mut look: impl FnMut() -> Poll<T>,
         mut is_enough: impl FnMut() -> bool,
     ) -> Poll<T> {
         let shared = Arc::clone(&self.shared);
-        self.outer = Some(TERM.replace(Some(Term {
+        self.outer = Some(TERM.replace(Some(LeadTerm {
             shared: Arc::clone(&shared),
             polls_own: false,
             has_passed: false,
@@ -403,8 +403,8 @@ impl Drop for Leadership {
 }
 
 /// A reactor that this thread leads.
-pub(crate) struct Led {
-    pub(crate) reactor: Arc<Shared>,
+pub(crate) struct LedReactor {
+    pub(crate) reactor: Arc<SharedReactor>,
     /// True if an event that came while no thread led has woken the task. Then more threads would
     /// have had work.
     pub(crate) is_behind: bool,
@@ -412,11 +412,11 @@ pub(crate) struct Led {
 
 /// Returns the reactor that this thread leads, if the thread polls a task of the reactor and was
 /// not asked to stop.
-pub(crate) fn led() -> Option<Led> {
+pub(crate) fn led() -> Option<LedReactor> {
     with_term(|term| {
         let is_behind = term.has_passed && !term.has_waited;
         let leads_on = !term.polls_own && !term.is_over;
-        leads_on.then(|| Led { reactor: Arc::clone(&term.shared), is_behind })
+        leads_on.then(|| LedReactor { reactor: Arc::clone(&term.shared), is_behind })
     })
     .flatten()
 }

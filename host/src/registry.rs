@@ -26,30 +26,30 @@ use ikigai_protocol::Digest;
 use tokio::sync::{OnceCell, watch};
 
 pub use crate::exec::arguments::Mismatch;
-pub use definition::{Definition, defined_servers, definition_path};
-pub(crate) use loader::Budget;
-pub use loader::{Progress, ProgressFn};
+pub use definition::{ServerDefinition, defined_servers, definition_path};
+pub(crate) use loader::GuestBudget;
+pub use loader::{CompileEvent, ProgressFn};
 pub use remembered::remembered;
-pub use servers::{KnownServer, ListedTool, ServerState, Standing, server_request};
+pub use servers::{ApprovalState, KnownServer, ListedTool, ServerState, server_request};
 pub use tool::{Build, Tool};
-pub use workspace::{WorkspaceTool, WorkspaceTools};
+pub use workspace::{WorkspaceTool, WorkspaceToolsFn};
 pub use wrapped::{is_wrap_definition, wrap_definition_path};
 
-use crate::exec::mcp::{Pool, Remote, Target};
-use crate::exec::native::{Machine, Supervisor};
-use crate::exec::wasm::cache::Cache;
+use crate::exec::mcp::{Remote, ServerPool, ServerTarget};
+use crate::exec::native::{MachineSandbox, Supervisor};
+use crate::exec::wasm::cache::ComponentCache;
 use crate::exec::wasm::compiler::Compiler;
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::paths::{Paths, SYSTEM_CACHE};
-use crate::policy::{Authority, Backend, Hints, Sandbox, ToolOrigin};
+use crate::policy::{Authority, Backend, RemedyHints, Sandbox, ToolOrigin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
-use scan::{Scan, Wanted};
+use scan::{Scan, ScanTarget};
 
 /// The remembered answers that a scan trusts, for [`Registry::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub enum ScanDepth {
     /// Trusts all answers, so unchanged files are not asked again.
     /// [`Host::refresh`](crate::Host::refresh) scans at this depth.
     Remembered,
@@ -180,25 +180,25 @@ impl Snapshot {
 }
 
 /// The settings of a registry.
-pub(crate) struct Settings {
+pub(crate) struct RegistrySettings {
     /// The directories of tools and caches.
     pub(crate) paths: Paths,
     /// The policy, which chooses builds.
     pub(crate) authority: Arc<Authority>,
     /// The limits of a `--schema` call, except time and output.
-    pub(crate) limits: Limits,
+    pub(crate) limits: CallLimits,
     /// The directory that `--schema` calls start in.
     pub(crate) workspace: Arc<Path>,
     /// The resources of all components together.
-    pub(crate) budget: Budget,
+    pub(crate) budget: GuestBudget,
     /// The program that compiles components.
     pub(crate) compiler: Compiler,
     /// The program that confines and watches native tools.
     pub(crate) supervisor: Supervisor,
     /// The servers in use.
-    pub(crate) servers: Arc<Pool>,
+    pub(crate) servers: Arc<ServerPool>,
     /// The tools of the workspace; `None` if it has none.
-    pub(crate) workspace_tools: Option<WorkspaceTools>,
+    pub(crate) workspace_tools: Option<WorkspaceToolsFn>,
     /// Called when a compilation begins and ends.
     pub(crate) progress: ProgressFn,
 }
@@ -207,9 +207,9 @@ pub(crate) struct Settings {
 ///
 /// [`Host::refresh`](crate::Host::refresh) is enough for most programs. The registry is for
 /// programs that show the [state](Self::state) of discovery, use a [snapshot](Self::snapshot)
-/// before the scan is finished, or scan at another [`Depth`].
+/// before the scan is finished, or scan at another [`ScanDepth`].
 pub struct Registry {
-    settings: Settings,
+    settings: RegistrySettings,
     loader: Arc<Loader>,
     memo: Arc<Memo>,
     is_confining: OnceCell<bool>,
@@ -219,11 +219,11 @@ pub struct Registry {
 
 impl Registry {
     /// Returns a registry that has not scanned yet.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: RegistrySettings) -> Self {
         let paths = &settings.paths;
         let system_cache = paths.system_cache.clone();
         let user_cache = paths.cache.clone();
-        let cache = move || Cache::open(system_cache.as_deref(), user_cache.as_deref());
+        let cache = move || ComponentCache::open(system_cache.as_deref(), user_cache.as_deref());
         let loader = Loader::new(
             settings.budget,
             Box::new(cache),
@@ -265,7 +265,7 @@ impl Registry {
 
     /// Returns the sandbox that this machine supports for native tools:
     /// [`Host::machine`](crate::Host::machine).
-    pub(crate) async fn machine(&self) -> Machine {
+    pub(crate) async fn machine(&self) -> MachineSandbox {
         let machine = confinement::machine(self.supervisor(), &self.memo).await;
         self.memo.save();
         machine
@@ -277,7 +277,7 @@ impl Registry {
     pub async fn is_confining(&self) -> bool {
         let found = self.is_confining.get_or_init(|| async {
             let (supervisor, memo) = (self.supervisor(), &self.memo);
-            let holds = confinement::is_confining(supervisor, memo, Depth::Failed).await;
+            let holds = confinement::is_confining(supervisor, memo, ScanDepth::Failed).await;
             memo.save();
             holds
         });
@@ -286,11 +286,11 @@ impl Registry {
 
     /// Scans both directories and replaces the snapshot. If components must be compiled first,
     /// publishes a snapshot without their tools in the meantime.
-    pub async fn scan(&self, depth: Depth) -> Arc<Snapshot> {
+    pub async fn scan(&self, depth: ScanDepth) -> Arc<Snapshot> {
         self.state.send_replace(ScanState::InProgress);
         let unfinished = Unfinished(&self.state);
-        if depth != Depth::Everything {
-            let (known, is_whole) = self.scanner(depth, Wanted::Known).run().await;
+        if depth != ScanDepth::Everything {
+            let (known, is_whole) = self.scanner(depth, ScanTarget::Known).run().await;
             if is_whole {
                 return self.complete(known, unfinished);
             }
@@ -298,8 +298,8 @@ impl Registry {
             self.state.send_replace(ScanState::Compiling);
         }
         // The first pass has already asked the failed files again.
-        let depth = if depth == Depth::Failed { Depth::Remembered } else { depth };
-        let (snapshot, _) = self.scanner(depth, Wanted::All).run().await;
+        let depth = if depth == ScanDepth::Failed { ScanDepth::Remembered } else { depth };
+        let (snapshot, _) = self.scanner(depth, ScanTarget::All).run().await;
         self.complete(snapshot, unfinished)
     }
 
@@ -326,12 +326,12 @@ impl Registry {
     pub async fn look_up(&self, name: &str, timeout: Option<Duration>) -> Arc<Snapshot> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let look = |depth, wanted| Scan { deadline, ..self.scanner(depth, wanted) }.run();
-        let (snapshot, _) = look(Depth::Remembered, Wanted::Tool(name.to_owned())).await;
+        let (snapshot, _) = look(ScanDepth::Remembered, ScanTarget::Tool(name.to_owned())).await;
         let is_there = snapshot.get(name).is_some() && !snapshot.failed(name);
         if is_there || snapshot.is_late {
             return Arc::new(snapshot);
         }
-        let (snapshot, _) = look(Depth::Failed, Wanted::All).await;
+        let (snapshot, _) = look(ScanDepth::Failed, ScanTarget::All).await;
         Arc::new(snapshot)
     }
 
@@ -354,9 +354,9 @@ impl Registry {
     ///
     /// Fails if the file is not a tool. The text says why.
     #[doc(hidden)]
-    pub async fn tool_at(&self, path: &Path, depth: Depth) -> Result<Tool, String> {
+    pub async fn tool_at(&self, path: &Path, depth: ScanDepth) -> Result<Tool, String> {
         let candidate = named(path)?;
-        let scan = self.scanner(depth, Wanted::All);
+        let scan = self.scanner(depth, ScanTarget::All);
         let asked = scan.ask(&candidate).await;
         self.memo.save();
         let (build, schema) = asked.map_err(|refusal| refusal.reason().to_owned())?;
@@ -382,8 +382,8 @@ impl Registry {
     }
 
     async fn ask(&self, name: &str, candidate: &Candidate) -> KnownServer {
-        let wanted = Wanted::Tool(servers::prefix(name));
-        let server = self.scanner(Depth::Everything, wanted).server(candidate).await;
+        let wanted = ScanTarget::Tool(servers::prefix(name));
+        let server = self.scanner(ScanDepth::Everything, wanted).server(candidate).await;
         self.memo.save();
         server
     }
@@ -400,7 +400,7 @@ impl Registry {
         if unknown.is_empty() {
             return;
         }
-        let scan = Arc::new(self.scanner(Depth::Remembered, Wanted::Servers));
+        let scan = Arc::new(self.scanner(ScanDepth::Remembered, ScanTarget::Servers));
         scan::look_at_all(&scan, unknown).await;
         self.memo.save();
     }
@@ -415,7 +415,7 @@ impl Registry {
     #[doc(hidden)]
     pub fn remote_server(&self, name: &str) -> Result<Remote, String> {
         let candidate = self.definition_of(name)?;
-        self.scanner(Depth::Remembered, Wanted::Known).remote(&candidate)
+        self.scanner(ScanDepth::Remembered, ScanTarget::Known).remote(&candidate)
     }
 
     /// Returns the digests that a server's grant is bound to: the digest of its definition, and of
@@ -425,7 +425,7 @@ impl Registry {
     ///
     /// Fails if the program cannot be read.
     #[doc(hidden)]
-    pub fn server_contents(&self, definition: &Definition) -> Result<Vec<Digest>, String> {
+    pub fn server_contents(&self, definition: &ServerDefinition) -> Result<Vec<Digest>, String> {
         servers::contents(definition, &self.memo)
     }
 
@@ -449,7 +449,7 @@ impl Registry {
     pub(crate) async fn present_contents(&self, build: &Build) -> Result<Vec<Digest>, String> {
         let mut contents = vec![build.present_digest(&self.memo).await?];
         if let Some((server, _)) = build.of_a_server()
-            && let Target::Process { program, .. } = &server.target
+            && let ServerTarget::Process { program, .. } = &server.target
         {
             contents.push(servers::program_digest(program, &self.memo)?);
         }
@@ -464,7 +464,7 @@ impl Registry {
         self.loader.servers().changes()
     }
 
-    fn scanner(&self, depth: Depth, wanted: Wanted) -> Scan {
+    fn scanner(&self, depth: ScanDepth, wanted: ScanTarget) -> Scan {
         let paths = &self.settings.paths;
         let system = paths.system_tools.clone().map(|dir| (dir, ToolOrigin::System));
         let user = paths.user_tools.clone().map(|dir| (dir, ToolOrigin::User));
@@ -522,16 +522,16 @@ impl Drop for Unfinished<'_> {
 pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
     let listing = candidate::list(dir, ToolOrigin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
-    let cache = Cache::to_install(&dir.join(SYSTEM_CACHE))
+    let cache = ComponentCache::to_install(&dir.join(SYSTEM_CACHE))
         .map_err(|error| format!("`{}` cannot have a cache: {error}", dir.display()))?;
     let loader = Arc::new(Loader::new(
-        Budget { guests: 1, memory: u64::MAX },
+        GuestBudget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
         Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
         // Compiling runs no tools.
         Supervisor::new(None, 0),
         // It starts no servers either.
-        Arc::new(Pool::new(None, Supervisor::new(None, 0), Hints::default())),
+        Arc::new(ServerPool::new(None, Supervisor::new(None, 0), RemedyHints::default())),
         progress,
     ));
     let memo = Memo::open(None, String::new());

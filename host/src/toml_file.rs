@@ -14,30 +14,30 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-pub use error::{FileError, Position};
-pub use error::{Lines, printable};
+pub use error::{LineStarts, printable};
+pub use error::{TextPosition, TomlError};
 pub use read::{ClosedDir, ReadError, ReadRules, read};
 
 use crate::nearest::nearest;
 
 /// A value and its span.
-pub type Item<'t> = Spanned<DeValue<'t>>;
+pub type TomlItem<'t> = Spanned<DeValue<'t>>;
 
 /// A key with its span, and its value.
-pub struct Pair<'a, 't> {
+pub struct TomlPair<'a, 't> {
     pub key: &'a str,
     pub span: Range<usize>,
-    pub item: &'a Item<'t>,
+    pub item: &'a TomlItem<'t>,
 }
 
 /// Returns the pairs of a table in the order of the file, so that the first mistake is reported
 /// first.
-pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
-    let pair = |(key, item): (&'a Spanned<_>, &'a Item<'t>)| {
+pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<TomlPair<'a, 't>> {
+    let pair = |(key, item): (&'a Spanned<_>, &'a TomlItem<'t>)| {
         let text: &'a Cow<'t, str> = key.get_ref();
-        Pair { key: text, span: key.span(), item }
+        TomlPair { key: text, span: key.span(), item }
     };
-    let mut pairs: Vec<Pair<'a, 't>> = table.iter().map(pair).collect();
+    let mut pairs: Vec<TomlPair<'a, 't>> = table.iter().map(pair).collect();
     pairs.sort_by_key(|pair| pair.span.start);
     pairs
 }
@@ -45,7 +45,7 @@ pub fn pairs<'a, 't>(table: &'a DeTable<'t>) -> Vec<Pair<'a, 't>> {
 /// A file that is being parsed. It reports mistakes with their position.
 pub struct TomlFile<'a> {
     path: &'a Path,
-    lines: Lines<'a>,
+    lines: LineStarts<'a>,
 }
 
 impl<'a> TomlFile<'a> {
@@ -53,15 +53,15 @@ impl<'a> TomlFile<'a> {
     pub fn parse(
         path: &'a Path,
         text: &'a [u8],
-    ) -> Result<(Self, Spanned<DeTable<'a>>), FileError> {
-        let lines = Lines::new(text);
+    ) -> Result<(Self, Spanned<DeTable<'a>>), TomlError> {
+        let lines = LineStarts::new(text);
         let text = std::str::from_utf8(text).map_err(|error| {
             let at = error.valid_up_to();
-            FileError::at(path, &lines, &(at..at + 1), "is not UTF-8")
+            TomlError::at(path, &lines, &(at..at + 1), "is not UTF-8")
         })?;
         let table = DeTable::parse(text).map_err(|error| {
             let span = error.span().unwrap_or(text.len()..text.len());
-            FileError::at(path, &lines, &span, error.message())
+            TomlError::at(path, &lines, &span, error.message())
         })?;
         Ok((Self { path, lines }, table))
     }
@@ -73,8 +73,8 @@ impl<'a> TomlFile<'a> {
     pub fn table<'b, 't>(
         &self,
         key: &str,
-        item: &'b Item<'t>,
-    ) -> Result<&'b DeTable<'t>, FileError> {
+        item: &'b TomlItem<'t>,
+    ) -> Result<&'b DeTable<'t>, TomlError> {
         item.get_ref().as_table().ok_or_else(|| {
             let what = format!("`{key}`: expected a table, found {}", kind_of(item));
             self.fail(&item.span(), what)
@@ -85,9 +85,9 @@ impl<'a> TomlFile<'a> {
     pub fn list<T>(
         &self,
         key: &str,
-        item: &Item<'_>,
-        one: impl Fn(&str, &Range<usize>) -> Result<T, FileError>,
-    ) -> Result<Vec<T>, FileError> {
+        item: &TomlItem<'_>,
+        one: impl Fn(&str, &Range<usize>) -> Result<T, TomlError>,
+    ) -> Result<Vec<T>, TomlError> {
         let list = item.get_ref().as_array().ok_or_else(|| {
             let what = format!("`{key}`: expected a list of strings, found {}", kind_of(item));
             let error = self.fail(&item.span(), what);
@@ -108,7 +108,7 @@ impl<'a> TomlFile<'a> {
         Ok(values)
     }
 
-    pub fn unknown(&self, span: &Range<usize>, key: &str, known: &[&str]) -> FileError {
+    pub fn unknown(&self, span: &Range<usize>, key: &str, known: &[&str]) -> TomlError {
         let error = self.fail(span, format!("unknown key `{key}`"));
         match nearest(key, known.iter().copied()) {
             Some(near) => error.hint(format!("did you mean `{near}`?")),
@@ -116,21 +116,21 @@ impl<'a> TomlFile<'a> {
         }
     }
 
-    pub fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> FileError {
-        FileError::at(self.path, &self.lines, span, what)
+    pub fn fail(&self, span: &Range<usize>, what: impl Into<String>) -> TomlError {
+        TomlError::at(self.path, &self.lines, span, what)
     }
 
-    pub fn position(&self, span: &Range<usize>) -> Position {
+    pub fn position(&self, span: &Range<usize>) -> TextPosition {
         self.lines.position(span.start)
     }
 }
 
 /// Adds the most similar word of `words` as a hint, if one is similar enough.
 pub fn did_you_mean<'a>(
-    error: FileError,
+    error: TomlError,
     text: &str,
     words: impl Iterator<Item = &'a str>,
-) -> FileError {
+) -> TomlError {
     match nearest(text, words) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
         None => error,
@@ -138,7 +138,7 @@ pub fn did_you_mean<'a>(
 }
 
 /// Returns the kind of a value, with its article.
-pub fn kind_of(item: &Item<'_>) -> String {
+pub fn kind_of(item: &TomlItem<'_>) -> String {
     article(item.get_ref().type_str())
 }
 

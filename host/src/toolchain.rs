@@ -23,7 +23,7 @@ pub use not_found::missing_program;
 pub(crate) use not_found::missing_programs;
 pub use offer::ToolchainOffer;
 pub use table::TOOLCHAINS;
-use table::{Place, Root};
+use table::{ManagedPlace, ManagerDir};
 
 /// The programs of one language, from any manager.
 #[derive(Debug)]
@@ -34,21 +34,21 @@ pub struct Toolchain {
     /// installed.
     pub programs: &'static [&'static str],
     /// The directories of its managers.
-    places: &'static [Place],
+    places: &'static [ManagedPlace],
     /// The directories to search for a program that is not in `PATH`. The first directory that has
     /// the program counts.
-    bins: &'static [(Root, &'static str)],
+    bins: &'static [(ManagerDir, &'static str)],
     /// The variables that set its directories, or the version that runs.
     variables: &'static [&'static str],
     /// The files that programs would read, but that may contain secrets.
-    withheld: &'static [(Root, &'static str)],
+    withheld: &'static [(ManagerDir, &'static str)],
     /// The hosts that packages are downloaded from, in the form that `--net` takes.
     pub hosts: &'static [&'static str],
 }
 
 /// The machine to search for toolchains, and the tool that needs them.
 #[derive(Clone, Copy)]
-pub struct Machine<'a> {
+pub struct ToolchainContext<'a> {
     /// The home of the user.
     pub home: &'a Path,
     /// The environment.
@@ -59,7 +59,7 @@ pub struct Machine<'a> {
     pub downloads: bool,
 }
 
-impl fmt::Debug for Machine<'_> {
+impl fmt::Debug for ToolchainContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { home, seen, downloads, .. } = self;
         let mut shown = f.debug_struct("Machine");
@@ -70,7 +70,7 @@ impl fmt::Debug for Machine<'_> {
 
 /// A toolchain that is installed on this machine.
 #[derive(Clone, Debug)]
-pub struct Installation {
+pub struct ToolchainInstallation {
     /// The toolchain.
     pub toolchain: &'static Toolchain,
     /// Its programs that were found, each with its full path, without resolving links.
@@ -106,13 +106,13 @@ impl Toolchain {
 
     /// Finds the toolchain on a machine. Returns `None` if the machine has none of its programs.
     #[must_use]
-    pub fn find(&'static self, machine: &Machine<'_>) -> Option<Installation> {
+    pub fn find(&'static self, machine: &ToolchainContext<'_>) -> Option<ToolchainInstallation> {
         search::find(self, machine)
     }
 
     /// Returns the directories that [`Self::find`] searches in addition to those in `PATH`.
     #[must_use]
-    pub fn candidates(&self, machine: &Machine<'_>) -> Vec<PathBuf> {
+    pub fn candidates(&self, machine: &ToolchainContext<'_>) -> Vec<PathBuf> {
         let roots = self.places.iter().map(|place| place.root);
         let mut dirs: Vec<PathBuf> = roots.flat_map(|root| root.candidates(machine)).collect();
         dirs.sort();
@@ -127,7 +127,7 @@ impl Toolchain {
 ///
 /// Fails if a directory of the entry contradicts a directory of a toolchain.
 pub fn add(
-    found: &[Installation],
+    found: &[ToolchainInstallation],
     lists: &mut EntryLists,
     workspace: &Path,
 ) -> Result<(), Box<Conflict>> {

@@ -35,20 +35,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::form::{Filled, Form};
-use crate::wire::{ClientWire, Upstream, plain};
+use crate::form::{FormReply, FormRequest};
+use crate::wire::{ClientWire, UpstreamState, plain};
 
-pub use crate::wire::Progress;
-pub use call::CallError;
+pub use crate::wire::CallProgress;
+pub use call::RemoteCallError;
 use http::no_token;
-pub use http::{HttpServer, Resolve, TokenSource, Waiting, connect_http};
-use lent::Lent;
+pub use http::{BoxFuture, HostResolver, HttpServer, TokenSource, connect_http};
+use lent::LentTransport;
 pub use oauth::{
-    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
+    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, OAuthSession, Protection,
     insufficient_scope,
 };
 use repeated::Repeated;
-pub use tools::{Listed, RemoteTool};
+pub use tools::{RemoteTool, RemoteTools};
 
 /// The readers of this module for the fuzz targets.
 pub(crate) mod fuzzing {
@@ -73,7 +73,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The name with which a client introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Client {
+pub struct ClientIdentity {
     /// The name for programs.
     pub name: String,
     /// The name for people.
@@ -128,9 +128,9 @@ pub enum ConnectError {
 }
 
 /// A connection to a server. Dropping it ends the connection.
-pub struct Connection {
-    service: RunningService<RoleClient, Handler>,
-    upstream: Arc<Upstream>,
+pub struct RemoteConnection {
+    service: RunningService<RoleClient, FormHandler>,
+    upstream: Arc<UpstreamState>,
     era: Era,
     /// True if messages have headers, which may repeat arguments.
     is_http: bool,
@@ -140,7 +140,7 @@ pub struct Connection {
     _listening: JoinSet<()>,
 }
 
-impl std::fmt::Debug for Connection {
+impl std::fmt::Debug for RemoteConnection {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Connection").field("era", &self.era).finish_non_exhaustive()
     }
@@ -156,24 +156,24 @@ impl std::fmt::Debug for Connection {
 ///
 /// Fails if the server does not introduce itself in time, or refuses the connection.
 pub async fn connect_streams(
-    client: Client,
+    client: ClientIdentity,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
     era: Option<Era>,
-) -> Result<Connection, ConnectError> {
-    let upstream = Arc::new(Upstream::default());
+) -> Result<RemoteConnection, ConnectError> {
+    let upstream = Arc::new(UpstreamState::default());
     let wire = ClientWire::new(input, output, Arc::clone(&upstream), SILENCE);
     open(client, wire, upstream, era).await
 }
 
 /// Connects to the server at the other end of a wire.
 async fn open(
-    client: Client,
+    client: ClientIdentity,
     wire: impl Transport<RoleClient> + 'static,
-    upstream: Arc<Upstream>,
+    upstream: Arc<UpstreamState>,
     era: Option<Era>,
-) -> Result<Connection, ConnectError> {
-    let (lent, back) = Lent::new(wire);
+) -> Result<RemoteConnection, ConnectError> {
+    let (lent, back) = LentTransport::new(wire);
     let opened = connect(client.clone(), lent, Arc::clone(&upstream), lifecycle(era)).await;
     if let Err(ConnectError::Refused { .. }) = opened
         && upstream.is_modern()
@@ -205,21 +205,21 @@ fn lifecycle(era: Option<Era>) -> ClientLifecycleMode {
 /// A handshake that is under way.
 type Handshake = Pin<
     Box<
-        dyn Future<Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>>
+        dyn Future<Output = Result<RunningService<RoleClient, FormHandler>, ClientInitializeError>>
             + Send,
     >,
 >;
 
 /// Shakes hands with the server behind a transport.
 async fn connect(
-    client: Client,
+    client: ClientIdentity,
     transport: impl Transport<RoleClient> + 'static,
-    upstream: Arc<Upstream>,
+    upstream: Arc<UpstreamState>,
     lifecycle: ClientLifecycleMode,
-) -> Result<Connection, ConnectError> {
+) -> Result<RemoteConnection, ConnectError> {
     // Boxed, because the caller's compiler cannot prove that the library's own future is `Send`.
     let handshake: Handshake = Box::pin(serve_client_with_lifecycle(
-        Handler(client, upstream.clone()),
+        FormHandler(client, upstream.clone()),
         transport,
         lifecycle,
     ));
@@ -241,10 +241,10 @@ async fn connect(
         listening.spawn(listen(service.peer().clone(), Arc::clone(&upstream)));
     }
     let repeated = Mutex::default();
-    Ok(Connection { service, upstream, era, is_http: false, repeated, _listening: listening })
+    Ok(RemoteConnection { service, upstream, era, is_http: false, repeated, _listening: listening })
 }
 
-impl Connection {
+impl RemoteConnection {
     /// Returns the era of the server.
     #[must_use]
     pub fn era(&self) -> Era {
@@ -288,7 +288,7 @@ impl Connection {
 }
 
 impl ConnectError {
-    fn from_initialization(error: ClientInitializeError, upstream: &Upstream) -> Self {
+    fn from_initialization(error: ClientInitializeError, upstream: &UpstreamState) -> Self {
         if let Some(challenge) = error.auth_challenge() {
             return Self::Unauthorized(challenge.to_owned());
         }
@@ -329,11 +329,11 @@ fn innermost(error: &dyn std::error::Error) -> String {
 
 /// The handler of the server's requests that the library passes on. These are only forms, since the
 /// wire answers all others.
-struct Handler(Client, Arc<Upstream>);
+struct FormHandler(ClientIdentity, Arc<UpstreamState>);
 
-impl ClientHandler for Handler {
+impl ClientHandler for FormHandler {
     fn get_info(&self) -> ClientConfig {
-        let Client { name, title, version } = &self.0;
+        let ClientIdentity { name, title, version } = &self.0;
         let program = Implementation::new(name, version).with_title(title);
         let elicitation =
             ElicitationCapability::default().with_form(FormElicitationCapability::default());
@@ -350,14 +350,15 @@ impl ClientHandler for Handler {
         form: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let filled = context.ct.run_until_cancelled(self.1.fill(Form::from_params(form))).await;
-        Ok(filled.unwrap_or(Filled::Cancelled).into())
+        let filled =
+            context.ct.run_until_cancelled(self.1.fill(FormRequest::from_params(form))).await;
+        Ok(filled.unwrap_or(FormReply::Cancelled).into())
     }
 }
 
 /// Keeps a subscription to changes of the list of tools. The reader of the messages counts the
 /// changes.
-async fn listen(peer: Peer<RoleClient>, upstream: Arc<Upstream>) {
+async fn listen(peer: Peer<RoleClient>, upstream: Arc<UpstreamState>) {
     let mut pause = FIRST_PAUSE;
     loop {
         let filter = SubscriptionFilter::builder().tools_list_changed().build();
@@ -393,15 +394,15 @@ mod tests {
     fn connecting() -> (Lines<BufReader<DuplexStream>>, DuplexStream, Connecting) {
         let (client_output, input) = duplex(1024);
         let (output, client_input) = duplex(1024);
-        let client = Client { name: "c".into(), title: "C".into(), version: "1".into() };
-        let upstream = Arc::new(Upstream::default());
+        let client = ClientIdentity { name: "c".into(), title: "C".into(), version: "1".into() };
+        let upstream = Arc::new(UpstreamState::default());
         let silence = Duration::from_millis(1);
         let wire = ClientWire::new(client_input, client_output, Arc::clone(&upstream), silence);
         let connecting = tokio::spawn(open(client, wire, upstream, None));
         (BufReader::new(input).lines(), output, connecting)
     }
 
-    type Connecting = tokio::task::JoinHandle<Result<Connection, ConnectError>>;
+    type Connecting = tokio::task::JoinHandle<Result<RemoteConnection, ConnectError>>;
 
     async fn asked(lines: &mut Lines<BufReader<DuplexStream>>, what: &str) {
         let line = lines.next_line().await.expect("readable").expect("a line");

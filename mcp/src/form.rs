@@ -5,17 +5,17 @@ use std::pin::Pin;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema};
 use serde_json::{Map, Value};
 
-use crate::wire::Progress;
+use crate::wire::CallProgress;
 
 /// Represents the user for whom a call is made. The server may address the user while the call
 /// runs.
 pub trait Interaction: Send + Sync {
     /// Asks the user to fill a form. The future is dropped when the server stops waiting for the
     /// answer.
-    fn fill(&self, form: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>>;
+    fn fill(&self, form: FormRequest) -> Pin<Box<dyn Future<Output = FormReply> + Send + '_>>;
 
     /// Receives a progress report of the call.
-    fn progress(&self, progress: Progress);
+    fn progress(&self, progress: CallProgress);
 }
 
 /// The interaction of a call without a user: declines every form.
@@ -23,16 +23,16 @@ pub trait Interaction: Send + Sync {
 pub struct Unattended;
 
 impl Interaction for Unattended {
-    fn fill(&self, _: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>> {
-        Box::pin(std::future::ready(Filled::Declined))
+    fn fill(&self, _: FormRequest) -> Pin<Box<dyn Future<Output = FormReply> + Send + '_>> {
+        Box::pin(std::future::ready(FormReply::Declined))
     }
 
-    fn progress(&self, _: Progress) {}
+    fn progress(&self, _: CallProgress) {}
 }
 
 /// A form that a server sends. Its texts may be meant to deceive.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Form {
+pub struct FormRequest {
     /// The reason for which the server asks.
     pub message: String,
     /// The JSON Schema of the answer: an object whose properties are primitive.
@@ -41,7 +41,7 @@ pub struct Form {
 
 /// The answer to a form.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Filled {
+pub enum FormReply {
     /// The form with its values.
     Accepted(Map<String, Value>),
     /// The user does not want to answer, or cannot be asked.
@@ -50,7 +50,7 @@ pub enum Filled {
     Cancelled,
 }
 
-impl Form {
+impl FormRequest {
     /// Returns the form in a request. Returns `None` if the request opens a web page instead,
     /// because ikigai could not tell the user what that page leads to.
     pub(crate) fn from_params(params: ElicitRequestParams) -> Option<Self> {
@@ -73,19 +73,19 @@ impl Form {
     }
 }
 
-impl From<Filled> for ElicitResult {
-    fn from(filled: Filled) -> Self {
+impl From<FormReply> for ElicitResult {
+    fn from(filled: FormReply) -> Self {
         match filled {
-            Filled::Accepted(values) => {
+            FormReply::Accepted(values) => {
                 Self::new(ElicitationAction::Accept).with_content(Value::Object(values))
             }
-            Filled::Declined => Self::new(ElicitationAction::Decline),
-            Filled::Cancelled => Self::new(ElicitationAction::Cancel),
+            FormReply::Declined => Self::new(ElicitationAction::Decline),
+            FormReply::Cancelled => Self::new(ElicitationAction::Cancel),
         }
     }
 }
 
-impl From<ElicitResult> for Filled {
+impl From<ElicitResult> for FormReply {
     fn from(result: ElicitResult) -> Self {
         match (result.action, result.content) {
             (ElicitationAction::Accept, Some(Value::Object(values))) => Self::Accepted(values),

@@ -2,7 +2,7 @@
 //! of such servers.
 //!
 //! A program implements [`Offer`] and hands it to [`serve_stdio`] or [`serve_http`], or calls the
-//! tools of a server through the [`Connection`] that [`connect_streams`] returns. The protocol
+//! tools of a server through the [`RemoteConnection`] that [`connect_streams`] returns. The protocol
 //! itself (its revisions, its negotiation, the shapes of its messages) comes from the crate `rmcp`,
 //! which no other package of the project names. This crate protects it against a careless or
 //! hostile peer. Lines have a bounded length, arguments and results are never parsed into a tree,
@@ -15,8 +15,8 @@
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::connect::fuzzing::challenge_parameter;
-    pub use crate::serve::fuzzing::{ISSUER, RESOURCE, Signer, keys};
-    pub use crate::wire::fuzzing::{Heard, Line, Traces, line, server_message};
+    pub use crate::serve::fuzzing::{FuzzIssuer, ISSUER, RESOURCE, keys};
+    pub use crate::wire::fuzzing::{FuzzedLine, Heard, Traces, line, server_message};
 }
 
 mod annotation;
@@ -28,19 +28,20 @@ mod serve;
 mod wire;
 
 pub use connect::{
-    Authorization, CallError, Callback, Client, ConnectError, Connection, Era, HttpServer, Issuer,
-    Listed, OAuthClient, OAuthError, OAuthHttp, Progress, Protection, RemoteTool, Resolve, Session,
-    TokenSource, Waiting, connect_http, connect_streams, insufficient_scope,
+    Authorization, BoxFuture, CallProgress, Callback, ClientIdentity, ConnectError, Era,
+    HostResolver, HttpServer, Issuer, OAuthClient, OAuthError, OAuthHttp, OAuthSession, Protection,
+    RemoteCallError, RemoteConnection, RemoteTool, RemoteTools, TokenSource, connect_http,
+    connect_streams, insufficient_scope,
 };
-pub use form::{Filled, Form, Interaction, Unattended};
+pub use form::{FormReply, FormRequest, Interaction, Unattended};
 pub use offer::{
-    Answer, Body, Call, Catalog, Change, Hints, Offer, Resource, ResourceError, ResourceText,
-    Template, ToolEntry, Unanswered,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
+    ResourceText, ToolEntry, ToolHints, Unanswered, UriTemplate,
 };
 #[doc(hidden)]
 pub use serve::HttpBounds;
 pub use serve::{
-    Access, Asker, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth, Principal,
-    Reply, Scope, ServeError, Server, Tls, TlsError, Token, Verdict, listen, serve_http,
-    serve_stdio, serve_streams,
+    AccessScope, AskReply, ClientAccess, ClientAsker, HttpSettings, InvalidAdmission, InvalidOAuth,
+    InvalidToken, OAuth, Principal, QuestionVerdict, ServeError, ServerIdentity, SharedToken, Tls,
+    TlsError, listen, serve_http, serve_stdio, serve_streams,
 };

@@ -14,7 +14,7 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::annotation;
-use crate::serve::Asker;
+use crate::serve::ClientAsker;
 
 /// The tools and resources of a server, and the way to use them.
 ///
@@ -25,12 +25,13 @@ pub trait Offer: Send + Sync + 'static {
     /// [`Arc`] until the answer changes.
     fn catalog(&self) -> impl Future<Output = Arc<Catalog>> + Send;
 
-    /// Calls a tool. Cancelling [`Call::cancel`] must end the call and everything that it started.
+    /// Calls a tool. Cancelling [`ClientCall::cancel`] must end the call and everything that it started.
     ///
     /// # Errors
     ///
-    /// Fails if the request itself is wrong. Then nothing ran. A tool that fails is an [`Answer`].
-    fn call(&self, call: Call) -> impl Future<Output = Result<Answer, Unanswered>> + Send;
+    /// Fails if the request itself is wrong. Then nothing ran. A tool that fails is an [`CallAnswer`].
+    fn call(&self, call: ClientCall)
+    -> impl Future<Output = Result<CallAnswer, Unanswered>> + Send;
 
     /// Reports a call that the server itself refused: it had no room for the call, or the call was
     /// cancelled while it waited.
@@ -40,7 +41,7 @@ pub trait Offer: Send + Sync + 'static {
     fn has_resources(&self) -> bool;
 
     /// Returns the URI template of all resources, as RFC 6570 defines it.
-    fn template(&self) -> Template;
+    fn template(&self) -> UriTemplate;
 
     /// Returns all resources, in the order of their URIs.
     ///
@@ -65,7 +66,7 @@ pub trait Offer: Send + Sync + 'static {
 
     /// Returns the changes from now on. If a receiver lags and loses some, the server reports the
     /// lists as changed.
-    fn changes(&self) -> broadcast::Receiver<Change>;
+    fn changes(&self) -> broadcast::Receiver<CatalogChange>;
 
     /// Starts to watch a resource for changes. One call of [`unwatch`](Self::unwatch) ends each
     /// watch.
@@ -85,7 +86,7 @@ pub trait Offer: Send + Sync + 'static {
 
 /// A change that clients are notified of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum CatalogChange {
     /// The list of tools.
     Tools,
     /// The list of resources.
@@ -96,7 +97,7 @@ pub enum Change {
 
 /// A call of a tool.
 #[derive(Clone, Debug)]
-pub struct Call {
+pub struct ClientCall {
     /// The name of the tool.
     pub name: String,
     /// The arguments: the text of one JSON object, as the client wrote it.
@@ -106,14 +107,14 @@ pub struct Call {
     /// The unverified name and version that the client reports.
     pub client: Option<String>,
     /// Asks the client's user whether the call may run.
-    pub asker: Asker,
+    pub asker: ClientAsker,
 }
 
 /// The answer to a call, which the client gets as the tool's result.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Answer {
+pub struct CallAnswer {
     /// The answer for the model.
-    pub body: Body,
+    pub body: AnswerBody,
     /// True if the model should treat the answer as a failure.
     pub is_error: bool,
     /// The same answer as data, for tools that declare a schema of their results.
@@ -124,24 +125,24 @@ pub struct Answer {
     pub meta: Map<String, Value>,
 }
 
-impl Answer {
+impl CallAnswer {
     /// Returns an answer that the model should treat as a failure.
     #[must_use]
     pub fn failed(text: impl Into<String>) -> Self {
-        Self { body: Body::Text(text.into()), is_error: true, ..Self::default() }
+        Self { body: AnswerBody::Text(text.into()), is_error: true, ..Self::default() }
     }
 }
 
 /// The part of an answer that the model reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum AnswerBody {
     /// A text.
     Text(String),
     /// The text of a JSON list of content blocks, in the protocol's format.
     Blocks(String),
 }
 
-impl Default for Body {
+impl Default for AnswerBody {
     fn default() -> Self {
         Self::Text(String::new())
     }
@@ -168,14 +169,14 @@ pub struct ToolEntry {
     /// The JSON Schema of the result, whose root has `type: "object"`.
     pub output: Option<Arc<Map<String, Value>>>,
     /// The effects that the tool's grant allows.
-    pub hints: Hints,
+    pub hints: ToolHints,
     /// The maximum length of its results in characters.
     pub result_characters: usize,
 }
 
 /// The effects of a tool. Clients use them to decide whether to ask the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hints {
+pub struct ToolHints {
     /// True if it changes nothing.
     pub read_only: bool,
     /// True if it can contact other machines.
@@ -261,7 +262,7 @@ pub enum ResourceError {
 
 /// The template for the URIs of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Template {
+pub struct UriTemplate {
     /// The template, as RFC 6570 defines it.
     pub uri: &'static str,
     /// The display name.
@@ -285,7 +286,7 @@ mod tests {
             };
             Arc::new(schema)
         };
-        let hints = Hints { read_only: true, open_world: false };
+        let hints = ToolHints { read_only: true, open_world: false };
         let entry = |input: &Arc<Map<String, Value>>| ToolEntry {
             name: "tool".to_owned(),
             description: String::new(),

@@ -2,17 +2,19 @@
 
 use rmcp::model::{self, CallToolResult, ContentBlock, ErrorData, MetaObject};
 
-use crate::offer::{Answer, Body, Resource, Unanswered};
+use crate::offer::{AnswerBody, CallAnswer, Resource, Unanswered};
 
 /// Returns the result of a call.
-pub(crate) fn from_answer(answer: Result<Answer, Unanswered>) -> Result<CallToolResult, ErrorData> {
-    let Answer { body, is_error, structured, whole, meta } = match answer {
+pub(crate) fn from_answer(
+    answer: Result<CallAnswer, Unanswered>,
+) -> Result<CallToolResult, ErrorData> {
+    let CallAnswer { body, is_error, structured, whole, meta } = match answer {
         Ok(answer) => answer,
         Err(Unanswered::Invalid(message)) => return Err(ErrorData::invalid_params(message, None)),
     };
     let mut content = match body {
-        Body::Text(text) => vec![ContentBlock::text(text)],
-        Body::Blocks(blocks) => serde_json::from_str(&blocks).map_err(|error| {
+        AnswerBody::Text(text) => vec![ContentBlock::text(text)],
+        AnswerBody::Blocks(blocks) => serde_json::from_str(&blocks).map_err(|error| {
             let text = format!("the answer of the tool has no content blocks: {error}");
             ErrorData::internal_error(text, None)
         })?,

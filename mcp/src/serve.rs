@@ -34,16 +34,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::connect::Era;
 use crate::offer::Offer;
-use crate::wire::{RawArguments, Streams, Wire, standard_streams};
-pub use asker::{Asker, Reply, Verdict};
-use calls::Calls;
+use crate::wire::{RawArguments, StandardStreams, Wire, standard_streams};
+pub use asker::{AskReply, ClientAsker, QuestionVerdict};
+use calls::ClientCalls;
 pub(crate) use http::fuzzing;
 pub use http::{
-    Access, HttpBounds, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth,
-    Principal, Scope, Tls, TlsError, Token, listen, serve_http,
+    AccessScope, ClientAccess, HttpBounds, HttpSettings, InvalidAdmission, InvalidOAuth,
+    InvalidToken, OAuth, Principal, SharedToken, Tls, TlsError, listen, serve_http,
 };
-use notices::{LISTENERS, Notices};
-use questions::{Questions, Subject};
+use notices::{ConnectionNotices, LISTENERS};
+use questions::{QuestionedCall, ServerQuestions};
 
 /// The time in which calls in flight must end after the client has sent its last message. The
 /// client still reads in this time.
@@ -51,7 +51,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The names and the instructions with which a server introduces itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerIdentity {
     /// The name for programs.
     pub name: String,
     /// The name for people.
@@ -85,10 +85,11 @@ pub enum ServeError {
 /// function does not fail because of that.
 pub async fn serve_stdio<O: Offer>(
     offer: Arc<O>,
-    server: Server,
+    server: ServerIdentity,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let Streams { input, output, closed } = standard_streams().map_err(ServeError::Streams)?;
+    let StandardStreams { input, output, closed } =
+        standard_streams().map_err(ServeError::Streams)?;
     let stop = cancel.child_token();
     let served = serve_streams(offer, server, input, output, stop.clone());
     let mut served = std::pin::pin!(served);
@@ -107,27 +108,27 @@ pub async fn serve_stdio<O: Offer>(
 /// Fails if the library ends the connection because of a protocol error.
 pub async fn serve_streams<O: Offer>(
     offer: Arc<O>,
-    server: Server,
+    server: ServerIdentity,
     input: impl AsyncRead + Send + Unpin + 'static,
     output: impl AsyncWrite + Send + Unpin + 'static,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let questions = Arc::new(Questions::new().map_err(ServeError::Random)?);
+    let questions = Arc::new(ServerQuestions::new().map_err(ServeError::Random)?);
     serve_asking(offer, server, questions, (input, output), cancel).await
 }
 
 /// Serves a client over two streams, with these open questions.
 async fn serve_asking<O: Offer>(
     offer: Arc<O>,
-    server: Server,
-    questions: Arc<Questions>,
+    server: ServerIdentity,
+    questions: Arc<ServerQuestions>,
     (input, output): (
         impl AsyncRead + Send + Unpin + 'static,
         impl AsyncWrite + Send + Unpin + 'static,
     ),
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let calls = Arc::new(Calls::of_client());
+    let calls = Arc::new(ClientCalls::of_client());
     let has_ended = CancellationToken::new();
     let wire = Wire::new(input, output, has_ended.clone());
     let output = wire.output();
@@ -148,11 +149,17 @@ async fn serve_asking<O: Offer>(
         }
     });
     let listeners = Arc::new(Semaphore::new(LISTENERS));
-    let notices = Notices::new(Arc::clone(&offer), &has_ended, listeners);
+    let notices = ConnectionNotices::new(Arc::clone(&offer), &has_ended, listeners);
     let server = Arc::new(server);
     let principal = None;
-    let handler =
-        Handler { offer, server, calls: Arc::clone(&calls), notices, questions, principal };
+    let handler = ConnectionHandler {
+        offer,
+        server,
+        calls: Arc::clone(&calls),
+        notices,
+        questions,
+        principal,
+    };
     let served = match serve_server_with_ct(handler, wire, stop.clone()).await {
         Ok(running) => match running.waiting().await {
             Ok(QuitReason::JoinError(error)) | Err(error) => {
@@ -177,19 +184,19 @@ async fn serve_asking<O: Offer>(
 
 /// The handler of one connection. Over HTTP, the handler of one session, or of one request without
 /// a session.
-struct Handler<O: Offer> {
+struct ConnectionHandler<O: Offer> {
     offer: Arc<O>,
-    server: Arc<Server>,
-    calls: Arc<Calls>,
-    notices: Notices<O>,
-    questions: Arc<Questions>,
+    server: Arc<ServerIdentity>,
+    calls: Arc<ClientCalls>,
+    notices: ConnectionNotices<O>,
+    questions: Arc<ServerQuestions>,
     /// The caller. `None` over streams, because the client's user started the server.
     principal: Option<Arc<str>>,
 }
 
-impl<O: Offer> ServerHandler for Handler<O> {
+impl<O: Offer> ServerHandler for ConnectionHandler<O> {
     fn get_info(&self) -> ServerConfig {
-        let Server { name, title, version, instructions } = &*self.server;
+        let ServerIdentity { name, title, version, instructions } = &*self.server;
         let mut capabilities = ServerCapabilities::default();
         let mut tools = ToolsCapability::default();
         tools.list_changed = Some(true);
@@ -221,10 +228,11 @@ impl<O: Offer> ServerHandler for Handler<O> {
         let arguments = RawArguments::take(&mut context.extensions).unwrap_or("{}".into());
         let name = std::mem::take(&mut request.name).into_owned();
         let (principal, tool) = (self.principal.clone(), name.clone());
-        let subject = Subject { principal, tool, arguments: arguments.clone() };
+        let subject = QuestionedCall { principal, tool, arguments: arguments.clone() };
         let repeated = (request.request_state.take(), request.input_responses.take());
         let era = if is_modern(&context) { Era::Modern } else { Era::Legacy };
-        let asker = Asker::new((&self.questions, &self.calls), &context, era, subject, repeated);
+        let asker =
+            ClientAsker::new((&self.questions, &self.calls), &context, era, subject, repeated);
         match asker {
             Ok(asker) => self.calls.run(&*self.offer, name, arguments, context, asker).await,
             Err(error) => {
@@ -312,7 +320,7 @@ impl<O: Offer> ServerHandler for Handler<O> {
     }
 }
 
-impl<O: Offer> Handler<O> {
+impl<O: Offer> ConnectionHandler<O> {
     /// Refuses a resource method if the program offers no resources.
     fn has_resources(&self, method: &'static str) -> Result<(), ErrorData> {
         if self.offer.has_resources() {

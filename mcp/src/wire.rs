@@ -23,25 +23,25 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use message::{Body, RawArguments, Refused, answered, cancelled};
-pub(crate) use requests::{Admission, Requests};
-pub(crate) use standard_streams::{Streams, standard_streams};
-pub use upstream::Progress;
+pub(crate) use message::{MalformedMessage, MessageBody, RawArguments, answered, cancelled};
+pub(crate) use requests::{RequestAdmission, RequestIds};
+pub(crate) use standard_streams::{StandardStreams, standard_streams};
+pub use upstream::CallProgress;
 
 /// The readers of this module for the fuzz targets.
 pub(crate) mod fuzzing {
-    pub use super::message::fuzzing::{Line, line};
+    pub use super::message::fuzzing::{FuzzedLine, line};
     pub use super::upstream::fuzzing::{Heard, Traces, server_message};
 }
 
 pub(crate) use upstream::{
-    Answers, Asked, ClientWire, FORM, Incoming, MAX_MESSAGE, Outgoing, Question, Upstream,
-    not_modern, plain,
+    ClientWire, ExtensionRequest, FORM, InputAnswers, MAX_MESSAGE, OutgoingMessage, PendingForm,
+    ServerMessage, UpstreamState, not_modern, plain,
 };
 
-use lines::{Line, Lines};
-use message::Received;
-use output::Output;
+use lines::{InputLine, LineReader};
+use message::ReceivedLine;
+use output::OutputQueue;
 
 /// The longest line of a client in bytes. An argument of 4 MiB fits, however JSON escapes it,
 /// together with the message around it.
@@ -53,9 +53,9 @@ const GARBAGE_ANSWERED: u64 = 16;
 
 /// A connection over two byte streams, with one message per line.
 pub(crate) struct Wire<R> {
-    lines: Lines<R>,
-    output: Output,
-    requests: Requests,
+    lines: LineReader<R>,
+    output: OutputQueue,
+    requests: RequestIds,
     /// True once the library accepts notifications. An earlier notification would end the service.
     is_open: bool,
     garbage: u64,
@@ -71,9 +71,9 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
         has_ended: CancellationToken,
     ) -> Self {
         Self {
-            lines: Lines::new(input, MAX_LINE),
-            output: Output::new(output),
-            requests: Requests::default(),
+            lines: LineReader::new(input, MAX_LINE),
+            output: OutputQueue::new(output),
+            requests: RequestIds::default(),
             is_open: false,
             garbage: 0,
             has_ended,
@@ -81,7 +81,7 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
     }
 
     /// Returns a handle that notices the end of the output.
-    pub(crate) fn output(&self) -> Output {
+    pub(crate) fn output(&self) -> OutputQueue {
         self.output.clone()
     }
 
@@ -95,29 +95,29 @@ impl<R: AsyncRead + Send + Unpin> Wire<R> {
             }
             let line = match self.lines.next().await? {
                 None => return Ok(None),
-                Some(Line::TooLong) => {
+                Some(InputLine::TooLong) => {
                     self.refuse(message::too_long(), None);
                     continue;
                 }
-                Some(Line::Text(line)) if line.iter().all(u8::is_ascii_whitespace) => continue,
-                Some(Line::Text(line)) => line,
+                Some(InputLine::Text(line)) if line.iter().all(u8::is_ascii_whitespace) => continue,
+                Some(InputLine::Text(line)) => line,
             };
-            match Received::parse(&line) {
-                Received::Refused { error, id } => {
+            match ReceivedLine::parse(&line) {
+                ReceivedLine::Refused { error, id } => {
                     // With an id in use, the client would take the error for the answer to that
                     // request.
                     let id = id.filter(|id| self.requests.taken(id).is_none());
                     self.refuse(error, id);
                 }
-                Received::Request { message, id } => match self.requests.begin(id) {
-                    Admission::Begun => {
+                ReceivedLine::Request { message, id } => match self.requests.begin(id) {
+                    RequestAdmission::Begun => {
                         self.is_open |= message::opens(&message);
                         return Ok(Some(message));
                     }
-                    Admission::Busy(id, error) => self.refuse(error, Some(id)),
-                    Admission::Refused(error) => self.refuse(error, None),
+                    RequestAdmission::Busy(id, error) => self.refuse(error, Some(id)),
+                    RequestAdmission::Refused(error) => self.refuse(error, None),
                 },
-                Received::Other { message, cancels } => {
+                ReceivedLine::Other { message, cancels } => {
                     if !self.is_open {
                         tracing::debug!("a notification before the first request was dropped");
                         continue;

@@ -4,7 +4,7 @@
 use std::fs;
 
 use bytes::Bytes;
-use ikigai_mcp::{Client, Connection, Era, Unattended, connect_streams};
+use ikigai_mcp::{ClientIdentity, Era, RemoteConnection, Unattended, connect_streams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio_util::sync::CancellationToken;
@@ -26,10 +26,10 @@ struct Peer {
 }
 
 impl Peer {
-    async fn connected() -> (Self, Connection) {
+    async fn connected() -> (Self, RemoteConnection) {
         let (client_output, input) = duplex(64 << 10);
         let (output, client_input) = duplex(64 << 10);
-        let client = Client { name: "c".into(), title: "C".into(), version: "1".into() };
+        let client = ClientIdentity { name: "c".into(), title: "C".into(), version: "1".into() };
         let era = Some(Era::Legacy);
         let connecting = tokio::spawn(connect_streams(client, client_input, client_output, era));
         let mut peer = Self { input: BufReader::new(input).lines(), output };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ikigai_mcp::{Access, Change, HttpBounds, HttpSettings, Tls, Token};
+use ikigai_mcp::{CatalogChange, ClientAccess, HttpBounds, HttpSettings, SharedToken, Tls};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
@@ -21,7 +21,7 @@ use web::{CALL, Served, answer, call, request};
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 fn settings() -> HttpSettings {
-    HttpSettings::new(Access::Token(Token::new(TOKEN).expect("a token")))
+    HttpSettings::new(ClientAccess::Token(SharedToken::new(TOKEN).expect("a token")))
 }
 
 /// Sends a request on a new connection.
@@ -476,7 +476,7 @@ async fn listeners_beyond_the_bound_are_refused_until_one_ends() {
         while gate.changes.receiver_count() == 0 {
             tokio::task::yield_now().await;
         }
-        gate.changes.send(Change::Tools).expect("somebody listens");
+        gate.changes.send(CatalogChange::Tools).expect("somebody listens");
         let mut lines = BufReader::new(stream).lines();
         loop {
             let line = lines.next_line().await.expect("readable").expect("a notification");

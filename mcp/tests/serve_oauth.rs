@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ikigai_mcp::{Access, HttpBounds, HttpSettings, OAuth};
+use ikigai_mcp::{ClientAccess, HttpBounds, HttpSettings, OAuth};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
@@ -124,7 +124,7 @@ impl Issuer {
 
     fn settings(&self) -> HttpSettings {
         let oauth = OAuth::new(&self.address, RESOURCE).expect("addresses");
-        HttpSettings::new(Access::OAuth(Box::new(oauth)))
+        HttpSettings::new(ClientAccess::OAuth(Box::new(oauth)))
     }
 }
 
@@ -398,7 +398,7 @@ async fn the_issuer_is_named_to_everybody_and_one_that_is_gone_is_no_open_door()
     let gone = format!("http://{}", nobody.local_addr().expect("an address"));
     drop(nobody);
     let oauth = OAuth::new(&gone, RESOURCE).expect("addresses");
-    let settings = HttpSettings::new(Access::OAuth(Box::new(oauth)));
+    let settings = HttpSettings::new(ClientAccess::OAuth(Box::new(oauth)));
     let served = Served::start(&gate, settings).await;
     for _ in 0..2 {
         assert_eq!(send(&served, &issuer.token("alice", "tools")).await.0, 503);

@@ -42,19 +42,19 @@ pub const OPERATION_FAILED: i32 = -32000;
 #[serde(tag = "method", content = "params", rename_all = "snake_case")]
 pub enum Operation {
     /// Reads lines of an asset.
-    Read(Read),
+    Read(ReadParams),
     /// Replaces the whole text of an asset, or creates it.
-    Write(Write),
+    Write(WriteParams),
     /// Replaces one text in an asset by another.
-    Edit(Edit),
+    Edit(EditParams),
     /// Lists the assets.
-    List(List),
+    List(ListParams),
 }
 
 /// The parameters of `read`. If `offset` or `limit` is absent, it does not apply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Read {
+pub struct ReadParams {
     /// The URI of the asset.
     pub uri: String,
     /// The first line, counted from 1. 0 means the first line too.
@@ -68,7 +68,7 @@ pub struct Read {
 /// The parameters of `write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Write {
+pub struct WriteParams {
     /// The URI of the asset, which need not exist.
     pub uri: String,
     /// The new text.
@@ -78,7 +78,7 @@ pub struct Write {
 /// The parameters of `edit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Edit {
+pub struct EditParams {
     /// The URI of the asset.
     pub uri: String,
     /// The text to replace.
@@ -93,7 +93,7 @@ pub struct Edit {
 /// The parameters of `list`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct List {
+pub struct ListParams {
     /// The beginning of the paths to list; empty for all.
     #[serde(default)]
     pub prefix: String,
@@ -101,37 +101,37 @@ pub struct List {
 
 /// The result of `read`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
+pub struct ReadOutput {
     /// The requested lines, with their newlines.
     pub content: String,
 }
 
 /// The result of `write`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Written {
+pub struct WriteOutput {
     /// The size of the new text, in bytes.
     pub bytes: u64,
 }
 
 /// The result of `edit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Replaced {
+pub struct EditOutput {
     /// The number of replacements.
     pub replacements: u64,
 }
 
 /// The result of `list`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Listing {
+pub struct AssetListing {
     /// The assets, in the order of their paths.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<AssetEntry>,
     /// `true` if there are more assets than a listing holds.
     pub more: bool,
 }
 
 /// One asset of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct AssetEntry {
     /// The path: the URI without `ikigai:///`.
     pub path: String,
     /// The size in tokens, as the budget counts them.
@@ -156,13 +156,13 @@ impl<'de> Deserialize<'de> for Id {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Given {
+        enum RawId {
             Number(i64),
             String(String),
         }
-        match Given::deserialize(deserializer) {
-            Ok(Given::Number(number)) => Ok(Self::Number(number)),
-            Ok(Given::String(text)) if text.len() <= MAX_ID => Ok(Self::String(text)),
+        match RawId::deserialize(deserializer) {
+            Ok(RawId::Number(number)) => Ok(Self::Number(number)),
+            Ok(RawId::String(text)) if text.len() <= MAX_ID => Ok(Self::String(text)),
             _ => Err(D::Error::custom(format_args!(
                 "`id` must be a whole number or a string of at most {MAX_ID} bytes"
             ))),
@@ -172,7 +172,7 @@ impl<'de> Deserialize<'de> for Id {
 
 /// A request as one line, without its newline.
 #[derive(Debug, Serialize)]
-pub struct Request {
+pub struct SocketRequest {
     jsonrpc: &'static str,
     /// The id, which the answer repeats.
     pub id: Id,
@@ -181,7 +181,7 @@ pub struct Request {
     pub operation: Operation,
 }
 
-impl Request {
+impl SocketRequest {
     /// Creates the request for `operation`.
     #[must_use]
     pub fn new(id: i64, operation: Operation) -> Self {
@@ -191,18 +191,18 @@ impl Request {
 
 /// The reason why a line was refused before anything was done; one of JSON-RPC's own errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The id of the request, or [`Id::Null`] if it could not be read.
     pub id: Id,
     /// The kind of error.
-    pub fault: Fault,
+    pub fault: RequestFault,
     /// The error in words.
     pub message: String,
 }
 
 /// The kind of error in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RequestFault {
     /// The line is not JSON.
     Parse,
     /// The line is JSON, but not a request.
@@ -213,7 +213,7 @@ pub enum Fault {
     Params,
 }
 
-impl Fault {
+impl RequestFault {
     /// Returns the code of JSON-RPC 2.0, section 5.1.
     #[must_use]
     pub fn code(self) -> i32 {
@@ -228,7 +228,7 @@ impl Fault {
 
 /// A request before its members are checked.
 #[derive(Deserialize)]
-struct Envelope<'a> {
+struct RawRequest<'a> {
     jsonrpc: &'a RawValue,
     id: Option<&'a RawValue>,
     method: &'a RawValue,
@@ -241,33 +241,33 @@ struct Envelope<'a> {
 /// # Errors
 ///
 /// Returns the refusal to answer with if the line is not a valid request.
-pub fn decode(line: &[u8]) -> Result<(Id, Operation), Refusal> {
+pub fn decode(line: &[u8]) -> Result<(Id, Operation), RequestRefusal> {
     // The messages quote the line, which may be as long as the limit allows.
-    let refuse = |id: &Id, fault, message: String| Refusal {
+    let refuse = |id: &Id, fault, message: String| RequestRefusal {
         id: id.clone(),
         fault,
         message: message.chars().take(MAX_REASON).collect(),
     };
     let text = std::str::from_utf8(line)
-        .map_err(|error| refuse(&Id::Null, Fault::Parse, format!("not UTF-8: {error}")))?;
-    let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| {
-        let fault = if error.is_data() { Fault::Request } else { Fault::Parse };
+        .map_err(|error| refuse(&Id::Null, RequestFault::Parse, format!("not UTF-8: {error}")))?;
+    let envelope: RawRequest<'_> = serde_json::from_str(text).map_err(|error| {
+        let fault = if error.is_data() { RequestFault::Request } else { RequestFault::Parse };
         refuse(&Id::Null, fault, error.to_string())
     })?;
     let id = match envelope.id {
         None => {
             let message = "`id` is missing; notifications are not served".to_owned();
-            return Err(refuse(&Id::Null, Fault::Request, message));
+            return Err(refuse(&Id::Null, RequestFault::Request, message));
         }
         Some(id) => serde_json::from_str::<Id>(id.get())
-            .map_err(|error| refuse(&Id::Null, Fault::Request, error.to_string()))?,
+            .map_err(|error| refuse(&Id::Null, RequestFault::Request, error.to_string()))?,
     };
     if envelope.jsonrpc.get() != "\"2.0\"" {
         let message = "`jsonrpc` must be \"2.0\"".to_owned();
-        return Err(refuse(&id, Fault::Request, message));
+        return Err(refuse(&id, RequestFault::Request, message));
     }
     let method: String = serde_json::from_str(envelope.method.get())
-        .map_err(|_| refuse(&id, Fault::Request, "`method` must be a string".to_owned()))?;
+        .map_err(|_| refuse(&id, RequestFault::Request, "`method` must be a string".to_owned()))?;
     let params = envelope.params.map_or("{}", RawValue::get);
     let operation = match method.as_str() {
         "read" => parameters(params).map(Operation::Read),
@@ -276,12 +276,12 @@ pub fn decode(line: &[u8]) -> Result<(Id, Operation), Refusal> {
         "list" => parameters(params).map(Operation::List),
         _ => {
             let message = "there are `read`, `write`, `edit` and `list`".to_owned();
-            return Err(refuse(&id, Fault::Method, message));
+            return Err(refuse(&id, RequestFault::Method, message));
         }
     };
     operation
         .map(|operation| (id.clone(), operation))
-        .map_err(|message| refuse(&id, Fault::Params, message))
+        .map_err(|message| refuse(&id, RequestFault::Params, message))
 }
 
 /// Decodes parameters given by name. JSON-RPC also allows a list of values, which is refused.
@@ -299,12 +299,12 @@ fn parameters<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 /// Fails if serializing fails, which does not happen for the results of this module.
 pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
-    struct Answer<'a, R> {
+    struct ResultAnswer<'a, R> {
         jsonrpc: &'static str,
         id: &'a Id,
         result: &'a R,
     }
-    line(&Answer { jsonrpc: "2.0", id, result })
+    line(&ResultAnswer { jsonrpc: "2.0", id, result })
 }
 
 /// Encodes the answer to a request whose operation failed.
@@ -313,7 +313,7 @@ pub fn encode_result(id: &Id, result: &impl Serialize) -> serde_json::Result<Vec
 ///
 /// Fails like [`encode_result`].
 pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>> {
-    let data = Some(Data { error_code: error.code });
+    let data = Some(FailureData { error_code: error.code });
     encode_error(id, OPERATION_FAILED, &error.message, data)
 }
 
@@ -322,7 +322,7 @@ pub fn encode_failure(id: &Id, error: &AssetError) -> serde_json::Result<Vec<u8>
 /// # Errors
 ///
 /// Fails like [`encode_result`].
-pub fn encode_refusal(refusal: &Refusal) -> serde_json::Result<Vec<u8>> {
+pub fn encode_refusal(refusal: &RequestRefusal) -> serde_json::Result<Vec<u8>> {
     encode_error(&refusal.id, refusal.fault.code(), &refusal.message, None)
 }
 
@@ -330,10 +330,10 @@ fn encode_error(
     id: &Id,
     code: i32,
     message: &str,
-    data: Option<Data>,
+    data: Option<FailureData>,
 ) -> serde_json::Result<Vec<u8>> {
     #[derive(Serialize)]
-    struct Answer<'a> {
+    struct ErrorAnswer<'a> {
         jsonrpc: &'static str,
         id: &'a Id,
         error: ErrorObject<'a>,
@@ -343,9 +343,9 @@ fn encode_error(
         code: i32,
         message: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
-        data: Option<Data>,
+        data: Option<FailureData>,
     }
-    line(&Answer { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
+    line(&ErrorAnswer { jsonrpc: "2.0", id, error: ErrorObject { code, message, data } })
 }
 
 fn line(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
@@ -355,7 +355,7 @@ fn line(answer: &impl Serialize) -> serde_json::Result<Vec<u8>> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Data {
+struct FailureData {
     error_code: ToolCode,
 }
 
@@ -381,26 +381,26 @@ pub fn decode_answer<T: DeserializeOwned>(
     line: &[u8],
 ) -> Result<Result<T, AssetError>, InvalidAnswer> {
     #[derive(Deserialize)]
-    struct Answer<T> {
+    struct HostAnswer<T> {
         result: Option<T>,
-        error: Option<ErrorObject>,
+        error: Option<ReceivedError>,
     }
     #[derive(Deserialize)]
-    struct ErrorObject {
+    struct ReceivedError {
         message: String,
-        data: Option<Data>,
+        data: Option<FailureData>,
     }
-    let answer: Answer<T> =
+    let answer: HostAnswer<T> =
         serde_json::from_slice(line).map_err(|error| InvalidAnswer(error.to_string()))?;
     match answer {
-        Answer { result: Some(result), error: None } => Ok(Ok(result)),
-        Answer { error: Some(ErrorObject { message, data: Some(data) }), .. } => {
+        HostAnswer { result: Some(result), error: None } => Ok(Ok(result)),
+        HostAnswer { error: Some(ReceivedError { message, data: Some(data) }), .. } => {
             Ok(Err(AssetError::new(data.error_code, message)))
         }
-        Answer { error: Some(ErrorObject { message, data: None }), .. } => {
+        HostAnswer { error: Some(ReceivedError { message, data: None }), .. } => {
             Err(InvalidAnswer(message))
         }
-        Answer { result: None, error: None } => {
+        HostAnswer { result: None, error: None } => {
             Err(InvalidAnswer("neither a result nor an error".to_owned()))
         }
     }
@@ -417,18 +417,22 @@ mod tests {
 
     #[test]
     fn a_request_is_decoded_as_it_was_encoded() {
-        let edit =
-            Edit { uri: "ikigai:///a".into(), old: "\0\"".into(), new: "é\n".into(), all: true };
-        let read = Read { uri: "ikigai:///a".into(), offset: None, limit: Some(u64::MAX) };
-        let write = Write { uri: String::new(), content: "x\u{2028}".into() };
+        let edit = EditParams {
+            uri: "ikigai:///a".into(),
+            old: "\0\"".into(),
+            new: "é\n".into(),
+            all: true,
+        };
+        let read = ReadParams { uri: "ikigai:///a".into(), offset: None, limit: Some(u64::MAX) };
+        let write = WriteParams { uri: String::new(), content: "x\u{2028}".into() };
         let operations = [
             Operation::Read(read),
             Operation::Write(write),
             Operation::Edit(edit),
-            Operation::List(List::default()),
+            Operation::List(ListParams::default()),
         ];
         for operation in operations {
-            let line = serde_json::to_vec(&Request::new(7, operation.clone())).expect("JSON");
+            let line = serde_json::to_vec(&SocketRequest::new(7, operation.clone())).expect("JSON");
             assert!(!line.contains(&b'\n'), "a request is one line");
             assert_eq!(decode(&line), Ok((Id::Number(7), operation)));
         }
@@ -465,16 +469,16 @@ mod tests {
         let long =
             format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"list"}}"#, "x".repeat(MAX_ID + 1));
         assert_eq!(refused(&long), (-32600, Id::Null));
-        assert_eq!(decode(b"\xff").expect_err("no text").fault, Fault::Parse);
+        assert_eq!(decode(b"\xff").expect_err("no text").fault, RequestFault::Parse);
     }
 
     #[test]
     fn answers_are_decoded_as_they_were_encoded() {
         let id = Id::String("a".into());
-        let line = encode_result(&id, &Replaced { replacements: 2 }).expect("JSON");
+        let line = encode_result(&id, &EditOutput { replacements: 2 }).expect("JSON");
         assert_eq!(line, b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"result\":{\"replacements\":2}}\n");
-        let answer = decode_answer::<Replaced>(&line).expect("an answer");
-        assert_eq!(answer, Ok(Replaced { replacements: 2 }));
+        let answer = decode_answer::<EditOutput>(&line).expect("an answer");
+        assert_eq!(answer, Ok(EditOutput { replacements: 2 }));
 
         let error = AssetError::new(ToolCode::FileNotFound, "gone");
         let line = encode_failure(&id, &error).expect("JSON");
@@ -484,18 +488,19 @@ mod tests {
                 r#""code":-32000,"message":"gone","data":{"error_code":"FILE_NOT_FOUND"}"#
             )
         );
-        assert_eq!(decode_answer::<Replaced>(&line).expect("an answer"), Err(error));
+        assert_eq!(decode_answer::<EditOutput>(&line).expect("an answer"), Err(error));
 
         let refusal = decode(b"[").expect_err("no request");
         let line = encode_refusal(&refusal).expect("JSON");
         assert!(line.starts_with(b"{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-32700,"));
-        assert!(decode_answer::<Replaced>(&line).is_err());
+        assert!(decode_answer::<EditOutput>(&line).is_err());
     }
 
     #[test]
     fn any_asset_fits_into_a_line() {
-        let write = Write { uri: "ikigai:///a".into(), content: "\u{1}".repeat(MAX_CONTENT) };
-        let line = serde_json::to_vec(&Request::new(1, Operation::Write(write))).expect("JSON");
+        let write = WriteParams { uri: "ikigai:///a".into(), content: "\u{1}".repeat(MAX_CONTENT) };
+        let line =
+            serde_json::to_vec(&SocketRequest::new(1, Operation::Write(write))).expect("JSON");
         assert!(line.len() > MAX_LINE - (64 << 10) && line.len() <= MAX_LINE, "{}", line.len());
     }
 }

@@ -16,7 +16,7 @@ use ikigai_protocol::ToolSchema;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use self::members::{Member, elements, kind, members};
+use self::members::{ArgumentMember, elements, kind, members};
 use crate::translate::reference::{accepts_type, is_widened, leaves, listed_alone, required};
 use crate::translate::{dialect, strict};
 
@@ -105,7 +105,7 @@ fn of_type<'a>(
 fn choose<'a>(
     root: &'a Value,
     schema: &'a Value,
-    members: &[Member<'_>],
+    members: &[ArgumentMember<'_>],
 ) -> Option<&'a Map<String, Value>> {
     let of_type: Vec<_> = of_type(root, schema, "object").collect();
     // Under strict mode, alternatives of other types do not differ in their nulls.
@@ -126,7 +126,7 @@ fn choose<'a>(
 fn fits(
     root: &Value,
     leaf: &Map<String, Value>,
-    members: &[Member<'_>],
+    members: &[ArgumentMember<'_>],
     names: &HashSet<&str>,
 ) -> bool {
     members.iter().all(|member| match property(leaf, member) {
@@ -138,7 +138,7 @@ fn fits(
     }) && required(leaf).all(|name| names.contains(name))
 }
 
-fn property<'a>(leaf: &'a Map<String, Value>, member: &Member<'_>) -> Option<&'a Value> {
+fn property<'a>(leaf: &'a Map<String, Value>, member: &ArgumentMember<'_>) -> Option<&'a Value> {
     properties(leaf)?.get(member.name.as_str())
 }
 

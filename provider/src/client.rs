@@ -21,9 +21,12 @@ use url::Url;
 use self::address::Address;
 pub(crate) use self::answer_reader::AnswerReader;
 use self::read_timeout::ReadTimeout;
-use self::transport::{Received, Transport};
-use crate::wire::{Flow, OnEvent, outgoing, stream_reader};
-use crate::{Answer, Event, Failure, FailureKind, Header, Key, Provider, Request};
+use self::transport::{ProviderResponse, ProviderTransport};
+use crate::wire::{Flow, OnAnswerEvent, outgoing, stream_reader};
+use crate::{
+    AnswerEvent, ApiKey, FailureKind, ModelAnswer, ModelRequest, Provider, RequestFailure,
+    RequestHeader,
+};
 
 /// The address of a provider, and the timeouts of requests to it. `Debug` shows no secret of the
 /// address.
@@ -35,11 +38,11 @@ pub struct Endpoint {
     /// interfaces and has no version for the others. A trailing slash makes no difference.
     pub base_url: Option<String>,
     /// The API key. Local servers need none.
-    pub key: Option<Key>,
+    pub key: Option<ApiKey>,
     /// The headers that are added to every request, because some gateways require them. A later
     /// header replaces an earlier one that has the same name. Only two of the client's own headers
     /// can be replaced: the user agent and the version.
-    pub headers: Vec<Header>,
+    pub headers: Vec<RequestHeader>,
     /// The time limit for making a connection, including a proxy and TLS.
     pub connect_timeout: Duration,
     /// The time limit without any data once the connection is made, before the answer begins and
@@ -82,7 +85,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// Fails with [`FailureKind::Address`].
-    pub fn check_address(&self) -> Result<(), Failure> {
+    pub fn check_address(&self) -> Result<(), RequestFailure> {
         Address::from_endpoint(self).map(drop)
     }
 }
@@ -103,21 +106,21 @@ impl fmt::Debug for Endpoint {
 
 /// Sends requests to one endpoint. Connections are kept for the next request.
 #[derive(Debug)]
-pub struct Client {
+pub struct ModelClient {
     endpoint: Endpoint,
     address: Address,
-    transport: Transport,
+    transport: ProviderTransport,
 }
 
 /// The parts of a request that are the same in each attempt.
 struct Sending<'a> {
-    request: &'a Request<'a>,
+    request: &'a ModelRequest<'a>,
     url: Url,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Client {
+impl ModelClient {
     /// Creates a client of an endpoint. No connection is opened yet.
     ///
     /// `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` are read here, and the certificates
@@ -126,15 +129,15 @@ impl Client {
     /// # Errors
     ///
     /// Fails with [`FailureKind::Address`] if the base URL is not valid, and with
-    /// [`FailureKind::Key`] if the key has characters that no key can have.
-    pub fn new(endpoint: Endpoint) -> Result<Self, Failure> {
+    /// [`FailureKind::ApiKey`] if the key has characters that no key can have.
+    pub fn new(endpoint: Endpoint) -> Result<Self, RequestFailure> {
         Self::with_proxies(endpoint, &Matcher::from_env())
     }
 
     /// Creates a client that uses these proxies.
-    fn with_proxies(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, Failure> {
+    fn with_proxies(endpoint: Endpoint, proxies: &Matcher) -> Result<Self, RequestFailure> {
         let address = Address::from_endpoint(&endpoint)?;
-        let transport = Transport::new(&endpoint, &address, proxies)?;
+        let transport = ProviderTransport::new(&endpoint, &address, proxies)?;
         let client = Self { endpoint, address, transport };
         client.headers()?;
         Ok(client)
@@ -159,7 +162,7 @@ impl Client {
     /// Temporary failures are retried up to 4 times, unless a text was already reported. If an
     /// answer breaks off after a call began, it is requested once more, since the call has not run;
     /// everything that was reported of it is void. If a server asks for a wait of more than 60 s,
-    /// the request fails instead; [`Failure::retry_after`] has the time.
+    /// the request fails instead; [`RequestFailure::retry_after`] has the time.
     ///
     /// # Errors
     ///
@@ -167,12 +170,12 @@ impl Client {
     /// the conversation.
     pub async fn send(
         &self,
-        request: &Request<'_>,
-        on_event: &mut (dyn for<'e> FnMut(Event<'e>) + Send),
-    ) -> Result<Answer, Failure> {
+        request: &ModelRequest<'_>,
+        on_event: &mut (dyn for<'e> FnMut(AnswerEvent<'e>) + Send),
+    ) -> Result<ModelAnswer, RequestFailure> {
         let provider = self.endpoint.provider;
         if self.lacks_key() {
-            return Err(Failure::new(provider, FailureKind::NoKey { provider }));
+            return Err(RequestFailure::new(provider, FailureKind::NoKey { provider }));
         }
         let outgoing = outgoing(provider, request, self.address.is_own());
         let sending = Sending {
@@ -185,9 +188,9 @@ impl Client {
         let mut was_cut_in_call = false;
         loop {
             let (mut has_text, mut has_call) = (false, false);
-            let mut watched = |event: Event<'_>| {
-                has_text |= matches!(event, Event::Text(_));
-                has_call |= matches!(event, Event::Call(_));
+            let mut watched = |event: AnswerEvent<'_>| {
+                has_text |= matches!(event, AnswerEvent::Text(_));
+                has_call |= matches!(event, AnswerEvent::Call(_));
                 on_event(event);
             };
             let failure = match self.attempt(&sending, &mut watched).await {
@@ -200,7 +203,7 @@ impl Client {
                 (false, has_text) => !has_text,
             };
             let Some(wait) = wait.filter(|_| may_ask_again) else { return Err(failure) };
-            on_event(Event::Retry { attempt, wait, failure: &failure });
+            on_event(AnswerEvent::Retry { attempt, wait, failure: &failure });
             sleep(wait).await;
             attempt += 1;
         }
@@ -209,13 +212,13 @@ impl Client {
     async fn attempt(
         &self,
         sending: &Sending<'_>,
-        on_event: OnEvent<'_>,
-    ) -> Result<Answer, Failure> {
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<ModelAnswer, RequestFailure> {
         let provider = self.endpoint.provider;
         let sent = self.transport.post(&sending.url, &sending.headers, &sending.body);
         let mut response = match sent.await? {
-            Received::Stream(response) => response,
-            Received::Document(document) => {
+            ProviderResponse::Stream(response) => response,
+            ProviderResponse::Document(document) => {
                 return Err(document.failure(provider, sending.request.model));
             }
         };
@@ -241,7 +244,7 @@ impl Client {
     }
 
     /// Adds details to a failure that only this client knows, and removes secrets from it.
-    fn sanitized(&self, mut failure: Failure, request: &Request<'_>) -> Failure {
+    fn sanitized(&self, mut failure: RequestFailure, request: &ModelRequest<'_>) -> RequestFailure {
         if let FailureKind::UnknownModel { model } = &mut failure.kind {
             request.model.clone_into(model);
             if let Some(version) = self.address.needless_version(self.endpoint.provider) {
@@ -252,17 +255,17 @@ impl Client {
                 failure.detail = detail.collect::<Vec<_>>().join("; ");
             }
         }
-        let key = self.endpoint.key.as_ref().map_or("", Key::reveal);
+        let key = self.endpoint.key.as_ref().map_or("", ApiKey::reveal);
         let mut secrets = vec![key];
-        secrets.extend(self.endpoint.headers.iter().filter_map(Header::reveal));
+        secrets.extend(self.endpoint.headers.iter().filter_map(RequestHeader::reveal));
         secrets.extend(self.transport.secrets());
         secrets.extend(self.address.secrets());
         failure.sanitized(&secrets)
     }
 
-    fn headers(&self) -> Result<HeaderMap, Failure> {
+    fn headers(&self) -> Result<HeaderMap, RequestFailure> {
         let mut headers = address::headers(self.endpoint.provider, self.endpoint.key.as_ref())?;
-        headers.extend(self.endpoint.headers.iter().map(Header::pair));
+        headers.extend(self.endpoint.headers.iter().map(RequestHeader::pair));
         Ok(headers)
     }
 }

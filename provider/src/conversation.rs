@@ -1,13 +1,13 @@
 //! A conversation and a request, independent of any provider.
 //!
-//! This module knows no wire format: each provider's module turns a [`Request`] into its own JSON
-//! and its own stream into an [`Answer`].
+//! This module knows no wire format: each provider's module turns a [`ModelRequest`] into its own JSON
+//! and its own stream into an [`ModelAnswer`].
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Failure, Image, Provider, Settings, Shape};
+use crate::{AnswerSettings, AnswerShape, Image, Provider, RequestFailure};
 
 /// A message of one side.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,7 +38,7 @@ pub enum Part {
         blob: Option<Blob>,
     },
     /// A call of a tool; in messages of the model only.
-    Call(Call),
+    Call(ModelCall),
     /// The result of a call; in messages of the user only.
     Result(CallResult),
     /// An image; in messages of the user only.
@@ -63,7 +63,7 @@ impl From<String> for Part {
 
 /// A call of a tool, as the model requested it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct ModelCall {
     /// The id that the result refers to. It is unique in its conversation, even if the provider's
     /// ids are not.
     pub id: String,
@@ -98,7 +98,7 @@ pub struct CallResult {
 pub struct Blob {
     /// The provider that reads it.
     pub provider: Provider,
-    /// The model that wrote it, by its name in the request ([`Request::model`]).
+    /// The model that wrote it, by its name in the request ([`ModelRequest::model`]).
     pub model: String,
     /// The data itself.
     pub value: Value,
@@ -114,7 +114,7 @@ impl Blob {
 
 /// A request to a model.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct ModelRequest<'a> {
     /// The provider's name of the model.
     pub model: &'a str,
     /// The blocks of the system prompt; none of them is empty.
@@ -126,12 +126,12 @@ pub struct Request<'a> {
     /// The maximum number of tokens of the answer, if the caller sets one.
     pub max_output: Option<u32>,
     /// The settings of the answer, checked for the same provider.
-    pub settings: Settings,
+    pub settings: AnswerSettings,
     /// The shape that the answer must have, translated for the same provider.
-    pub shape: Option<&'a Shape>,
+    pub shape: Option<&'a AnswerShape>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> ModelRequest<'a> {
     /// Returns all images, of prompts and of results.
     pub(crate) fn images(&self) -> impl Iterator<Item = &'a Image> + use<'a> {
         let parts = self.messages.iter().flat_map(|message| &message.parts);
@@ -143,7 +143,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl Default for Request<'_> {
+impl Default for ModelRequest<'_> {
     /// Returns a request for an answer with the provider's defaults, without a model and messages.
     fn default() -> Self {
         const NO_TOOLS: &Value = &Value::Null;
@@ -153,7 +153,7 @@ impl Default for Request<'_> {
             messages: &[],
             tools: NO_TOOLS,
             max_output: None,
-            settings: Settings::default(),
+            settings: AnswerSettings::default(),
             shape: None,
         }
     }
@@ -161,7 +161,7 @@ impl Default for Request<'_> {
 
 /// An event while an answer arrives.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum AnswerEvent<'a> {
     /// A further piece of text. The pieces make up the text parts of the answer.
     Text(&'a str),
     /// The model is thinking, which some providers report. The text is a further piece of its
@@ -177,26 +177,26 @@ pub enum Event<'a> {
         /// The wait before the next attempt.
         wait: Duration,
         /// The failure of the attempt.
-        failure: &'a Failure,
+        failure: &'a RequestFailure,
     },
 }
 
 /// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
-    /// The parts of the answer. If the model did not end the answer itself ([`Stop::Finished`]),
+pub struct ModelAnswer {
+    /// The parts of the answer. If the model did not end the answer itself ([`StopReason::Finished`]),
     /// the parts contain no calls, since calls may be incomplete.
     pub parts: Vec<Part>,
     /// The reason why the answer ended.
-    pub stop: Stop,
+    pub stop: StopReason,
     /// The number of tokens used.
-    pub usage: Usage,
+    pub usage: TokenUsage,
 }
 
-impl Answer {
+impl ModelAnswer {
     /// Removes the calls of an answer that the model did not end itself.
     pub(crate) fn without_broken_calls(mut self) -> Self {
-        if self.stop != Stop::Finished {
+        if self.stop != StopReason::Finished {
             self.parts.retain(|part| !matches!(part, Part::Call(_)));
         }
         self
@@ -205,7 +205,7 @@ impl Answer {
 
 /// The reason why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum StopReason {
     /// The model had no more to say, or waits for the results of its calls.
     Finished,
     /// The limit on the length of an answer was reached.
@@ -219,7 +219,7 @@ pub enum Stop {
 
 /// The tokens of a request and its answer, as far as the provider reports them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct TokenUsage {
     /// The tokens of the request, those read from a cache and written to it included.
     pub input: Option<u64>,
     /// The tokens of the answer, thoughts included.

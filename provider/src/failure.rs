@@ -10,18 +10,18 @@ use thiserror::Error;
 
 use crate::{Image, Provider};
 
-pub use remedy::Remedy;
+pub use remedy::FailureRemedy;
 
-/// The maximum length of [`Failure::detail`], in characters.
+/// The maximum length of [`RequestFailure::detail`], in characters.
 const MAX_DETAIL: usize = 300;
 
-/// A request that got no answer. It is displayed as one line; [`Failure::remedy`] returns what to
+/// A request that got no answer. It is displayed as one line; [`RequestFailure::remedy`] returns what to
 /// do about it.
 ///
 /// It never contains the key or the password of a proxy.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{kind}{}", Detail(.detail))]
-pub struct Failure {
+pub struct RequestFailure {
     /// The provider whose interface was used.
     pub provider: Provider,
     /// The kind of failure.
@@ -33,14 +33,14 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
 }
 
-impl Failure {
+impl RequestFailure {
     /// Creates a failure without any detail.
     #[must_use]
     pub fn new(provider: Provider, kind: FailureKind) -> Self {
         Self { provider, kind, detail: String::new(), retry_after: None }
     }
 
-    /// Adds a detail as it was received; [`Failure::sanitized`] shortens it.
+    /// Adds a detail as it was received; [`RequestFailure::sanitized`] shortens it.
     #[must_use]
     pub(crate) fn with_detail(self, detail: impl Into<String>) -> Self {
         Self { detail: detail.into(), ..self }
@@ -286,7 +286,7 @@ mod tests {
         let shown: Vec<String> = kinds
             .into_iter()
             .map(|kind| {
-                let failure = Failure::new(provider, kind).with_detail("said");
+                let failure = RequestFailure::new(provider, kind).with_detail("said");
                 let remedy = failure.remedy().map(|remedy| format!("{remedy:?}"));
                 format!("{failure}\n  {}", remedy.unwrap_or_default()).trim_end().to_owned()
             })
@@ -299,7 +299,7 @@ mod tests {
         let image = |name: &str| Image::new(name, b"GIF89a\x01\0\x01\0\0\0\0").expect("an image");
         let images = [image("a.gif"), image("a.gif"), image("b\n.gif")];
         let kind = |kind: FailureKind, detail: &str, images: &[Image]| {
-            let failure = Failure::new(Provider::OpenAiChat, kind).with_detail(detail);
+            let failure = RequestFailure::new(Provider::OpenAiChat, kind).with_detail(detail);
             failure.of_images(images.iter()).kind
         };
         let refused = || FailureKind::Refused { status: 400 };
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn what_was_said_is_short_plain_and_without_secrets() {
         let detail = |text: &str| {
-            let failure = Failure::new(Provider::Google, FailureKind::Cut).with_detail(text);
+            let failure = RequestFailure::new(Provider::Google, FailureKind::Cut).with_detail(text);
             failure.sanitized(&["", "x", "k-12", "pass word"]).detail
         };
         assert_eq!(detail("a k-12k-12 x, pass word\t\u{1b}[2J\r\n c"), "a …… x, … [2J c");

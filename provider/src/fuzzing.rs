@@ -4,7 +4,7 @@
 use crate::client::AnswerReader;
 use crate::sse::SseParser;
 use crate::wire::{Flow, outgoing, stream_reader};
-use crate::{Answer, Event, Failure, Provider, Request};
+use crate::{AnswerEvent, ModelAnswer, ModelRequest, Provider, RequestFailure};
 
 /// The result of parsing server-sent events.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub struct Events {
 
 /// The result of reading a provider's stream.
 #[derive(Debug, PartialEq)]
-pub struct Reading {
+pub struct StreamReading {
     /// The events that were reported, as debug text.
     pub events: Vec<String>,
     /// The answer, or the reason why it is missing.
-    pub answer: Result<Answer, Failure>,
+    pub answer: Result<ModelAnswer, RequestFailure>,
 }
 
 /// Parses server-sent events that arrive in these pieces.
@@ -44,24 +44,24 @@ pub fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Events {
 /// Reads the stream that answers `request` and that arrives in these pieces.
 pub fn read<'a>(
     provider: Provider,
-    request: &Request<'_>,
+    request: &ModelRequest<'_>,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> Reading {
+) -> StreamReading {
     let mut answer_reader = AnswerReader::new(provider, stream_reader(provider, request));
     let mut events = Vec::new();
-    let mut on_event = |event: Event<'_>| events.push(format!("{event:?}"));
+    let mut on_event = |event: AnswerEvent<'_>| events.push(format!("{event:?}"));
     for piece in pieces {
         match answer_reader.feed(piece, &mut on_event) {
             Ok(Flow::Done) => break,
             Ok(_) => {}
-            Err(failure) => return Reading { events, answer: Err(failure) },
+            Err(failure) => return StreamReading { events, answer: Err(failure) },
         }
     }
-    Reading { answer: answer_reader.finish(), events }
+    StreamReading { answer: answer_reader.finish(), events }
 }
 
 /// Returns the body of the request to `provider`.
 #[must_use]
-pub fn body(provider: Provider, request: &Request<'_>) -> Vec<u8> {
+pub fn body(provider: Provider, request: &ModelRequest<'_>) -> Vec<u8> {
     outgoing(provider, request, true).body
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// A header that is added to every request. Its value is treated as a secret: no message contains
 /// it, and `Debug` shows only the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct RequestHeader {
     name: HeaderName,
     value: HeaderValue,
 }
@@ -64,7 +64,7 @@ const RESERVED: &[HeaderName] = &[
     UPGRADE,
 ];
 
-impl Header {
+impl RequestHeader {
     /// Creates a header.
     ///
     /// # Errors
@@ -111,8 +111,9 @@ mod tests {
 
     #[test]
     fn what_is_no_header_of_a_person_is_refused() {
-        let told =
-            |name: &str, value: &str| Header::new(name, value).expect_err("a refusal").to_string();
+        let told = |name: &str, value: &str| {
+            RequestHeader::new(name, value).expect_err("a refusal").to_string()
+        };
         for name in ["", "a b", "ü", "a:b"] {
             assert_eq!(told(name, "v"), format!("`{name}` is not a header name"));
         }
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_value_is_not_shown() {
-        let header = Header::new("X-Team", "hush-hush").expect("a header");
+        let header = RequestHeader::new("X-Team", "hush-hush").expect("a header");
         assert_eq!(header.name(), "x-team");
         assert!(!format!("{header:?}").contains("hush"), "{header:?}");
     }

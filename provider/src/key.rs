@@ -4,9 +4,9 @@ use std::fmt;
 
 /// An API key. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct ApiKey(String);
 
-impl Key {
+impl ApiKey {
     /// Creates a key; surrounding white space is removed.
     #[must_use]
     pub fn new(key: &str) -> Self {
@@ -20,7 +20,7 @@ impl Key {
     }
 }
 
-impl fmt::Debug for Key {
+impl fmt::Debug for ApiKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(…)")
     }

@@ -30,19 +30,21 @@ use ikigai_protocol::ProviderKey;
 use thiserror::Error;
 
 pub use arguments::strip_nulls;
-pub use client::{Client, Endpoint};
+pub use client::{Endpoint, ModelClient};
 pub use conversation::{
-    Answer, Blob, Call, CallResult, Event, Message, Part, Request, Role, Stop, Usage,
+    AnswerEvent, Blob, CallResult, Message, ModelAnswer, ModelCall, ModelRequest, Part, Role,
+    StopReason, TokenUsage,
 };
-pub use failure::{Failure, FailureKind, Remedy};
-pub use header::{Header, HeaderError};
+pub use failure::{FailureKind, FailureRemedy, RequestFailure};
+pub use header::{HeaderError, RequestHeader};
 pub use image::{Image, ImageError, ImageType};
-pub use key::Key;
-pub use loss::{Effect, Inexpressible, Loss, Reason};
-pub use settings::{Effort, Settings, UnknownEffort, Unsupported};
-pub use shape::{Shape, ShapeError};
+pub use key::ApiKey;
+pub use loss::{Inexpressible, Loss, LossEffect, LossReason};
+pub use settings::{AnswerSettings, Effort, UnknownEffort, Unsupported};
+pub use shape::{AnswerShape, ShapeError};
 pub use translate::{
-    Bounds, LeftOut, SAFE_DESCRIPTION, Tools, Translation, limits, translate, translate_all,
+    OmittedTool, SAFE_DESCRIPTION, ToolBounds, TranslatedTools, Translation, limits, translate,
+    translate_all,
 };
 
 /// An interface of a vendor. The configuration uses the same names.

@@ -14,14 +14,14 @@ pub struct Loss {
     /// slash, `description` and `returns` are the members of the schema with these names.
     pub at: String,
     /// The effect on that part.
-    pub effect: Effect,
+    pub effect: LossEffect,
     /// The reason.
-    pub reason: Reason,
+    pub reason: LossReason,
 }
 
 /// The effect of a [`Loss`] on the part that it points at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum LossEffect {
     /// The whole tool is sent with `strict: false`, its schema otherwise unchanged.
     NotStrict,
     /// The whole schema is sent as JSON Schema (`parametersJsonSchema`), with nothing removed.
@@ -40,7 +40,7 @@ pub enum Effect {
 
 /// The reason of a [`Loss`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum LossReason {
     /// The provider has no such keyword.
     Keyword(String),
     /// A schema without a type accepts any value.
@@ -141,7 +141,7 @@ impl fmt::Display for Loss {
     }
 }
 
-impl fmt::Display for Effect {
+impl fmt::Display for LossEffect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NotStrict => "sent with `strict: false`",
@@ -155,7 +155,7 @@ impl fmt::Display for Effect {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Keyword(word) => write!(f, "the provider has no `{word}` here"),

@@ -30,7 +30,7 @@ pub enum Effort {
 /// The settings of a request that change the answer. The provider chooses the settings that are not
 /// set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct AnswerSettings {
     /// The effort of its thinking. If this is set, the provider is also asked to send the model's
     /// thoughts, as far as it sends any.
     pub effort: Option<Effort>,
@@ -150,7 +150,7 @@ impl Provider {
     }
 }
 
-impl Settings {
+impl AnswerSettings {
     /// Checks that the interface of a provider can express these settings.
     ///
     /// # Errors
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_a_provider_cannot_express_is_told() {
         let told = |provider, effort, temperature| {
-            let checked = Settings { effort, temperature }.check(provider);
+            let checked = AnswerSettings { effort, temperature }.check(provider);
             checked.expect_err("unsupported").to_string()
         };
         assert_eq!(
@@ -211,15 +211,15 @@ mod tests {
             "`anthropic` takes no temperature together with an effort: set one of them"
         );
         for temperature in [-0.1, 2.1, f64::NAN, f64::INFINITY] {
-            let settings = Settings { effort: None, temperature: Some(temperature) };
+            let settings = AnswerSettings { effort: None, temperature: Some(temperature) };
             for provider in Provider::ALL {
                 assert!(settings.check(provider).is_err(), "{provider} {temperature}");
             }
         }
         for provider in Provider::ALL {
-            assert_eq!(Settings::default().check(provider), Ok(()));
+            assert_eq!(AnswerSettings::default().check(provider), Ok(()));
             for &effort in provider.efforts() {
-                let settings = Settings { effort: Some(effort), temperature: None };
+                let settings = AnswerSettings { effort: Some(effort), temperature: None };
                 assert_eq!(settings.check(provider), Ok(()), "{provider} {effort}");
             }
         }

@@ -12,7 +12,7 @@ use crate::{Inexpressible, Loss, Provider};
 
 /// The shape of an answer, in the form of one provider.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
+pub struct AnswerShape {
     provider: Provider,
     /// The schema as it was given, without the forms of older drafts.
     given: Value,
@@ -60,7 +60,7 @@ fn sentence(obstacles: &[Loss]) -> String {
     obstacles.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-impl Shape {
+impl AnswerShape {
     /// Translates a JSON Schema for a provider.
     ///
     /// # Errors
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn each_provider_gets_the_schema_in_its_form() {
         for provider in Provider::ALL {
-            let shape = Shape::new(provider, &person()).expect("a shape");
+            let shape = AnswerShape::new(provider, &person()).expect("a shape");
             let sent = shape.sent();
             let is_google = provider == Provider::Google;
             assert_eq!(sent == &person(), is_google, "{provider}");
@@ -178,7 +178,7 @@ mod tests {
     fn nulls_of_strict_mode_are_taken_out_of_the_answer() {
         let answer = r#"{"name":"a","age":null,"pets":[]}"#;
         for provider in Provider::ALL {
-            let shape = Shape::new(provider, &person()).expect("a shape");
+            let shape = AnswerShape::new(provider, &person()).expect("a shape");
             let expected = provider.is_strict().then(|| r#"{"name":"a","pets":[]}"#.to_owned());
             assert_eq!(shape.as_given(answer), expected, "{provider}");
             assert_eq!(shape.as_given("no JSON"), None);
@@ -188,8 +188,9 @@ mod tests {
     #[test]
     fn what_no_provider_keeps_to_is_refused() {
         for provider in Provider::ALL {
-            let told =
-                |schema: Value| Shape::new(provider, &schema).expect_err("a refusal").to_string();
+            let told = |schema: Value| {
+                AnswerShape::new(provider, &schema).expect_err("a refusal").to_string()
+            };
             assert_eq!(told(json!([])), "`/` in the schema must be an object or a boolean");
             let wrong = told(json!({ "type": "object", "properties": [] }));
             assert!(wrong.starts_with("`/properties` in the schema must be"), "{wrong}");
@@ -200,7 +201,7 @@ mod tests {
             assert!(list.contains("of the type `object` alone"), "{list}");
         }
         let any = json!({ "type": "object", "properties": { "a": {} } });
-        let told = Shape::new(Provider::OpenAi, &any).expect_err("a refusal").to_string();
+        let told = AnswerShape::new(Provider::OpenAi, &any).expect_err("a refusal").to_string();
         assert_eq!(
             told,
             "`openai` does not keep to such a schema: `/properties/a`: without `type` any value is \

@@ -26,7 +26,7 @@ pub(crate) struct SseEvent {
 
 /// The state of a stream at its end.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Rest {
+pub(crate) struct StreamEnd {
     /// True if it ended within a line or an event, before the blank line that ends an event.
     pub(crate) is_cut: bool,
     /// The lines that have no field of the format, joined by line feeds. Servers send them when
@@ -84,14 +84,14 @@ impl SseParser {
     }
 
     /// Ends the stream and returns the rest of it.
-    pub(crate) fn finish(mut self) -> Rest {
+    pub(crate) fn finish(mut self) -> StreamEnd {
         let is_within_line = !self.line.is_empty();
         if is_within_line {
             // A line that ends within a character is not text, and is dropped.
             self.end_line().unwrap_or_default();
         }
         let is_within_event = self.has_data || !self.name.is_empty();
-        Rest { is_cut: is_within_line || is_within_event, strays: self.strays }
+        StreamEnd { is_cut: is_within_line || is_within_event, strays: self.strays }
     }
 
     fn end_line(&mut self) -> Result<Option<SseEvent>, NotText> {
@@ -187,7 +187,7 @@ mod tests {
         }
     }
 
-    fn rest(stream: &[u8]) -> Rest {
+    fn rest(stream: &[u8]) -> StreamEnd {
         let mut parser = SseParser::default();
         for byte in stream {
             parser.next(&mut &[*byte][..]).expect("text");
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_a_stream_leaves_when_it_ends() {
         for whole in ["", "data: a\n\n", "data: a\r\n\r", ": c\nid: 7\nretry: 1\n", "\n\n"] {
-            assert_eq!(rest(whole.as_bytes()), Rest::default(), "{whole:?}");
+            assert_eq!(rest(whole.as_bytes()), StreamEnd::default(), "{whole:?}");
         }
         for cut in ["d", "data: a", "data: a\n", "data: a\n\nevent: b\n", ": c", "data: é"] {
             let found = rest(&cut.as_bytes()[..cut.len() - usize::from(cut.ends_with('é'))]);
@@ -206,7 +206,7 @@ mod tests {
             assert_eq!(found.strays, if cut == "d" { "d" } else { "" }, "{cut:?}");
         }
         let bare = rest(b"data: a\n\n{\r\n  \"error\": {}\r\n}\n: c\n\nx");
-        assert_eq!(bare, Rest { is_cut: true, strays: "{\n  \"error\": {}\n}\nx".to_owned() });
+        assert_eq!(bare, StreamEnd { is_cut: true, strays: "{\n  \"error\": {}\n}\nx".to_owned() });
         let page = format!("<p>{}\n", "é".repeat(10));
         let found = rest(page.repeat(MAX_STRAYS / 20).as_bytes());
         assert!(found.strays.starts_with(&page.repeat(2)), "{}", &found.strays[..50]);

@@ -18,9 +18,9 @@ use ikigai_protocol::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use crate::Provider;
-use crate::loss::{Effect, Inexpressible, Loss, Reason};
+use crate::loss::{Inexpressible, Loss, LossEffect, LossReason};
 
-pub use bounds::{Bounds, SAFE_DESCRIPTION};
+pub use bounds::{SAFE_DESCRIPTION, ToolBounds};
 
 /// The names that OpenAI and Anthropic accept: the reference of `FunctionObject.name`, and
 /// <https://docs.anthropic.com/en/docs/agents-and-tools/tool-use/implement-tool-use>.
@@ -46,18 +46,18 @@ pub struct Translation {
 
 /// All tools in the form of one provider.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tools {
+pub struct TranslatedTools {
     /// The member `tools` of a request: an array, empty if no tool is offered.
     pub value: Value,
     /// Every loss, with the name of its tool.
     pub losses: Vec<(String, Loss)>,
     /// The tools that are not in the list.
-    pub left_out: Vec<LeftOut>,
+    pub left_out: Vec<OmittedTool>,
 }
 
 /// A tool that is not offered to a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub struct OmittedTool {
     /// The name of the tool.
     pub tool: String,
     /// The reason why it is not offered.
@@ -72,7 +72,7 @@ pub struct LeftOut {
 /// request with it.
 pub fn translate(
     provider: Provider,
-    bounds: Bounds,
+    bounds: ToolBounds,
     schema: &ToolSchema,
 ) -> Result<Translation, Inexpressible> {
     check_name(provider, &schema.name)?;
@@ -116,9 +116,9 @@ pub fn translate(
 /// tools have the same name, the first is offered.
 pub fn translate_all<'a>(
     provider: Provider,
-    bounds: Bounds,
+    bounds: ToolBounds,
     schemas: impl IntoIterator<Item = &'a ToolSchema>,
-) -> Tools {
+) -> TranslatedTools {
     let (mut entries, mut losses, mut left_out) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for schema in schemas {
         let tool = &schema.name;
@@ -136,7 +136,7 @@ pub fn translate_all<'a>(
                 entries.insert(tool, translation.value);
                 losses.insert(tool, translation.losses);
             }
-            Err(reason) => left_out.push(LeftOut { tool: tool.clone(), reason }),
+            Err(reason) => left_out.push(OmittedTool { tool: tool.clone(), reason }),
         }
     }
     left_out.sort_by(|one, other| one.tool.cmp(&other.tool));
@@ -144,7 +144,7 @@ pub fn translate_all<'a>(
         let tool = tool.clone();
         losses.into_iter().map(move |loss| (tool.clone(), loss))
     };
-    Tools {
+    TranslatedTools {
         value: list(provider, entries.into_values().collect()),
         losses: losses.into_iter().flat_map(of_tool).collect(),
         left_out,
@@ -195,8 +195,8 @@ fn openai_parameters(
 fn without_at_root(mut schema: Value, refused: &[&str], losses: &mut Vec<Loss>) -> Value {
     if let Value::Object(members) = &mut schema {
         for keyword in refused.iter().filter(|keyword| members.shift_remove(**keyword).is_some()) {
-            let reason = Reason::Keyword((*keyword).to_owned());
-            losses.push(Loss { at: format!("/{keyword}"), effect: Effect::Removed, reason });
+            let reason = LossReason::Keyword((*keyword).to_owned());
+            losses.push(Loss { at: format!("/{keyword}"), effect: LossEffect::Removed, reason });
         }
     }
     schema

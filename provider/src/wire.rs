@@ -17,17 +17,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::sse::SseEvent;
-use crate::{Answer, Event, Failure, FailureKind, Provider, Request};
+use crate::{AnswerEvent, FailureKind, ModelAnswer, ModelRequest, Provider, RequestFailure};
 
 /// The name of the shape of an answer, which OpenAI requires.
 const SHAPE_NAME: &str = "answer";
 
 /// The callback for events of an answer.
-pub(crate) type OnEvent<'a> = &'a mut (dyn for<'e> FnMut(Event<'e>) + Send);
+pub(crate) type OnAnswerEvent<'a> = &'a mut (dyn for<'e> FnMut(AnswerEvent<'e>) + Send);
 
 /// A request that can be sent by POST to an address below the base URL.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
+pub(crate) struct PostRequest {
     /// The segments that are added to the path of the base URL, not percent-encoded.
     pub(crate) path: Vec<String>,
     /// The query, without the question mark.
@@ -57,7 +57,11 @@ pub(crate) trait StreamReader: Send {
     /// # Errors
     ///
     /// Fails if the event reports a failure, or contradicts earlier events.
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure>;
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<Flow, RequestFailure>;
 
     /// Returns the answer, once the stream has ended. `ends_whole` is true if the stream ended
     /// after an event and not within one. For providers without a last event, this is the only sign
@@ -66,12 +70,16 @@ pub(crate) trait StreamReader: Send {
     /// # Errors
     ///
     /// Fails with [`FailureKind::Cut`] if the answer is not complete.
-    fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure>;
+    fn finish(self: Box<Self>, ends_whole: bool) -> Result<ModelAnswer, RequestFailure>;
 }
 
 /// Returns the request in the provider's form. `is_own_site` is true if it goes to the provider
 /// itself and not to another server with the same interface.
-pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: bool) -> Outgoing {
+pub(crate) fn outgoing(
+    provider: Provider,
+    request: &ModelRequest<'_>,
+    is_own_site: bool,
+) -> PostRequest {
     match provider {
         Provider::OpenAi => openai::outgoing(request),
         Provider::OpenAiChat => openai_chat::outgoing(request, is_own_site),
@@ -81,13 +89,16 @@ pub(crate) fn outgoing(provider: Provider, request: &Request<'_>, is_own_site: b
 }
 
 /// Returns the reader of the answer to the request.
-pub(crate) fn stream_reader(provider: Provider, request: &Request<'_>) -> Box<dyn StreamReader> {
-    let (ids, model) = (ids::Ids::from_messages(request.messages), request.model.to_owned());
+pub(crate) fn stream_reader(
+    provider: Provider,
+    request: &ModelRequest<'_>,
+) -> Box<dyn StreamReader> {
+    let (ids, model) = (ids::CallIds::from_messages(request.messages), request.model.to_owned());
     match provider {
-        Provider::OpenAi => Box::new(openai::Stream::new(ids, model)),
-        Provider::OpenAiChat => Box::new(openai_chat::Stream::new(ids, model)),
-        Provider::Anthropic => Box::new(anthropic::Stream::new(ids, model)),
-        Provider::Google => Box::new(google::Stream::new(ids, model)),
+        Provider::OpenAi => Box::new(openai::OpenAiStream::new(ids, model)),
+        Provider::OpenAiChat => Box::new(openai_chat::ChatStream::new(ids, model)),
+        Provider::Anthropic => Box::new(anthropic::AnthropicStream::new(ids, model)),
+        Provider::Google => Box::new(google::GoogleStream::new(ids, model)),
     }
 }
 
@@ -101,13 +112,13 @@ fn to_json(body: &impl Serialize) -> Vec<u8> {
 }
 
 /// Parses the data of an event.
-fn from_json<T: DeserializeOwned>(provider: Provider, data: &str) -> Result<T, Failure> {
+fn from_json<T: DeserializeOwned>(provider: Provider, data: &str) -> Result<T, RequestFailure> {
     serde_json::from_str(data).map_err(|error| malformed(provider, format!("an event: {error}")))
 }
 
 /// Returns the failure of a response that contradicts the documentation, or itself.
-fn malformed(provider: Provider, detail: impl Into<String>) -> Failure {
-    Failure::new(provider, FailureKind::Malformed).with_detail(detail)
+fn malformed(provider: Provider, detail: impl Into<String>) -> RequestFailure {
+    RequestFailure::new(provider, FailureKind::Malformed).with_detail(detail)
 }
 
 #[cfg(test)]

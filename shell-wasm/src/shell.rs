@@ -25,7 +25,7 @@ use bashkit::{
 use ikigai_tools::ports::Shell;
 use wasip2::filesystem::preopens::get_directories;
 
-use substitution::Fed;
+use substitution::FedCommand;
 use world::World;
 
 /// The name of the shell in its messages, as for `sh -c` and `bash -c`.
@@ -55,7 +55,7 @@ impl Shell for WasmShell {
     fn run(&self, command: &str, output: &mut dyn FnMut(&[u8])) -> Result<i32, String> {
         let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
         let sink = Arc::clone(&pending);
-        let emit: Emit = Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
+        let emit: OutputSink = Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
             let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
             // Both streams are complete here. A program's output comes last, because programs
             // buffer output that goes to a pipe, and do not buffer error messages.
@@ -71,20 +71,20 @@ impl Shell for WasmShell {
 }
 
 /// The words with which error messages begin.
-struct Who<'a> {
+struct ErrorPrefix<'a> {
     name: &'a str,
     /// The beginning of a message about a syntax error.
     syntax: &'a str,
 }
 
 /// The words of `bash -c`.
-const COMMAND: Who<'static> = Who { name: NAME, syntax: "bash: -c" };
+const COMMAND: ErrorPrefix<'static> = ErrorPrefix { name: NAME, syntax: "bash: -c" };
 
 /// A receiver of pieces of standard output and of standard error. It returns `false` if it can take
 /// no more.
-type Emit = Arc<Mutex<dyn FnMut(&[u8], &[u8]) -> bool + Send>>;
+type OutputSink = Arc<Mutex<dyn FnMut(&[u8], &[u8]) -> bool + Send>>;
 
-fn emit_to(emit: &Emit, stdout: &[u8], stderr: &[u8]) -> bool {
+fn emit_to(emit: &OutputSink, stdout: &[u8], stderr: &[u8]) -> bool {
     (emit.lock().unwrap_or_else(PoisonError::into_inner))(stdout, stderr)
 }
 
@@ -98,7 +98,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {
 
 /// Runs a script to its end and returns its exit code. The script is cancelled if its output can no
 /// longer be taken.
-async fn run(script: &str, who: &Who<'_>, options: ExecOptions, emit: &Emit) -> i32 {
+async fn run(script: &str, who: &ErrorPrefix<'_>, options: ExecOptions, emit: &OutputSink) -> i32 {
     if let Some(reason) = refused::refusal(script) {
         emit_to(emit, &[], format!("{}: {reason}\n", who.name).as_bytes());
         return EXIT_REFUSED;
@@ -127,7 +127,7 @@ async fn run(script: &str, who: &Who<'_>, options: ExecOptions, emit: &Emit) -> 
     }
 }
 
-fn complaint(error: &Error, who: &Who<'_>, script: &str) -> String {
+fn complaint(error: &Error, who: &ErrorPrefix<'_>, script: &str) -> String {
     error.syntax_report(who.syntax, script).unwrap_or_else(|| match error {
         Error::ResourceLimit(limit) => format!("{}: {limit}\n", who.name),
         other => format!("{}: {other}\n", who.name),
@@ -136,7 +136,12 @@ fn complaint(error: &Error, who: &Who<'_>, script: &str) -> String {
 
 /// Runs a command that `exec` redirected to, with the shell's state at the end of its script, and
 /// returns its output and its error output.
-async fn feed(world: &Arc<World>, ended: &Bash, fed: &Fed, who: &Who<'_>) -> (Vec<u8>, Vec<u8>) {
+async fn feed(
+    world: &Arc<World>,
+    ended: &Bash,
+    fed: &FedCommand,
+    who: &ErrorPrefix<'_>,
+) -> (Vec<u8>, Vec<u8>) {
     let input = ended.fs().read_file(Path::new(&fed.file)).await.unwrap_or_default();
     let mut shell = new_shell(world);
     shell.restore_shell_state(&ended.shell_state());

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{geteuid, getpid};
 
 use super::mounts::{self, Mount};
-use crate::plan::Bounds;
+use crate::plan::CallBounds;
 
 /// The beginning of the names of a call's groups: `ikigai-supervisor-PID-TURN`, each in decimal
 /// digits. A group with another name belongs to another program.
@@ -56,7 +56,7 @@ impl Controller {
 
 /// The control groups of one call.
 pub(super) struct Cgroups {
-    groups: Vec<Group>,
+    groups: Vec<ControlGroup>,
     memory: Result<File, String>,
     /// The reason why the kernel does not count all of the call's memory.
     uncounted: Option<&'static str>,
@@ -64,11 +64,11 @@ pub(super) struct Cgroups {
     /// The file of version 1 that bounds the memory of TCP.
     tcp: Option<PathBuf>,
     /// The directories whose bounds still have to be set.
-    unbound: Vec<(Controller, Version, PathBuf)>,
+    unbound: Vec<(Controller, CgroupVersion, PathBuf)>,
 }
 
 /// One directory of a cgroup file system.
-struct Group {
+struct ControlGroup {
     path: PathBuf,
     /// Locked for as long as the call lasts, so that no other supervisor removes the group.
     _lock: File,
@@ -93,7 +93,7 @@ impl Cgroups {
     /// [remove](Self::remove) them.
     pub(super) fn make() -> Self {
         let mut cgroups = Self::none("");
-        let machine = match Machine::read() {
+        let machine = match CgroupHierarchies::read() {
             Ok(machine) => machine,
             Err(error) => return Self::none(&error.to_string()),
         };
@@ -118,7 +118,7 @@ impl Cgroups {
     }
 
     /// Sets the bounds, and returns whether every bound is set that the groups are there for.
-    pub(super) fn bind(&mut self, bounds: Bounds) -> bool {
+    pub(super) fn bind(&mut self, bounds: CallBounds) -> bool {
         let mut is_bound = true;
         for (controller, version, path) in std::mem::take(&mut self.unbound) {
             match (set_bounds(controller, version, &path, bounds), controller) {
@@ -151,7 +151,7 @@ impl Cgroups {
     /// Bounds the memory of TCP too, for a tool that may have connections. Version 1 counts that
     /// memory separately, and only if it has a bound. When the first bound is set and when the
     /// last one is removed, the kernel rewrites its own code, and stops every processor for it.
-    pub(super) fn bound_network(&mut self, bounds: Bounds) {
+    pub(super) fn bound_network(&mut self, bounds: CallBounds) {
         if let Some(file) = self.tcp.take()
             && let Err(error) = fs::write(&file, bounds.memory.to_string())
         {
@@ -161,28 +161,28 @@ impl Cgroups {
 
     /// Makes the group of one controller, unless a group of another has it already, and returns
     /// the file that counts the events of its bound.
-    fn add(&mut self, machine: &Machine, controller: Controller) -> Result<File, String> {
+    fn add(&mut self, machine: &CgroupHierarchies, controller: Controller) -> Result<File, String> {
         let place = machine.place(controller)?;
         // The controllers of version 2 share one tree, and so one group.
         let shared = self.groups.iter().find(|group| group.path.parent() == Some(&place.parent));
         let path = match shared {
             Some(group) => group.path.clone(),
             None => {
-                let group = Group::make(&place).map_err(at(&place.parent))?;
+                let group = ControlGroup::make(&place).map_err(at(&place.parent))?;
                 let path = group.path.clone();
                 self.groups.push(group);
                 path
             }
         };
         let events = match (controller, place.version) {
-            (Controller::Memory, Version::One) => {
+            (Controller::Memory, CgroupVersion::One) => {
                 self.tcp = Some(path.join("memory.kmem.tcp.limit_in_bytes"));
                 "memory.oom_control"
             }
-            (Controller::Memory, Version::Two) => "memory.events",
+            (Controller::Memory, CgroupVersion::Two) => "memory.events",
             (Controller::Processes, _) => "pids.events",
-            (Controller::Cpu, Version::One) => "cpu.shares",
-            (Controller::Cpu, Version::Two) => "cpu.weight",
+            (Controller::Cpu, CgroupVersion::One) => "cpu.shares",
+            (Controller::Cpu, CgroupVersion::Two) => "cpu.weight",
         };
         let file = path.join(events);
         let events = File::open(&file).map_err(at(&file))?;
@@ -250,8 +250,8 @@ impl Cgroups {
     }
 }
 
-impl Group {
-    fn make(place: &Place) -> io::Result<Self> {
+impl ControlGroup {
+    fn make(place: &CgroupParent) -> io::Result<Self> {
         let pid = getpid().as_raw_nonzero();
         let mut refused = Errno::EXIST.into();
         for turn in 0..NAMES {
@@ -274,13 +274,13 @@ impl Group {
         Err(refused)
     }
 
-    fn open(path: &Path, version: Version) -> io::Result<Self> {
+    fn open(path: &Path, version: CgroupVersion) -> io::Result<Self> {
         let lock = open_directory(path)?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
         let open = |name| OpenOptions::new().write(true).open(path.join(name));
         let entrance = match version {
-            Version::One => Entrance::Tasks(open("tasks")?),
-            Version::Two => Entrance::CloneInto {
+            CgroupVersion::One => Entrance::Tasks(open("tasks")?),
+            CgroupVersion::Two => Entrance::CloneInto {
                 directory: open_directory(path)?.into(),
                 processes: open("cgroup.procs")?,
             },
@@ -292,9 +292,9 @@ impl Group {
 /// Sets the bound of one controller in the group at `path`.
 fn set_bounds(
     controller: Controller,
-    version: Version,
+    version: CgroupVersion,
     path: &Path,
-    bounds: Bounds,
+    bounds: CallBounds,
 ) -> Result<(), String> {
     let set = |file: &str, value: u64| {
         let file = path.join(file);
@@ -305,12 +305,12 @@ fn set_bounds(
         if path.join(file).exists() { set(file, value) } else { no_swap() }
     };
     match (controller, version) {
-        (Controller::Memory, Version::One) => {
+        (Controller::Memory, CgroupVersion::One) => {
             set("memory.limit_in_bytes", bounds.memory)?;
             // Memory and swap together.
             set_swap("memory.memsw.limit_in_bytes", bounds.memory)
         }
-        (Controller::Memory, Version::Two) => {
+        (Controller::Memory, CgroupVersion::Two) => {
             set("memory.max", bounds.memory)?;
             set_swap("memory.swap.max", 0)?;
             // A call that ran out of memory is over: the kernel kills all of it.
@@ -363,7 +363,7 @@ fn remove_leftovers(parent: &Path) {
     }
 }
 
-/// Returns whether a group has a name that [`Group::make`] gives.
+/// Returns whether a group has a name that [`ControlGroup::make`] gives.
 fn is_own(name: &str) -> bool {
     let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
@@ -375,39 +375,39 @@ fn open_directory(path: &Path) -> io::Result<File> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Version {
+enum CgroupVersion {
     One,
     Two,
 }
 
 /// A directory in which groups of a controller can be made.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct CgroupParent {
     parent: PathBuf,
-    version: Version,
+    version: CgroupVersion,
 }
 
 /// The hierarchies of this machine, as this process sees them.
-struct Machine {
+struct CgroupHierarchies {
     own: String,
     mounts: Vec<Mount>,
 }
 
-impl Machine {
+impl CgroupHierarchies {
     fn read() -> io::Result<Self> {
         Ok(Self { own: fs::read_to_string(OWN_GROUPS)?, mounts: mounts::mounts()? })
     }
 
     /// Returns the place for groups of `controller`, or the reason why groups cannot be made.
-    fn place(&self, controller: Controller) -> Result<Place, String> {
+    fn place(&self, controller: Controller) -> Result<CgroupParent, String> {
         let name = controller.name();
         if let Some(own) = self.own_group(Some(name)) {
             writable(&own)?;
-            return Ok(Place { parent: own, version: Version::One });
+            return Ok(CgroupParent { parent: own, version: CgroupVersion::One });
         }
         let own = self.own_group(None).ok_or("no cgroup file system is mounted")?;
         let parent = self.divisible(&own, name)?;
-        Ok(Place { parent, version: Version::Two })
+        Ok(CgroupParent { parent, version: CgroupVersion::Two })
     }
 
     /// Returns the group of version 2 in which groups with `controller` can be made. If this
@@ -557,14 +557,14 @@ fn has_happened(file: &File, event: &str) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn machine(own: &str) -> Machine {
+    fn machine(own: &str) -> CgroupHierarchies {
         let mounts = b"\
 30 23 0:25 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
 31 30 0:26 / /sys/fs/cgroup/memory rw,nosuid - cgroup cgroup rw,memory
 32 30 0:27 /docker/a /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids
 33 30 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
 ";
-        Machine { own: own.to_owned(), mounts: mounts::parsed(mounts) }
+        CgroupHierarchies { own: own.to_owned(), mounts: mounts::parsed(mounts) }
     }
 
     #[test]

@@ -55,9 +55,9 @@ const MOST_KEPT: usize = 256;
 const LOCAL: [u8; 2] = (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes();
 
 /// The connections of one tool.
-pub(super) struct Connections {
+pub(super) struct ToolConnections {
     own: OwnFiles,
-    waiting: Vec<(Notice, Connection)>,
+    waiting: Vec<(Notice, PendingConnection)>,
 }
 
 /// The files of the tool's own local sockets.
@@ -69,7 +69,7 @@ struct OwnFiles {
     others: Vec<OwnedFd>,
 }
 
-impl Connections {
+impl ToolConnections {
     /// Begins without connections. `device` is the tool's file system in memory.
     pub(super) fn new(device: u64) -> Self {
         handle_alarms();
@@ -96,13 +96,13 @@ impl Connections {
         if length_of(notice) > LONGEST_LOCAL_ADDRESS {
             return listener.resume(notice);
         }
-        let connection = Connection::from_notice(notice, &self.own);
+        let connection = PendingConnection::from_notice(notice, &self.own);
         if !listener.is_waiting(notice) {
             return false;
         }
         match connection.and_then(|it| Ok((it.attempt()?, it))) {
-            Ok((Attempt::Made, _)) => listener.answer(notice, Ok(())),
-            Ok((Attempt::Waits, connection)) => {
+            Ok((ConnectOutcome::Made, _)) => listener.answer(notice, Ok(())),
+            Ok((ConnectOutcome::Waits, connection)) => {
                 self.waiting.push((*notice, connection));
                 true
             }
@@ -117,8 +117,8 @@ impl Connections {
                 return false;
             }
             let result = match connection.attempt() {
-                Ok(Attempt::Waits) => return true,
-                Ok(Attempt::Made) => Ok(()),
+                Ok(ConnectOutcome::Waits) => return true,
+                Ok(ConnectOutcome::Made) => Ok(()),
                 Err(errno) => Err(errno),
             };
             listener.answer(notice, result);
@@ -157,7 +157,7 @@ impl OwnFiles {
 }
 
 /// A socket of the tool that is to be connected.
-struct Connection {
+struct PendingConnection {
     socket: OwnedFd,
     address: Vec<u8>,
     /// Keeps the file open. The address names the file by the number of this descriptor.
@@ -166,13 +166,13 @@ struct Connection {
 
 /// The result of an attempt that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Attempt {
+enum ConnectOutcome {
     Made,
     /// The other side has no room, or has not answered.
     Waits,
 }
 
-impl Connection {
+impl PendingConnection {
     /// Prepares the connection that a call asks for.
     fn from_notice(notice: &Notice, own: &OwnFiles) -> Result<Self, Errno> {
         let [descriptor, place, ..] = notice.arguments;
@@ -207,13 +207,13 @@ impl Connection {
 
     /// Tries to connect without waiting. The non-blocking flag belongs to the tool's socket too,
     /// so this restores it.
-    fn attempt(&self) -> Result<Attempt, Errno> {
+    fn attempt(&self) -> Result<ConnectOutcome, Errno> {
         let flags = fcntl_getfl(&self.socket)?;
         if flags.contains(OFlags::NONBLOCK) {
             return match self.connect() {
                 // The tool has cleared the flag in the meantime.
-                Err(Errno::INTR) => Ok(Attempt::Waits),
-                made => made.map(|()| Attempt::Made),
+                Err(Errno::INTR) => Ok(ConnectOutcome::Waits),
+                made => made.map(|()| ConnectOutcome::Made),
             };
         }
         fcntl_setfl(&self.socket, flags | OFlags::NONBLOCK)?;
@@ -224,9 +224,9 @@ impl Connection {
         }
         fcntl_setfl(&self.socket, flags)?;
         match made {
-            Ok(()) => Ok(Attempt::Made),
+            Ok(()) => Ok(ConnectOutcome::Made),
             Err(Errno::INPROGRESS | Errno::ALREADY | Errno::AGAIN | Errno::INTR) => {
-                Ok(Attempt::Waits)
+                Ok(ConnectOutcome::Waits)
             }
             Err(errno) => Err(errno),
         }

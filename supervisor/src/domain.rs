@@ -13,7 +13,7 @@ use landlock::{
 };
 use rustix::fs::{CWD, Mode, OFlags, open, openat};
 
-use super::view::{DEVICES, Entry, OWN_HOSTS, View};
+use super::view::{DEVICES, OWN_HOSTS, View, ViewEntry};
 
 /// The newest version whose rights are handled here. An older kernel handles the rights that it
 /// knows.
@@ -67,7 +67,7 @@ fn fill(
     writable: &[PathBuf],
 ) -> Result<RulesetCreated, RulesetError> {
     let (all, read) = (AccessFs::from_all(NEWEST), AccessFs::from_read(NEWEST));
-    for Entry { source, directory, writable, .. } in view.machine.iter().chain(&view.entries) {
+    for ViewEntry { source, directory, writable, .. } in view.machine.iter().chain(&view.entries) {
         let access = if *writable { all } else { read };
         rules = rules.add_rule(PathBeneath::new(source.as_fd(), fitting(access, *directory)))?;
     }

@@ -193,7 +193,7 @@ pub(super) enum Sockets {
 
 /// The rights of a tool on which the filter depends.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reach {
+pub(super) struct FilterRights {
     /// The sockets that it may make.
     pub(super) sockets: Sockets,
     /// The tool holds a socket of another network, so it may ask no socket about its network.
@@ -266,7 +266,7 @@ pub(super) fn available() -> io::Result<()> {
 }
 
 /// Compiles the filter of a tool.
-pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
+pub(super) fn program(reach: FilterRights) -> io::Result<BpfProgram> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).map_err(io::Error::other)?;
     let rules = rules(reach).map_err(io::Error::other)?;
     let judged: Vec<u32> = rules.keys().filter_map(|call| u32::try_from(*call).ok()).collect();
@@ -277,8 +277,10 @@ pub(super) fn program(reach: Reach) -> io::Result<BpfProgram> {
     Ok(preamble().into_iter().chain(dispatch(&judged)).chain(rules).collect())
 }
 
-fn rules(reach: Reach) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let Reach { sockets, host_socket, own_processes, counted_ipc } = reach;
+fn rules(
+    reach: FilterRights,
+) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    let FilterRights { sockets, host_socket, own_processes, counted_ipc } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
@@ -587,16 +589,20 @@ mod tests {
 
     fn own(net: bool, number: c_long, arguments: [u64; 6]) -> u32 {
         let sockets = if net { Sockets::All } else { Sockets::None };
-        own_with(Reach { sockets, ..Reach::default() }, number, arguments)
+        own_with(FilterRights { sockets, ..FilterRights::default() }, number, arguments)
     }
 
-    fn own_with(reach: Reach, number: c_long, arguments: [u64; 6]) -> u32 {
+    fn own_with(reach: FilterRights, number: c_long, arguments: [u64; 6]) -> u32 {
         let program = program(reach).expect("compiles");
         judge(&program, OWN_ARCHITECTURE, number as u32, arguments)
     }
 
-    const ONLINE: Reach =
-        Reach { sockets: Sockets::All, host_socket: false, own_processes: true, counted_ipc: true };
+    const ONLINE: FilterRights = FilterRights {
+        sockets: Sockets::All,
+        host_socket: false,
+        own_processes: true,
+        counted_ipc: true,
+    };
 
     const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
@@ -667,11 +673,11 @@ mod tests {
         assert_eq!(own(true, libc::SYS_ioctl, second(libc::TCGETS)), ALLOWED);
         for request in [libc::SIOCGIFCONF, 0x8900, 0x89ff, 0x8b01] {
             let holding = |host_socket| {
-                own_with(Reach { host_socket, ..ONLINE }, libc::SYS_ioctl, second(request))
+                own_with(FilterRights { host_socket, ..ONLINE }, libc::SYS_ioctl, second(request))
             };
             assert_eq!((holding(true), holding(false)), (REFUSAL, ALLOWED), "{request:#x}");
         }
-        let holding = Reach { host_socket: true, ..ONLINE };
+        let holding = FilterRights { host_socket: true, ..ONLINE };
         assert_eq!(own_with(holding, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
@@ -704,7 +710,7 @@ mod tests {
     fn semaphores_and_queues_are_refused_where_nobody_counts_them() {
         for call in SYSTEM_V {
             let judged = [true, false].map(|counted_ipc| {
-                own_with(Reach { counted_ipc, ..Reach::default() }, call, [0; 6])
+                own_with(FilterRights { counted_ipc, ..FilterRights::default() }, call, [0; 6])
             });
             assert_eq!(judged, [ALLOWED, REFUSAL], "{call}");
         }
@@ -712,8 +718,8 @@ mod tests {
 
     #[test]
     fn no_other_process_is_set_limits_or_made_to_wait() {
-        let apart = Reach { own_processes: true, ..Reach::default() };
-        let beside = Reach::default();
+        let apart = FilterRights { own_processes: true, ..FilterRights::default() };
+        let beside = FilterRights::default();
         for (call, arguments, judgements) in [
             // In a PID namespace, and without one.
             (libc::SYS_prlimit64, [0, 7, 0x7000_0000_0000, 0, 0, 0], [ALLOWED, ALLOWED]),
@@ -740,7 +746,7 @@ mod tests {
     fn sockets_without_a_network_hold_no_more_than_they_are_given() {
         let level = u64::from(libc::SOL_SOCKET.cast_unsigned());
         let option = |option: i32| [4, level, u64::from(option.cast_unsigned()), 0, 0, 0];
-        let with = |sockets| Reach { sockets, ..ONLINE };
+        let with = |sockets| FilterRights { sockets, ..ONLINE };
         for (reach, judgement) in [
             (with(Sockets::None), REFUSAL),
             (with(Sockets::Tcp), REFUSAL),
@@ -752,9 +758,9 @@ mod tests {
             let other = own_with(reach, libc::SYS_setsockopt, option(libc::SO_REUSEADDR));
             assert_eq!(other, ALLOWED, "{reach:?}");
             for held in OF_HOLDERS {
-                let alone = Reach { host_socket: false, ..reach };
+                let alone = FilterRights { host_socket: false, ..reach };
                 assert_eq!(own_with(alone, libc::SYS_setsockopt, option(held)), judgement);
-                let beside = Reach { host_socket: true, ..reach };
+                let beside = FilterRights { host_socket: true, ..reach };
                 assert_eq!(own_with(beside, libc::SYS_setsockopt, option(held)), REFUSAL);
             }
             // Keys are memory as well, and no delay of small packets.
@@ -769,7 +775,7 @@ mod tests {
     #[test]
     fn a_network_of_its_own_has_streams_and_datagrams_and_local_streams() {
         let number = |it: i32| u64::from(it.cast_unsigned());
-        let own = Reach { sockets: Sockets::Own, ..ONLINE };
+        let own = FilterRights { sockets: Sockets::Own, ..ONLINE };
         let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let judged = |family, kind, protocol: i32| {
             let arguments = [number(family), number(kind | flags), number(protocol), 0, 0, 0];
@@ -823,7 +829,7 @@ mod tests {
         for (sockets, expected) in
             [(Sockets::Tcp, REFUSAL), (Sockets::Own, REFUSAL), (Sockets::All, ALLOWED)]
         {
-            let reach = Reach { sockets, ..ONLINE };
+            let reach = FilterRights { sockets, ..ONLINE };
             assert_eq!(own_with(reach, libc::SYS_setsockopt, lease), expected, "{sockets:?}");
         }
     }
@@ -832,7 +838,7 @@ mod tests {
     fn no_socket_has_the_kernel_load_the_module_of_a_family() {
         let number = |it: i32| u64::from(it.cast_unsigned());
         for sockets in [Sockets::None, Sockets::Tcp, Sockets::Own, Sockets::All] {
-            let reach = Reach { sockets, ..ONLINE };
+            let reach = FilterRights { sockets, ..ONLINE };
             for family in 0..64 {
                 let arguments = [family, number(libc::SOCK_STREAM), 0, 0, 0, 0];
                 let expected = if family == number(libc::AF_UNIX) { ALLOWED } else { REFUSAL };
@@ -849,7 +855,7 @@ mod tests {
     #[test]
     fn a_network_of_named_peers_has_tcp_alone() {
         let number = |it: i32| u64::from(it.cast_unsigned());
-        let tcp = Reach { sockets: Sockets::Tcp, ..ONLINE };
+        let tcp = FilterRights { sockets: Sockets::Tcp, ..ONLINE };
         let judged = |reach, family, kind, protocol: i32| {
             let arguments = [number(family), number(kind), number(protocol), 0, 0, 0];
             own_with(reach, libc::SYS_socket, arguments)

@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, mkdirat, openat, unlink
 use rustix::io::Errno;
 
 use super::mounts::{NOSUID_NODEV, attach, beneath_of, copy_of, restrict};
-use crate::plan::{Found, Hidden, path_of};
+use crate::plan::{HiddenPath, InodeId, path_of};
 
 /// The names of the empty file and the empty directory while copies of them are made. They are
 /// removed before the tool starts.
@@ -31,8 +31,8 @@ const DIRECTORY: &str = ".none";
 /// was found may have any other name.
 pub(super) fn cover(
     memory: &OwnedFd,
-    hidden: &[Hidden],
-    find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
+    hidden: &[HiddenPath],
+    find: impl Fn(&Path, InodeId) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
     if hidden.is_empty() {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) fn cover(
     mkdirat(memory, DIRECTORY, Mode::from_raw_mode(0o555))?;
     let [file, directory] = [FILE, DIRECTORY].map(|name| beneath_of(memory, Path::new(name)));
     let (file, directory) = (file?, directory?);
-    for Hidden { path, found } in hidden {
+    for HiddenPath { path, found } in hidden {
         let path = &path_of(path);
         let place = find(path, *found)?;
         let nothing = copy_of(if found.directory { &directory } else { &file })?;
@@ -62,10 +62,10 @@ pub(super) fn cover(
 ///
 /// Fails with [`io::ErrorKind::ResourceBusy`], like [`cover`].
 pub(super) fn make_read_only(
-    read_only: &[Hidden],
-    find: impl Fn(&Path, Found) -> io::Result<OwnedFd>,
+    read_only: &[HiddenPath],
+    find: impl Fn(&Path, InodeId) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
-    for Hidden { path, found } in read_only {
+    for HiddenPath { path, found } in read_only {
         let path = &path_of(path);
         let place = find(path, *found)?;
         let itself = copy_of(&place)?;
@@ -86,7 +86,7 @@ pub(super) fn make_read_only(
 pub(super) fn as_found(
     opened: Result<OwnedFd, Errno>,
     path: &Path,
-    found: Found,
+    found: InodeId,
 ) -> io::Result<OwnedFd> {
     let place = opened.map_err(|errno| changed(path, &errno.to_string()))?;
     if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
@@ -98,7 +98,7 @@ pub(super) fn as_found(
 /// moment could miss the directory.
 pub(super) fn pin<'a>(
     tree: &OwnedFd,
-    places: impl Iterator<Item = &'a Hidden>,
+    places: impl Iterator<Item = &'a HiddenPath>,
     granted: &HashSet<&Path>,
 ) -> io::Result<()> {
     let paths: Vec<PathBuf> = places.map(|it| path_of(&it.path)).collect();
@@ -119,10 +119,10 @@ pub(super) fn pin<'a>(
 }
 
 /// Returns whether an open file is the one that was found.
-pub(super) fn is(place: impl AsFd, found: Found) -> io::Result<bool> {
+pub(super) fn is(place: impl AsFd, found: InodeId) -> io::Result<bool> {
     let stat = fstat(place)?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    Ok(Found { directory, device: stat.st_dev, inode: stat.st_ino } == found)
+    Ok(InodeId { directory, device: stat.st_dev, inode: stat.st_ino } == found)
 }
 
 fn changed(path: &Path, why: &str) -> io::Error {

@@ -29,23 +29,23 @@ const PIPEFS_MAGIC: u32 = 0x5049_5045;
 
 /// A user and its group, inside and outside of a user namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    inside: Ids,
-    outside: Ids,
+pub(super) struct UserIdentity {
+    inside: UserAndGroup,
+    outside: UserAndGroup,
     /// Set for the machine's root, to whom the kernel refuses nothing.
     root: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ids {
+struct UserAndGroup {
     user: u32,
     group: u32,
 }
 
-impl Identity {
+impl UserIdentity {
     /// Returns the identity of the calling process, the same on both sides.
     pub(super) fn own() -> Self {
-        let own = Ids { user: geteuid().as_raw(), group: getegid().as_raw() };
+        let own = UserAndGroup { user: geteuid().as_raw(), group: getegid().as_raw() };
         Self { inside: own, outside: own, root: own.user == 0 && root_is_root() }
     }
 
@@ -60,7 +60,8 @@ impl Identity {
             return Err(io::Error::last_os_error());
         }
         let own = UNUSED.start + u32::from_ne_bytes(bytes) % (UNUSED.end - UNUSED.start);
-        let (inside, outside) = (Ids { user: 0, group: 0 }, Ids { user: own, group: own });
+        let (inside, outside) =
+            (UserAndGroup { user: 0, group: 0 }, UserAndGroup { user: own, group: own });
         Ok(Self { inside, outside, root: false })
     }
 
@@ -119,7 +120,7 @@ impl Identity {
     ///
     /// For a process with root's rights and one thread.
     pub(super) fn map_for_mounts(self) -> io::Result<OwnedFd> {
-        let member = Member::new()?;
+        let member = NamespaceHolder::new()?;
         let pid = member.0.as_raw_nonzero();
         fs::write(format!("/proc/{pid}/uid_map"), swapped(self.outside.user))?;
         fs::write(format!("/proc/{pid}/gid_map"), swapped(self.outside.group))?;
@@ -149,9 +150,9 @@ fn swapped(number: u32) -> String {
 }
 
 /// A process that keeps a new user namespace alive, and is killed when this value is dropped.
-struct Member(Pid);
+struct NamespaceHolder(Pid);
 
-impl Member {
+impl NamespaceHolder {
     fn new() -> io::Result<Self> {
         let stack = Stack::new(16 << 10)?;
         let parent = usize::try_from(getpid().as_raw_nonzero().get()).map_err(io::Error::other)?;
@@ -179,7 +180,7 @@ extern "C" fn stay(parent: *mut c_void) -> c_int {
     0
 }
 
-impl Drop for Member {
+impl Drop for NamespaceHolder {
     fn drop(&mut self) {
         // The process cannot have ended on its own. It is reaped with every other child at the
         // end of the call: waiting for it now would take a tenth of the time of a call.

@@ -77,15 +77,15 @@ impl fmt::Display for Boundary {
 #[serde(deny_unknown_fields)]
 pub struct KeptBy {
     /// The mechanisms that bound the number of processes and threads.
-    pub processes: Vec<Keeper>,
+    pub processes: Vec<LimitEnforcer>,
     /// The mechanisms that bound the memory of all processes together.
-    pub memory: Vec<Keeper>,
+    pub memory: Vec<LimitEnforcer>,
 }
 
 /// A mechanism that enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Keeper {
+pub enum LimitEnforcer {
     /// The runtime of components.
     Runtime,
     /// `pids.max` or `memory.max` of the call's own control group.
@@ -100,7 +100,7 @@ pub enum Keeper {
     Watched,
 }
 
-impl Keeper {
+impl LimitEnforcer {
     /// Returns its name in tables.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -180,7 +180,7 @@ impl fmt::Display for Guarantee {
 /// A mechanism of the kernel, and its state on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layer {
+pub struct SandboxLayer {
     /// The mechanism.
     #[serde(rename = "name")]
     pub mechanism: Mechanism,
@@ -190,12 +190,12 @@ pub struct Layer {
     /// Its kind or version.
     pub detail: Option<String>,
     /// A step that adds the layer if it is missing. The host fills it in.
-    pub remedy: Option<Remedy>,
+    pub remedy: Option<LayerRemedy>,
 }
 
 /// A step by which an administrator can add a layer to this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Remedy {
+pub enum LayerRemedy {
     /// Run a kernel from Linux 5.13 on, with Landlock among its security modules.
     EnableLandlock,
     /// Run a kernel that is built with filters of system calls.
@@ -306,7 +306,10 @@ impl Isolation {
             kill_tree: enforced(),
             privileges: enforced(),
             places: Some(enforced()),
-            kept_by: KeptBy { processes: vec![Keeper::Runtime], memory: vec![Keeper::Runtime] },
+            kept_by: KeptBy {
+                processes: vec![LimitEnforcer::Runtime],
+                memory: vec![LimitEnforcer::Runtime],
+            },
         }
     }
 
@@ -402,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_layer_is_written_under_the_keys_of_old() {
-        let layer = Layer {
+        let layer = SandboxLayer {
             mechanism: Mechanism::Landlock,
             guarantee: Guarantee::Enforced,
             detail: Some("ABI 6".to_owned()),

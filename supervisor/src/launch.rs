@@ -14,13 +14,13 @@ use rustix::process::{Pid, Resource, Rlimit, getpid, getrlimit};
 
 use super::cgroup::Cgroups;
 use super::clone::{Stack, cannot_clone_into, clone, clone_into};
-use super::filter::Reach;
+use super::filter::FilterRights;
 use super::kernel_memory::OPEN_FILES_OF_CALL;
-use super::listener::{Installation, Offer, Telling};
+use super::listener::{ListenerChannel, NotifyFilter, NotifySelection};
 use super::privileges;
-use super::request::Request;
+use super::request::CallRequest;
 use super::signals;
-use crate::plan::{DESCRIPTORS, HOST_SOCKET, Step};
+use crate::plan::{DESCRIPTORS, HOST_SOCKET, StartStep};
 use seccompiler::BpfProgram;
 
 /// The number of attempts to execute a file that is still open for writing, and the
@@ -66,7 +66,7 @@ pub(super) struct OwnSockets {
     /// The device of the file system that has their files.
     pub(super) files: u64,
     /// The rights without own sockets.
-    pub(super) otherwise: Reach,
+    pub(super) otherwise: FilterRights,
 }
 
 impl Restrictions {
@@ -84,7 +84,7 @@ impl Restrictions {
 }
 
 /// A step that failed, and the `errno`.
-pub(super) type Failure = (Step, c_int);
+pub(super) type StartFailure = (StartStep, c_int);
 
 /// The type of a resource in the C library.
 #[cfg(target_env = "gnu")]
@@ -94,7 +94,7 @@ type Kind = c_int;
 
 /// The data that the child needs. It is made before the child, which must not allocate.
 struct Launch<'a> {
-    request: &'a Request,
+    request: &'a CallRequest,
     restrictions: &'a Restrictions,
     /// The files to write `0` to, each with a flag that the write must succeed.
     tasks: Vec<(c_int, bool)>,
@@ -103,28 +103,29 @@ struct Launch<'a> {
     limits: Vec<(Kind, libc::rlimit)>,
     filter: libc::sock_fprog,
     /// The filter that has the tool's calls reported.
-    watching: Option<Installation>,
+    watching: Option<NotifyFilter>,
     mask: libc::sigset_t,
     parent: Pid,
     /// In memory that the child shares in either case.
-    failure: *mut Option<Failure>,
+    failure: *mut Option<StartFailure>,
 }
 
 /// Starts the tool in its groups, and returns when it runs or has failed to start. `offer`, if
 /// given, receives the tool's listener, and says whether the tool is watched.
 pub(super) fn start(
-    request: &Request,
+    request: &CallRequest,
     cgroups: &Cgroups,
     restrictions: &Restrictions,
-    offer: Option<(&Offer, bool)>,
-) -> Result<Pid, Failure> {
-    let shared = Shared::new().map_err(|error| failure(Step::Clone, &error))?;
+    offer: Option<(&ListenerChannel, bool)>,
+) -> Result<Pid, StartFailure> {
+    let shared = SharedFailure::new().map_err(|error| failure(StartStep::Clone, &error))?;
     let tasks = |cloned_into| {
         cgroups.tasks(cloned_into).map(|(file, must)| (file.as_raw_fd(), must)).collect()
     };
     let program = restrictions.program.as_ref().unwrap_or(&request.plan.program);
     let watching = offer.map(|(offer, is_watched)| {
-        let telling = Telling { all: is_watched, sockets: restrictions.own_sockets.is_some() };
+        let telling =
+            NotifySelection { all: is_watched, sockets: restrictions.own_sockets.is_some() };
         offer.installation(program.as_ptr(), telling)
     });
     let mut launch = Launch {
@@ -162,7 +163,7 @@ pub(super) fn start(
             clone(flags, &stack, child, (&raw mut launch).cast())
         }
     });
-    let pid = pid.map_err(|error| failure(Step::Clone, &error))?;
+    let pid = pid.map_err(|error| failure(StartStep::Clone, &error))?;
     // SAFETY: the mapping is there for as long as this process. The child, the only other
     // process that writes to it, has become the tool or ended.
     match unsafe { shared.0.read() } {
@@ -178,7 +179,7 @@ const SHARE_OF_SIGNALS: u64 = 8;
 /// Returns the resource limits of the tool's process, which every process that it starts
 /// inherits.
 fn limits(
-    request: &Request,
+    request: &CallRequest,
     cgroups: &Cgroups,
     restrictions: &Restrictions,
 ) -> Vec<(Kind, libc::rlimit)> {
@@ -223,19 +224,19 @@ fn most_open_files(processes: u64, own: Option<u64>) -> u64 {
 
 /// Memory for a failure, shared with a child of either kind. It stays mapped for as long as this
 /// process lives, like a [`Stack`].
-struct Shared(*mut Option<Failure>);
+struct SharedFailure(*mut Option<StartFailure>);
 
-impl Shared {
+impl SharedFailure {
     fn new() -> io::Result<Self> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-        let length = size_of::<Option<Failure>>();
+        let length = size_of::<Option<StartFailure>>();
         // SAFETY: a new mapping, at a place of the kernel's choice.
         let place = unsafe { libc::mmap(ptr::null_mut(), length, access, flags, -1, 0) };
         if place == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let place = place.cast::<Option<Failure>>();
+        let place = place.cast::<Option<StartFailure>>();
         // SAFETY: the mapping is new, large enough, and aligned to a page.
         unsafe { place.write(None) };
         Ok(Self(place))
@@ -263,37 +264,37 @@ enum Never {}
 impl Launch<'_> {
     /// Prepares this process and executes the program. Returns the step that failed, whose
     /// error is in `errno`.
-    fn become_tool(&self) -> Result<Never, Step> {
+    fn become_tool(&self) -> Result<Never, StartStep> {
         let plan = &self.request.plan;
         // SAFETY: system calls on numbers, and on strings and arrays that live in
         // `self` and end with a NUL or a null pointer. No handler is installed that
         // could run in this process.
         unsafe {
-            check(libc::setsid(), Step::Bind)?;
+            check(libc::setsid(), StartStep::Bind)?;
             // PDEATHSIG follows the thread that cloned; see the invariants of the crate.
-            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), Step::Bind)?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), StartStep::Bind)?;
             // The supervisor may have died before that was set.
             if libc::getppid() != self.parent.as_raw_nonzero().get() {
-                return Err(Step::Bind);
+                return Err(StartStep::Bind);
             }
             for (tasks, required) in &self.tasks {
                 let entered = libc::write(*tasks, c"0".as_ptr().cast(), 1);
                 if *required {
-                    check(entered as c_int, Step::Cgroup)?;
+                    check(entered as c_int, StartStep::Cgroup)?;
                 }
             }
             // Fails only if the value is the highest already.
             let _ = libc::nice(NICENESS);
             for (number, limit) in &self.limits {
-                check(libc::setrlimit(*number, limit), Step::Limits)?;
+                check(libc::setrlimit(*number, limit), StartStep::Limits)?;
             }
             for (stream, number) in self.request.streams.iter().zip(0..) {
-                check(libc::dup2(stream.as_raw_fd(), number), Step::Streams)?;
+                check(libc::dup2(stream.as_raw_fd(), number), StartStep::Streams)?;
             }
             self.close_the_rest();
-            check(libc::chdir(plan.directory.as_ptr()), Step::Directory)?;
+            check(libc::chdir(plan.directory.as_ptr()), StartStep::Directory)?;
             let mask = &raw const self.mask;
-            check(libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()), Step::Bind)?;
+            check(libc::sigprocmask(libc::SIG_SETMASK, mask, ptr::null_mut()), StartStep::Bind)?;
             let program = self.restrictions.program.as_ref().unwrap_or(&plan.program);
             self.restrict()?;
             self.hand_over_host_socket()?;
@@ -308,29 +309,29 @@ impl Launch<'_> {
                 pause();
             }
         }
-        Err(Step::Exec)
+        Err(StartStep::Exec)
     }
 
     /// Puts the host socket at its number, open across the exec. The descriptor that had the
     /// number belongs to the supervisor and was needed until here, so nothing may come between
     /// this and the exec.
-    fn hand_over_host_socket(&self) -> Result<(), Step> {
+    fn hand_over_host_socket(&self) -> Result<(), StartStep> {
         let Some(socket) = &self.request.host_socket else { return Ok(()) };
         // SAFETY: system calls on numbers, of which the first is open for as long as `self`.
         unsafe {
             // On the same number `dup2` does nothing, and the exec would close it.
             if socket.as_raw_fd() == HOST_SOCKET {
-                return check(libc::fcntl(HOST_SOCKET, libc::F_SETFD, 0), Step::Streams);
+                return check(libc::fcntl(HOST_SOCKET, libc::F_SETFD, 0), StartStep::Streams);
             }
-            check(libc::dup2(socket.as_raw_fd(), HOST_SOCKET), Step::Streams)
+            check(libc::dup2(socket.as_raw_fd(), HOST_SOCKET), StartStep::Streams)
         }
     }
 
     /// Enters the Landlock domain and installs the filter. Comes last, since both apply to this
     /// process from then on.
-    fn restrict(&self) -> Result<(), Step> {
+    fn restrict(&self) -> Result<(), StartStep> {
         if self.restrictions.own_sockets.is_some() {
-            privileges::drop_rest().map_err(|_| Step::Bind)?;
+            privileges::drop_rest().map_err(|_| StartStep::Bind)?;
         }
         // SAFETY: system calls on numbers, a descriptor that is open for as long as `self`,
         // and a filter that `self.restrictions` owns.
@@ -338,17 +339,17 @@ impl Launch<'_> {
             if let Some(domain) = &self.restrictions.domain {
                 let domain = domain.as_raw_fd();
                 let result = libc::syscall(libc::SYS_landlock_restrict_self, domain, 0);
-                check(result as c_int, Step::Landlock)?;
+                check(result as c_int, StartStep::Landlock)?;
             }
             // Before the other filter, which refuses all filters that come after it.
             if let Some(watching) = &self.watching {
-                check(watching.install(), Step::Filter)?;
+                check(watching.install(), StartStep::Filter)?;
             }
             if self.filter.len > 0 {
                 let filter = &raw const self.filter;
                 let mode = libc::SECCOMP_SET_MODE_FILTER;
                 let result = libc::syscall(libc::SYS_seccomp, mode, 0, filter);
-                check(result as c_int, Step::Filter)?;
+                check(result as c_int, StartStep::Filter)?;
             }
         }
         Ok(())
@@ -381,11 +382,11 @@ fn pause() {
     }
 }
 
-fn check(result: c_int, step: Step) -> Result<(), Step> {
+fn check(result: c_int, step: StartStep) -> Result<(), StartStep> {
     if result < 0 { Err(step) } else { Ok(()) }
 }
 
-fn failure(step: Step, error: &io::Error) -> Failure {
+fn failure(step: StartStep, error: &io::Error) -> StartFailure {
     (step, error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()))
 }
 

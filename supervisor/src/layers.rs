@@ -4,61 +4,61 @@
 
 use super::domain::SCOPES_SIGNALS;
 use super::namespace::Namespace;
-use crate::isolation::{Guarantee, Isolation, Keeper, KeptBy, Layer, Mechanism};
+use crate::isolation::{Guarantee, Isolation, KeptBy, LimitEnforcer, Mechanism, SandboxLayer};
 
 /// The reason why a layer is missing.
-pub(super) type Missing = String;
+pub(super) type MissingReason = String;
 
 /// The state of each layer.
-pub(super) struct Layers {
+pub(super) struct LayerStates {
     /// `Ok(true)` if there is a user namespace too.
-    pub(super) namespaces: Result<bool, Missing>,
+    pub(super) namespaces: Result<bool, MissingReason>,
     /// A `/proc` for the PID namespace.
-    pub(super) proc: Result<(), Missing>,
+    pub(super) proc: Result<(), MissingReason>,
     /// The version of Landlock.
-    pub(super) landlock: Result<i32, Missing>,
-    pub(super) seccomp: Result<(), Missing>,
+    pub(super) landlock: Result<i32, MissingReason>,
+    pub(super) seccomp: Result<(), MissingReason>,
     /// All capabilities are dropped, and none can be gained.
-    pub(super) capabilities: Result<(), Missing>,
+    pub(super) capabilities: Result<(), MissingReason>,
     /// A user that has no rights for the kernel either.
-    pub(super) mapped: Result<(), Missing>,
+    pub(super) mapped: Result<(), MissingReason>,
     /// The mechanisms that enforce the limits on resources.
-    pub(super) limits: Limits,
+    pub(super) limits: LimitMechanisms,
 }
 
 /// The mechanisms that enforce the limits on resources, as far as they are there.
-pub(super) struct Limits {
+pub(super) struct LimitMechanisms {
     /// RLIMIT_NPROC, if it counts only this call.
     pub(super) process_limit: bool,
     /// A PID namespace with a bound on its numbers: `Ok(true)` if the bound is the limit itself,
     /// `Ok(false)` if it is far above the limit.
-    pub(super) pid_namespace: Result<bool, Missing>,
-    pub(super) process_cgroup: Result<(), Missing>,
-    pub(super) memory_cgroup: Result<(), Missing>,
+    pub(super) pid_namespace: Result<bool, MissingReason>,
+    pub(super) process_cgroup: Result<(), MissingReason>,
+    pub(super) memory_cgroup: Result<(), MissingReason>,
     /// The process tree, read at intervals.
-    pub(super) watched: Result<(), Missing>,
+    pub(super) watched: Result<(), MissingReason>,
     /// Set for a tool that may have connections.
     pub(super) network: bool,
 }
 
-impl Limits {
+impl LimitMechanisms {
     /// Returns the mechanisms that enforce each limit.
     pub(super) fn kept_by(&self) -> KeptBy {
-        let there = |keepers: &[(bool, Keeper)]| {
+        let there = |keepers: &[(bool, LimitEnforcer)]| {
             keepers.iter().filter(|(there, _)| *there).map(|(_, keeper)| *keeper).collect()
         };
         let watched = self.watched.is_ok();
         KeptBy {
             processes: there(&[
-                (self.process_cgroup.is_ok(), Keeper::Cgroup),
-                (self.process_limit, Keeper::Rlimit),
-                (self.pid_namespace == Ok(true), Keeper::PidNamespace),
-                (watched, Keeper::Watched),
+                (self.process_cgroup.is_ok(), LimitEnforcer::Cgroup),
+                (self.process_limit, LimitEnforcer::Rlimit),
+                (self.pid_namespace == Ok(true), LimitEnforcer::PidNamespace),
+                (watched, LimitEnforcer::Watched),
             ]),
             memory: there(&[
-                (self.memory_cgroup.is_ok(), Keeper::Cgroup),
-                (self.memory_cgroup.is_err(), Keeper::Rlimit),
-                (watched && self.memory_cgroup.is_err(), Keeper::Watched),
+                (self.memory_cgroup.is_ok(), LimitEnforcer::Cgroup),
+                (self.memory_cgroup.is_err(), LimitEnforcer::Rlimit),
+                (watched && self.memory_cgroup.is_err(), LimitEnforcer::Watched),
             ]),
         }
     }
@@ -103,7 +103,7 @@ impl Limits {
     }
 }
 
-impl Layers {
+impl LayerStates {
     /// Returns the isolation that the layers add up to.
     pub(super) fn isolation(&self) -> Isolation {
         Isolation {
@@ -215,7 +215,7 @@ impl Layers {
     }
 
     /// Returns the state of each layer. `namespace` returns the state of one namespace.
-    pub(super) fn list(&self, namespace: impl Fn(Namespace) -> Guarantee) -> Vec<Layer> {
+    pub(super) fn list(&self, namespace: impl Fn(Namespace) -> Guarantee) -> Vec<SandboxLayer> {
         let landlock = self.landlock.as_ref();
         let user = match &self.namespaces {
             Ok(false) => Guarantee::None(
@@ -223,7 +223,7 @@ impl Layers {
             ),
             _ => namespace(Namespace::User),
         };
-        let Limits { process_limit, pid_namespace, process_cgroup, memory_cgroup, .. } =
+        let LimitMechanisms { process_limit, pid_namespace, process_cgroup, memory_cgroup, .. } =
             &self.limits;
         let process_limit = match process_limit {
             true => Guarantee::Enforced,
@@ -231,15 +231,19 @@ impl Layers {
                 Guarantee::None("the kernel does not count the processes of this call alone".into())
             }
         };
-        let layer =
-            |mechanism, guarantee| Layer { mechanism, guarantee, detail: None, remedy: None };
+        let layer = |mechanism, guarantee| SandboxLayer {
+            mechanism,
+            guarantee,
+            detail: None,
+            remedy: None,
+        };
         let others = Namespace::ALL.into_iter().filter(|it| *it != Namespace::User);
         let mut layers = vec![layer(Mechanism::UserNamespace, user)];
         layers.extend(others.map(|it| layer(it.mechanism(), namespace(it))));
         layers.extend([
             layer(Mechanism::Proc, guarantee(self.proc.as_ref())),
             layer(Mechanism::Capabilities, guarantee(self.capabilities.as_ref())),
-            Layer {
+            SandboxLayer {
                 detail: landlock.ok().map(|version| format!("ABI {version}")),
                 ..layer(Mechanism::Landlock, guarantee(landlock))
             },
@@ -255,7 +259,7 @@ impl Layers {
 }
 
 /// Returns the guarantee of a layer that is there or missing.
-fn guarantee<T>(state: Result<T, &Missing>) -> Guarantee {
+fn guarantee<T>(state: Result<T, &MissingReason>) -> Guarantee {
     match state {
         Ok(_) => Guarantee::Enforced,
         Err(why) => Guarantee::None(why.clone().into()),
@@ -264,7 +268,11 @@ fn guarantee<T>(state: Result<T, &Missing>) -> Guarantee {
 
 /// Returns the isolation of a tool that is not sandboxed. `namespaced` is the reason why it is
 /// not in a PID namespace, if it is not; `root` is set for the machine's root.
-pub(super) fn unconfined(namespaced: Result<(), &str>, root: bool, limits: &Limits) -> Isolation {
+pub(super) fn unconfined(
+    namespaced: Result<(), &str>,
+    root: bool,
+    limits: &LimitMechanisms,
+) -> Isolation {
     let open = || Guarantee::None("no sandbox: the tool has all of its user's rights".into());
     Isolation {
         fs: open(),

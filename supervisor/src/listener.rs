@@ -26,7 +26,7 @@ use super::filter::{ARCHITECTURE, LOAD, NUMBER, OWN_ARCHITECTURE, RETURN, jump, 
 
 /// The way in which a call uses the file that it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum FileUse {
     /// Asks about it, or for the target of a link.
     Look,
     /// Reads, enters or executes it.
@@ -42,9 +42,9 @@ pub(super) enum Use {
 }
 
 /// A system call that the kernel reports to the supervisor.
-pub(super) struct Told {
+pub(super) struct NotifyRule {
     pub(super) call: c_long,
-    pub(super) uses: Use,
+    pub(super) uses: FileUse,
     /// The files that it names: the argument with the directory, if there is one, and the
     /// argument with the path.
     pub(super) names: &'static [(Option<u8>, u8)],
@@ -54,21 +54,21 @@ pub(super) struct Told {
     pub(super) on_link: bool,
 }
 
-const fn told(call: c_long, uses: Use, names: &'static [(Option<u8>, u8)]) -> Told {
-    Told { call, uses, names, flags: None, on_link: false }
+const fn told(call: c_long, uses: FileUse, names: &'static [(Option<u8>, u8)]) -> NotifyRule {
+    NotifyRule { call, uses, names, flags: None, on_link: false }
 }
 
 const fn with_flags(
     call: c_long,
-    uses: Use,
+    uses: FileUse,
     names: &'static [(Option<u8>, u8)],
     flags: u8,
-) -> Told {
-    Told { flags: Some(flags), ..told(call, uses, names) }
+) -> NotifyRule {
+    NotifyRule { flags: Some(flags), ..told(call, uses, names) }
 }
 
-const fn on_link(call: c_long, uses: Use, names: &'static [(Option<u8>, u8)]) -> Told {
-    Told { on_link: true, ..told(call, uses, names) }
+const fn on_link(call: c_long, uses: FileUse, names: &'static [(Option<u8>, u8)]) -> NotifyRule {
+    NotifyRule { on_link: true, ..told(call, uses, names) }
 }
 
 const FIRST: &[(Option<u8>, u8)] = &[(None, 0)];
@@ -77,48 +77,48 @@ const AT: &[(Option<u8>, u8)] = &[(Some(0), 1)];
 /// The calls that the kernel reports. Old architectures have older calls for some of these. On
 /// other architectures the C library makes the newer calls instead.
 #[rustfmt::skip]
-pub(super) const TOLD: &[Told] = &[
-    told(libc::SYS_openat, Use::Open(2), AT),
-    with_flags(libc::SYS_newfstatat, Use::Look, AT, 3),
-    with_flags(libc::SYS_statx, Use::Look, AT, 2),
-    told(libc::SYS_faccessat, Use::Look, AT),
-    with_flags(libc::SYS_faccessat2, Use::Look, AT, 3),
-    on_link(libc::SYS_readlinkat, Use::Look, AT),
-    told(libc::SYS_chdir, Use::Read, FIRST),
-    told(libc::SYS_execve, Use::Read, FIRST),
-    with_flags(libc::SYS_execveat, Use::Read, AT, 4),
-    on_link(libc::SYS_unlinkat, Use::Change, AT),
-    on_link(libc::SYS_renameat2, Use::Make, &[(Some(0), 1), (Some(2), 3)]),
-    on_link(libc::SYS_mkdirat, Use::Make, AT),
-    on_link(libc::SYS_mknodat, Use::Make, AT),
-    on_link(libc::SYS_linkat, Use::Make, &[(Some(2), 3)]),
-    on_link(libc::SYS_symlinkat, Use::Make, &[(Some(1), 2)]),
-    told(libc::SYS_truncate, Use::Change, FIRST),
-    told(libc::SYS_fchmodat, Use::Change, AT),
-    with_flags(libc::SYS_fchownat, Use::Change, AT, 4),
-    with_flags(libc::SYS_utimensat, Use::Change, AT, 3),
-    told(libc::SYS_connect, Use::Connect, &[]),
-    #[cfg(not(target_arch = "riscv64"))] on_link(libc::SYS_renameat, Use::Make, &[(Some(0), 1), (Some(2), 3)]),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_open, Use::Open(1), FIRST),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_creat, Use::Make, FIRST),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_stat, Use::Look, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_lstat, Use::Look, FIRST),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_access, Use::Look, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_readlink, Use::Look, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_unlink, Use::Change, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rmdir, Use::Change, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rename, Use::Make, &[(None, 0), (None, 1)]),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mkdir, Use::Make, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mknod, Use::Make, FIRST),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_link, Use::Make, &[(None, 1)]),
-    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_symlink, Use::Make, &[(None, 1)]),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_chmod, Use::Change, FIRST),
-    #[cfg(target_arch = "x86_64")] told(libc::SYS_chown, Use::Change, FIRST),
+pub(super) const TOLD: &[NotifyRule] = &[
+    told(libc::SYS_openat, FileUse::Open(2), AT),
+    with_flags(libc::SYS_newfstatat, FileUse::Look, AT, 3),
+    with_flags(libc::SYS_statx, FileUse::Look, AT, 2),
+    told(libc::SYS_faccessat, FileUse::Look, AT),
+    with_flags(libc::SYS_faccessat2, FileUse::Look, AT, 3),
+    on_link(libc::SYS_readlinkat, FileUse::Look, AT),
+    told(libc::SYS_chdir, FileUse::Read, FIRST),
+    told(libc::SYS_execve, FileUse::Read, FIRST),
+    with_flags(libc::SYS_execveat, FileUse::Read, AT, 4),
+    on_link(libc::SYS_unlinkat, FileUse::Change, AT),
+    on_link(libc::SYS_renameat2, FileUse::Make, &[(Some(0), 1), (Some(2), 3)]),
+    on_link(libc::SYS_mkdirat, FileUse::Make, AT),
+    on_link(libc::SYS_mknodat, FileUse::Make, AT),
+    on_link(libc::SYS_linkat, FileUse::Make, &[(Some(2), 3)]),
+    on_link(libc::SYS_symlinkat, FileUse::Make, &[(Some(1), 2)]),
+    told(libc::SYS_truncate, FileUse::Change, FIRST),
+    told(libc::SYS_fchmodat, FileUse::Change, AT),
+    with_flags(libc::SYS_fchownat, FileUse::Change, AT, 4),
+    with_flags(libc::SYS_utimensat, FileUse::Change, AT, 3),
+    told(libc::SYS_connect, FileUse::Connect, &[]),
+    #[cfg(not(target_arch = "riscv64"))] on_link(libc::SYS_renameat, FileUse::Make, &[(Some(0), 1), (Some(2), 3)]),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_open, FileUse::Open(1), FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_creat, FileUse::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_stat, FileUse::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_lstat, FileUse::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_access, FileUse::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_readlink, FileUse::Look, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_unlink, FileUse::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rmdir, FileUse::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_rename, FileUse::Make, &[(None, 0), (None, 1)]),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mkdir, FileUse::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_mknod, FileUse::Make, FIRST),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_link, FileUse::Make, &[(None, 1)]),
+    #[cfg(target_arch = "x86_64")] on_link(libc::SYS_symlink, FileUse::Make, &[(None, 1)]),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_chmod, FileUse::Change, FIRST),
+    #[cfg(target_arch = "x86_64")] told(libc::SYS_chown, FileUse::Change, FIRST),
 ];
 
 /// The calls of a tool that the kernel reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Telling {
+pub(super) struct NotifySelection {
     /// All calls of the list.
     pub(super) all: bool,
     /// `connect` to an address that may be the address of a local socket, and `listen`.
@@ -131,7 +131,7 @@ pub(super) const LONGEST_LOCAL_ADDRESS: usize = size_of::<libc::sockaddr_un>();
 /// Returns the filter that has calls reported to the supervisor. `program` is the address of the
 /// path that the tool's process executes first. Its parent waits for that call, and could not
 /// answer.
-fn filter(program: u64, telling: Telling) -> BpfProgram {
+fn filter(program: u64, telling: NotifySelection) -> BpfProgram {
     /// The offset of the arguments in `seccomp_data`, of 64 bits each, the low half first.
     const ARGUMENTS: u32 = 16;
     let tell = line(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF);
@@ -155,7 +155,7 @@ fn filter(program: u64, telling: Telling) -> BpfProgram {
             line(LOAD, 0, 0, NUMBER),
         ]);
     }
-    for Told { call, flags, .. } in TOLD.iter().filter(|_| telling.all) {
+    for NotifyRule { call, flags, .. } in TOLD.iter().filter(|_| telling.all) {
         let number = *call as u32;
         match flags {
             // It may name a file that is open already. C libraries do so for every such file.
@@ -187,20 +187,20 @@ fn filter(program: u64, telling: Telling) -> BpfProgram {
 }
 
 /// A pair of sockets over which a tool's process hands its listener to the supervisor.
-pub(super) struct Offer {
+pub(super) struct ListenerChannel {
     receiver: OwnedFd,
     sender: OwnedFd,
 }
 
 /// The filter of a tool's process, made before the process starts.
-pub(super) struct Installation {
+pub(super) struct NotifyFilter {
     filter: BpfProgram,
     sender: c_int,
     /// Set if the tool must not run without a listener.
     required: bool,
 }
 
-impl Offer {
+impl ListenerChannel {
     pub(super) fn new() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (receiver, sender) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
@@ -209,9 +209,13 @@ impl Offer {
 
     /// Prepares the filter of a process that will execute the path at `program`. Installing it
     /// fails if the kernel gives no listener and calls on sockets are to be reported.
-    pub(super) fn installation(&self, program: *const c_char, telling: Telling) -> Installation {
+    pub(super) fn installation(
+        &self,
+        program: *const c_char,
+        telling: NotifySelection,
+    ) -> NotifyFilter {
         let filter = filter(program as u64, telling);
-        Installation { filter, sender: self.sender.as_raw_fd(), required: telling.sockets }
+        NotifyFilter { filter, sender: self.sender.as_raw_fd(), required: telling.sockets }
     }
 
     /// Takes the listener of the process that has run. `None` if the kernel gave it none.
@@ -232,7 +236,7 @@ impl Offer {
     }
 }
 
-impl Installation {
+impl NotifyFilter {
     /// Installs the filter in this process, and sends its listener away. Returns a negative
     /// number after an error that leaves the process with a filter and without a listener. If
     /// the kernel gives no listener and none is required, that is not an error: the tool is not
@@ -242,7 +246,7 @@ impl Installation {
     ///
     /// # Safety
     ///
-    /// The socket of the [`Offer`] is open.
+    /// The socket of the [`ListenerChannel`] is open.
     pub(super) unsafe fn install(&self) -> c_int {
         let program = libc::sock_fprog {
             len: self.filter.len() as u16,
@@ -316,7 +320,7 @@ pub(super) struct Notice {
 }
 
 /// The result of polling a listener.
-pub(super) enum Next {
+pub(super) enum NextNotice {
     Call(Notice),
     /// No call waits.
     Nothing,
@@ -338,7 +342,7 @@ impl Listener {
     }
 
     /// Takes the next call that waits. Does not block.
-    pub(super) fn next(&self) -> io::Result<Next> {
+    pub(super) fn next(&self) -> io::Result<NextNotice> {
         let mut polled = [PollFd::new(&self.0, PollFlags::IN)];
         // The request below would wait for a call.
         match poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
@@ -347,7 +351,7 @@ impl Listener {
         }
         let events = polled[0].revents();
         if !events.contains(PollFlags::IN) {
-            return Ok(if events.is_empty() { Next::Nothing } else { Next::Closed });
+            return Ok(if events.is_empty() { NextNotice::Nothing } else { NextNotice::Closed });
         }
         // SAFETY: plain numbers, which the kernel wants to be zeroes.
         let mut call: libc::seccomp_notif = unsafe { mem::zeroed() };
@@ -359,12 +363,12 @@ impl Listener {
             let error = io::Error::last_os_error();
             return match error.raw_os_error() {
                 // The process ended before its call was taken.
-                Some(libc::ENOENT | libc::EINTR | libc::ENOTCONN) => Ok(Next::Nothing),
+                Some(libc::ENOENT | libc::EINTR | libc::ENOTCONN) => Ok(NextNotice::Nothing),
                 _ => Err(error),
             };
         }
         let libc::seccomp_notif { id, pid, data, .. } = call;
-        Ok(Next::Call(Notice { id, thread: pid, call: data.nr.into(), arguments: data.args }))
+        Ok(NextNotice::Call(Notice { id, thread: pid, call: data.nr.into(), arguments: data.args }))
     }
 
     /// Lets a call continue. Returns whether it was still waiting. If so, everything read from

@@ -87,7 +87,7 @@ pub(super) struct Init {
     pid: Pid,
     /// Readable when there is work.
     gate: OwnedFd,
-    order: &'static Order,
+    order: &'static TaskSlot,
     /// The mounts of this process's namespace. The init has a copy of them.
     mounts: Option<File>,
     /// The socket of the host.
@@ -100,10 +100,10 @@ pub(super) struct Init {
 
 /// The slot in which an init finds its work. It stays for as long as this process lives, as a
 /// [`Stack`] does.
-type Order = AtomicPtr<Task>;
+type TaskSlot = AtomicPtr<InitTask>;
 
 /// The work of an init.
-struct Task {
+struct InitTask {
     run: extern "C" fn(*mut c_void),
     argument: *mut c_void,
 }
@@ -116,7 +116,7 @@ struct Birth<'a, F> {
     gate: BorrowedFd<'a>,
     control: BorrowedFd<'a>,
     own: Option<BorrowedFd<'a>>,
-    order: &'static Order,
+    order: &'static TaskSlot,
 }
 
 impl Init {
@@ -143,7 +143,7 @@ impl Init {
         let mounts = File::open("/proc/self/mountinfo").ok();
         // Linux before 5.3 has no pidfd.
         let own = pidfd_open(getpid(), PidfdFlags::empty()).ok();
-        let order: &'static Order = Box::leak(Box::default());
+        let order: &'static TaskSlot = Box::leak(Box::default());
         let mut birth = Birth {
             prepare: Some(prepare),
             prepared: Ok(()),
@@ -195,8 +195,8 @@ impl Init {
         // open: an init that does not wait yet would take a closed one for the end of this
         // process.
         self.mounts = None;
-        let mut work = Work { work: Some(work), result: None };
-        let mut task = Task { run: worker_of(&work), argument: (&raw mut work).cast() };
+        let mut work = InitWork { work: Some(work), result: None };
+        let mut task = InitTask { run: worker_of(&work), argument: (&raw mut work).cast() };
         self.order.store(&raw mut task, Ordering::Release);
         // Another process may have stopped the init. The kernel sends no signal for input that a
         // read waits for.
@@ -302,7 +302,7 @@ extern "C" fn init<F: FnOnce() -> io::Result<()>>(argument: *mut c_void) -> c_in
     }
     // SAFETY: the supervisor puts its own task there before it opens the gate, and sleeps from
     // then on.
-    if let Some(Task { run, argument }) = unsafe { order.load(Ordering::Acquire).as_ref() } {
+    if let Some(InitTask { run, argument }) = unsafe { order.load(Ordering::Acquire).as_ref() } {
         run(*argument);
     }
     0
@@ -330,19 +330,19 @@ fn is_let_in(
     }
 }
 
-struct Work<F, R> {
+struct InitWork<F, R> {
     work: Option<F>,
     result: Option<R>,
 }
 
 /// Returns the function for this type of work.
-fn worker_of<F: FnOnce() -> R, R>(_: &Work<F, R>) -> extern "C" fn(*mut c_void) {
+fn worker_of<F: FnOnce() -> R, R>(_: &InitWork<F, R>) -> extern "C" fn(*mut c_void) {
     do_work::<F, R>
 }
 
 extern "C" fn do_work<F: FnOnce() -> R, R>(argument: *mut c_void) {
-    // SAFETY: `run` passes a pointer to its own `Work`, and sleeps until this ends.
-    let work = unsafe { &mut *argument.cast::<Work<F, R>>() };
+    // SAFETY: `run` passes a pointer to its own `InitWork`, and sleeps until this ends.
+    let work = unsafe { &mut *argument.cast::<InitWork<F, R>>() };
     if let Some(run) = work.work.take() {
         // The signals that the supervisor blocks for its loop, which this process runs now.
         signals::block();

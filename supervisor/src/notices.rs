@@ -8,27 +8,27 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use super::connections::{Connections, PAUSE};
-use super::listener::{Listener, Next};
+use super::connections::{PAUSE, ToolConnections};
+use super::listener::{Listener, NextNotice};
 use super::observer::Observer;
-use crate::plan::Seen;
+use crate::plan::ObservedAccesses;
 
 /// The number of calls that are answered before the supervisor checks the time and its host
 /// again.
 const AT_ONCE: usize = 64;
 
 /// The calls of one tool that wait.
-pub(super) struct Notices {
+pub(super) struct PendingNotices {
     listener: Option<Listener>,
     observer: Option<Observer>,
-    connections: Option<Connections>,
+    connections: Option<ToolConnections>,
 }
 
-impl Notices {
+impl PendingNotices {
     pub(super) fn new(
         listener: Listener,
         observer: Option<Observer>,
-        connections: Option<Connections>,
+        connections: Option<ToolConnections>,
     ) -> Self {
         Self { listener: Some(listener), observer, connections }
     }
@@ -41,12 +41,12 @@ impl Notices {
 
     /// Returns the time after which [`take`](Self::take) is due without a new call, if it is.
     pub(super) fn due_after(&self) -> Option<Duration> {
-        let waits = self.connections.as_ref().is_some_and(Connections::has_waiting);
+        let waits = self.connections.as_ref().is_some_and(ToolConnections::has_waiting);
         waits.then_some(PAUSE)
     }
 
     /// Returns the accesses of a watched tool.
-    pub(super) fn seen(self) -> Seen {
+    pub(super) fn seen(self) -> ObservedAccesses {
         self.observer.map(Observer::seen).unwrap_or_default()
     }
 
@@ -60,9 +60,9 @@ impl Notices {
         for _ in 0..AT_ONCE {
             let Some(from) = listener else { return Ok(()) };
             let notice = match from.next() {
-                Ok(Next::Call(notice)) => notice,
-                Ok(Next::Nothing) => break,
-                Ok(Next::Closed) => {
+                Ok(NextNotice::Call(notice)) => notice,
+                Ok(NextNotice::Nothing) => break,
+                Ok(NextNotice::Closed) => {
                     *listener = None;
                     return Ok(());
                 }

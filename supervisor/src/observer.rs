@@ -17,10 +17,10 @@ use rustix::fs::{Access as Right, CWD, Mode, OFlags, ResolveFlags, access, open,
 use rustix::io::Errno;
 use rustix::param::page_size;
 
-use super::listener::{Notice, TOLD, Use};
-use super::overlay::{Overlaid, take_nearest};
+use super::listener::{FileUse, Notice, TOLD};
+use super::overlay::{OverlayDir, take_nearest};
 use super::view::View;
-use crate::plan::{Access, Plan, Seen, Touch, Watch, path_of};
+use crate::plan::{AccessKind, FileAccess, ObservedAccesses, Plan, WatchLevel, path_of};
 
 /// The length of the longest path that the kernel takes, with its NUL.
 const LONGEST_PATH: usize = 4096;
@@ -33,8 +33,8 @@ const REMEMBERED: usize = 1 << 20;
 const NEVER_GRANTED: [&str; 5] = ["/proc", "/sys", "/dev", "/net", "/misc"];
 
 /// The part of the machine that a tool sees, as far as its accesses depend on it.
-pub(super) struct Scope {
-    places: Vec<(PathBuf, Place)>,
+pub(super) struct ToolScope {
+    places: Vec<(PathBuf, Visibility)>,
     hidden: HashSet<PathBuf>,
     /// The home that a recording shows. In other calls the tool makes its files in a separate
     /// home.
@@ -44,7 +44,7 @@ pub(super) struct Scope {
     /// The overlay from `overlaid` that contains the home. Its descriptor shows what is kept
     /// from the tool, but the tool's processes cannot reach this process. No other overlay is
     /// kept open.
-    over_home: Option<Overlaid>,
+    over_home: Option<OverlayDir>,
     directory: PathBuf,
     /// The same directory if nothing of it is granted: it exists in every call.
     empty: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub(super) struct Scope {
 
 /// The reason why a tool sees a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Visibility {
     /// The plan grants it, to be written or not.
     Granted { writable: bool },
     /// Every tool sees it.
@@ -75,47 +75,47 @@ enum Place {
 
 /// The classification of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum AccessVerdict {
     Reached,
     Used,
     Ignored,
 }
 
-impl Scope {
+impl ToolScope {
     /// Returns the scope of a plan that has its tool watched, in a root of `view` or, without
     /// namespaces, in this process's root.
     pub(super) fn from_plan(
         plan: &Plan,
         view: &View,
-        overlaid: Vec<Overlaid>,
+        overlaid: Vec<OverlayDir>,
         same_root: bool,
     ) -> Option<Self> {
         let all = match plan.kind.watch {
-            Watch::Nothing => return None,
-            Watch::Reached => false,
-            Watch::All => true,
+            WatchLevel::Nothing => return None,
+            WatchLevel::Reached => false,
+            WatchLevel::All => true,
         };
         let granted: HashSet<PathBuf> = plan.dirs.iter().map(|dir| path_of(&dir.path)).collect();
         let place = |path: &PathBuf, system, writable| match () {
-            () if granted.contains(path) => Place::Granted { writable },
-            () if system => Place::System,
-            () => Place::Shown,
+            () if granted.contains(path) => Visibility::Granted { writable },
+            () if system => Visibility::System,
+            () => Visibility::Shown,
         };
         let entries = view.entries.iter();
         let entries = entries.map(|it| (it.path.clone(), place(&it.path, it.system, it.writable)));
-        let links = view.links.iter().map(|(link, _)| (link.clone(), Place::System));
+        let links = view.links.iter().map(|(link, _)| (link.clone(), Visibility::System));
         // A file that a granted link leads to is used as if it had been named itself.
         let place_of_target = |target: &Path| {
             let around = view.entries.iter().filter(|it| target.starts_with(&it.path));
             let nearest = around.max_by_key(|it| it.path.as_os_str().len());
-            nearest.map_or(Place::System, |it| place(&it.path, it.system, it.writable))
+            nearest.map_or(Visibility::System, |it| place(&it.path, it.system, it.writable))
         };
         let of_grant = view.granted_links.iter();
         let of_grant = of_grant.map(|(link, target)| (link.clone(), place_of_target(target)));
         let machine = view.machine.iter().map(|it| &it.path);
         let machine = machine.chain(view.machine_links.iter().map(|(link, _)| link));
-        let machine = machine.map(|path| (path.clone(), Place::Machine));
-        let kept = view.kept.iter().map(|it| (path_of(&it.path), Place::Kept));
+        let machine = machine.map(|path| (path.clone(), Visibility::Machine));
+        let kept = view.kept.iter().map(|it| (path_of(&it.path), Visibility::Kept));
         let paths = overlaid.iter().map(|over| over.path.clone()).collect();
         let over_home = view.shown_home.as_ref().and_then(|home| take_nearest(overlaid, home));
         Some(Self {
@@ -134,46 +134,48 @@ impl Scope {
 
     /// Returns the number of entries that are kept in each list.
     fn kept(&self) -> usize {
-        if self.all { Seen::KEPT_OF_ALL } else { Seen::KEPT }
+        if self.all { ObservedAccesses::KEPT_OF_ALL } else { ObservedAccesses::KEPT }
     }
 
-    fn place(&self, path: &Path) -> Place {
-        self.nearest(path).map_or(Place::Elsewhere, |(_, place)| *place)
+    fn place(&self, path: &Path) -> Visibility {
+        self.nearest(path).map_or(Visibility::Elsewhere, |(_, place)| *place)
     }
 
-    fn nearest(&self, path: &Path) -> Option<&(PathBuf, Place)> {
+    fn nearest(&self, path: &Path) -> Option<&(PathBuf, Visibility)> {
         let around = self.places.iter().filter(|(place, _)| path.starts_with(place));
         around.max_by_key(|(place, _)| place.as_os_str().len())
     }
 
     /// Returns, for a file in a granted place, an access to that place. A link may lead to the
     /// file.
-    fn granted_around(&self, path: &Path) -> Option<Touch> {
+    fn granted_around(&self, path: &Path) -> Option<FileAccess> {
         let real = |path: &Path| fs::canonicalize(path).ok();
         let real = real(path).or_else(|| real(path.parent()?)).unwrap_or_else(|| path.to_owned());
         match self.nearest(&real)? {
-            (path, Place::Granted { .. }) => {
-                Some(Touch { path: path.clone(), access: Access::Read })
+            (path, Visibility::Granted { .. }) => {
+                Some(FileAccess { path: path.clone(), access: AccessKind::Read })
             }
             _ => None,
         }
     }
 
-    fn judge(&self, touch: &Touch, look: bool, on_link: bool) -> Verdict {
+    fn judge(&self, touch: &FileAccess, look: bool, on_link: bool) -> AccessVerdict {
         let path = touch.path.as_path();
         let place = self.place(path);
-        if place == Place::System || NEVER_GRANTED.iter().any(|dir| path.starts_with(dir)) {
-            return Verdict::Ignored;
+        if place == Visibility::System || NEVER_GRANTED.iter().any(|dir| path.starts_with(dir)) {
+            return AccessVerdict::Ignored;
         }
-        if matches!(place, Place::Machine | Place::Kept) && self.needs_no_grant(touch, look) {
-            return Verdict::Ignored;
+        if matches!(place, Visibility::Machine | Visibility::Kept)
+            && self.needs_no_grant(touch, look)
+        {
+            return AccessVerdict::Ignored;
         }
         if !self.same_root {
             return self.judge_by_name(touch, place, look);
         }
         match touch.access {
-            Access::Read => judge_read(path, place, on_link),
-            Access::Change | Access::Make => {
+            AccessKind::Read => judge_read(path, place, on_link),
+            AccessKind::Change | AccessKind::Make => {
                 let is_overlaid = self.overlaid.iter().any(|over| path.starts_with(over));
                 judge_write(touch, place, is_overlaid, !self.all)
             }
@@ -182,13 +184,13 @@ impl Scope {
 
     /// Returns whether a recorded tool has this access to the machine in other calls too, or the
     /// access reveals nothing.
-    fn needs_no_grant(&self, touch: &Touch, look: bool) -> bool {
+    fn needs_no_grant(&self, touch: &FileAccess, look: bool) -> bool {
         let path = touch.path.as_path();
         let home = || self.home.as_ref().is_some_and(|home| path.starts_with(home));
         // Programs ask about each directory on the way to a file, but need only the file. An
         // empty working directory is there in every call.
         let is_passed = self.empty.as_deref() == Some(path) || look && path.is_dir();
-        touch.access == Access::Read && is_passed
+        touch.access == AccessKind::Read && is_passed
             || home() && !path.starts_with(&self.directory) && self.is_new(path)
     }
 
@@ -204,17 +206,18 @@ impl Scope {
 
     /// Classifies an access if only Landlock surrounds the tool, which then sees all names and
     /// modes.
-    fn judge_by_name(&self, touch: &Touch, place: Place, look: bool) -> Verdict {
+    fn judge_by_name(&self, touch: &FileAccess, place: Visibility, look: bool) -> AccessVerdict {
         let above = || self.places.iter().any(|(place, _)| place.starts_with(&touch.path));
         match (place, touch.access) {
-            (Place::Granted { .. }, Access::Read) | (Place::Granted { writable: true }, _) => {
-                Verdict::Used
+            (Visibility::Granted { .. }, AccessKind::Read)
+            | (Visibility::Granted { writable: true }, _) => AccessVerdict::Used,
+            (Visibility::Elsewhere | Visibility::Machine | Visibility::Kept, AccessKind::Read)
+                if look || above() =>
+            {
+                AccessVerdict::Ignored
             }
-            (Place::Elsewhere | Place::Machine | Place::Kept, Access::Read) if look || above() => {
-                Verdict::Ignored
-            }
-            (Place::Shown | Place::System, Access::Read) => Verdict::Ignored,
-            _ => Verdict::Reached,
+            (Visibility::Shown | Visibility::System, AccessKind::Read) => AccessVerdict::Ignored,
+            _ => AccessVerdict::Reached,
         }
     }
 
@@ -224,27 +227,31 @@ impl Scope {
 }
 
 /// Returns the verdict on a file that the tool can access.
-fn had(place: Place) -> Verdict {
+fn had(place: Visibility) -> AccessVerdict {
     match place {
-        Place::Granted { .. } => Verdict::Used,
+        Visibility::Granted { .. } => AccessVerdict::Used,
         // In this call the tool sees it anyway, but in others it would need a grant for it.
-        Place::Machine | Place::Kept => Verdict::Reached,
-        Place::System | Place::Shown | Place::Elsewhere => Verdict::Ignored,
+        Visibility::Machine | Visibility::Kept => AccessVerdict::Reached,
+        Visibility::System | Visibility::Shown | Visibility::Elsewhere => AccessVerdict::Ignored,
     }
 }
 
 /// Returns the verdict on a file that cannot be found. A granted directory may lack the file, or
 /// have a link to a place that is not granted.
-fn missing(path: &Path, place: Place) -> Verdict {
-    if matches!(place, Place::Elsewhere | Place::Machine | Place::Kept) {
-        return Verdict::Reached;
+fn missing(path: &Path, place: Visibility) -> AccessVerdict {
+    if matches!(place, Visibility::Elsewhere | Visibility::Machine | Visibility::Kept) {
+        return AccessVerdict::Reached;
     }
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let without_links = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-    if without_links.err() == Some(Errno::LOOP) { Verdict::Reached } else { Verdict::Ignored }
+    if without_links.err() == Some(Errno::LOOP) {
+        AccessVerdict::Reached
+    } else {
+        AccessVerdict::Ignored
+    }
 }
 
-fn judge_read(path: &Path, place: Place, on_link: bool) -> Verdict {
+fn judge_read(path: &Path, place: Visibility, on_link: bool) -> AccessVerdict {
     let mut flags = OFlags::PATH | OFlags::CLOEXEC;
     flags.set(OFlags::NOFOLLOW, on_link);
     match open(path, flags, Mode::empty()) {
@@ -255,21 +262,28 @@ fn judge_read(path: &Path, place: Place, on_link: bool) -> Verdict {
 
 /// Returns the verdict on a change. `is_over` is set if the call may have continued in the
 /// meantime, so a file that it removed is gone.
-fn judge_write(touch: &Touch, place: Place, is_overlaid: bool, is_over: bool) -> Verdict {
-    let is_gone = is_over && matches!(place, Place::Granted { writable: true });
+fn judge_write(
+    touch: &FileAccess,
+    place: Visibility,
+    is_overlaid: bool,
+    is_over: bool,
+) -> AccessVerdict {
+    let is_gone = is_over && matches!(place, Visibility::Granted { writable: true });
     let judged = |path: &Path, denied: Errno| match (denied, place) {
-        (Errno::ROFS, _) => Verdict::Reached,
-        (Errno::ACCESS, Place::Granted { .. }) => Verdict::Ignored,
+        (Errno::ROFS, _) => AccessVerdict::Reached,
+        (Errno::ACCESS, Visibility::Granted { .. }) => AccessVerdict::Ignored,
         _ => missing(path, place),
     };
     let had = || match place {
         // A recording writes there, without effect.
-        Place::Granted { writable: false } | Place::Shown if is_overlaid => Verdict::Reached,
+        Visibility::Granted { writable: false } | Visibility::Shown if is_overlaid => {
+            AccessVerdict::Reached
+        }
         place => had(place),
     };
     match (access(&touch.path, Right::WRITE_OK), touch.path.parent()) {
         (Ok(()), _) => had(),
-        (Err(Errno::NOENT), Some(parent)) if touch.access == Access::Make || is_gone => {
+        (Err(Errno::NOENT), Some(parent)) if touch.access == AccessKind::Make || is_gone => {
             match access(parent, Right::WRITE_OK) {
                 Ok(()) => had(),
                 Err(denied) => judged(&touch.path, denied),
@@ -281,20 +295,20 @@ fn judge_write(touch: &Touch, place: Place, is_overlaid: bool, is_over: bool) ->
 
 /// The observer of one tool.
 pub(super) struct Observer {
-    scope: Scope,
-    seen: Seen,
+    scope: ToolScope,
+    seen: ObservedAccesses,
     /// The length of the paths in the lists, reached and used.
     lengths: [usize; 2],
     /// The accesses that were classified already.
-    judged: HashSet<(Touch, bool)>,
+    judged: HashSet<(FileAccess, bool)>,
     remembered: usize,
 }
 
 impl Observer {
-    pub(super) fn new(scope: Scope) -> Self {
+    pub(super) fn new(scope: ToolScope) -> Self {
         Self {
             scope,
-            seen: Seen { watched: true, ..Seen::default() },
+            seen: ObservedAccesses { watched: true, ..ObservedAccesses::default() },
             lengths: [0; 2],
             judged: HashSet::new(),
             remembered: 0,
@@ -302,7 +316,7 @@ impl Observer {
     }
 
     /// Returns the accesses that were observed.
-    pub(super) fn seen(self) -> Seen {
+    pub(super) fn seen(self) -> ObservedAccesses {
         self.seen
     }
 
@@ -313,7 +327,7 @@ impl Observer {
 
     /// Notes a call, and has it continue by `resume`, which returns whether it was still waiting.
     pub(super) fn observe(&mut self, notice: &Notice, resume: impl FnOnce() -> bool) {
-        let named = Named::by(notice);
+        let named = CallTargets::by(notice);
         // The tool continues while its access is classified. In a recording it waits, because
         // the call may make the file.
         let before = self.scope.all.then(|| self.judge(&named));
@@ -324,16 +338,20 @@ impl Observer {
     }
 
     /// Classifies the files that a call names, except files that were classified already.
-    fn judge(&self, named: &Named) -> Vec<((Touch, bool), Verdict)> {
+    fn judge(&self, named: &CallTargets) -> Vec<((FileAccess, bool), AccessVerdict)> {
         let new = named.touches.iter().filter(|touch| !self.judged.contains(*touch));
-        let judged = |key: &(Touch, bool)| {
+        let judged = |key: &(FileAccess, bool)| {
             let (touch, look) = key;
             (key.clone(), self.scope.judge(touch, *look, named.on_link))
         };
         new.map(judged).collect()
     }
 
-    fn note(&mut self, peer: Option<SocketAddr>, touches: Vec<((Touch, bool), Verdict)>) {
+    fn note(
+        &mut self,
+        peer: Option<SocketAddr>,
+        touches: Vec<((FileAccess, bool), AccessVerdict)>,
+    ) {
         let kept = self.scope.kept();
         if let Some(peer) = peer
             && !self.seen.peers.contains(&peer)
@@ -355,15 +373,15 @@ impl Observer {
         }
     }
 
-    fn keep(&mut self, touch: &Touch, verdict: Verdict) {
+    fn keep(&mut self, touch: &FileAccess, verdict: AccessVerdict) {
         let (list, length) = match verdict {
-            Verdict::Reached => (&mut self.seen.reached, &mut self.lengths[0]),
-            Verdict::Used => (&mut self.seen.used, &mut self.lengths[1]),
-            Verdict::Ignored => return,
+            AccessVerdict::Reached => (&mut self.seen.reached, &mut self.lengths[0]),
+            AccessVerdict::Used => (&mut self.seen.used, &mut self.lengths[1]),
+            AccessVerdict::Ignored => return,
         };
         let granted = match verdict {
-            Verdict::Used if self.scope.is_hidden(&touch.path) => return,
-            Verdict::Used if !self.scope.all => {
+            AccessVerdict::Used if self.scope.is_hidden(&touch.path) => return,
+            AccessVerdict::Used if !self.scope.all => {
                 // All granted places are listed already.
                 if list.len() >= self.scope.granted {
                     return;
@@ -379,7 +397,7 @@ impl Observer {
         }
         let after = *length + touch.path.as_os_str().len();
         let kept = self.scope.kept();
-        if list.len() >= kept || after > kept * Seen::PATH {
+        if list.len() >= kept || after > kept * ObservedAccesses::PATH {
             self.seen.more += 1;
             return;
         }
@@ -390,14 +408,14 @@ impl Observer {
 
 /// The files and the peer that a call names.
 #[derive(Default)]
-struct Named {
+struct CallTargets {
     /// Each file, and whether the call only asks about it.
-    touches: Vec<(Touch, bool)>,
+    touches: Vec<(FileAccess, bool)>,
     peer: Option<SocketAddr>,
     on_link: bool,
 }
 
-impl Named {
+impl CallTargets {
     fn by(notice: &Notice) -> Self {
         let Some(told) = TOLD.iter().find(|told| told.call == notice.call) else {
             return Self::default();
@@ -405,34 +423,34 @@ impl Named {
         let argument = |index: u8| notice.arguments[usize::from(index)];
         // The kernel reads 32 bits of flags and descriptors.
         let number = |index: u8| argument(index) as i32;
-        if told.uses == Use::Connect {
+        if told.uses == FileUse::Connect {
             return Self { peer: peer(notice), ..Self::default() };
         }
         let (access, nofollow) = match told.uses {
-            Use::Open(flags) => opening(number(flags)),
-            Use::Look | Use::Read | Use::Connect => (Access::Read, false),
-            Use::Change => (Access::Change, false),
-            Use::Make => (Access::Make, false),
+            FileUse::Open(flags) => opening(number(flags)),
+            FileUse::Look | FileUse::Read | FileUse::Connect => (AccessKind::Read, false),
+            FileUse::Change => (AccessKind::Change, false),
+            FileUse::Make => (AccessKind::Make, false),
         };
         let at_flags = told.flags.map_or(0, number);
         let on_link = told.on_link || nofollow || at_flags & libc::AT_SYMLINK_NOFOLLOW != 0;
         let touches = told.names.iter().filter_map(|(directory, path)| {
             let path = text_at(notice.thread, argument(*path))?;
             let path = absolute(notice.thread, directory.map(number), path)?;
-            Some((Touch { path, access }, told.uses == Use::Look))
+            Some((FileAccess { path, access }, told.uses == FileUse::Look))
         });
         Self { touches: touches.collect(), peer: None, on_link }
     }
 }
 
 /// Returns the access that the flags of an open ask for, and whether a link is not followed.
-fn opening(flags: i32) -> (Access, bool) {
+fn opening(flags: i32) -> (AccessKind, bool) {
     let access = match flags & libc::O_ACCMODE {
         // Without the right to read or write, it only names the file.
-        _ if flags & libc::O_PATH != 0 => Access::Read,
-        _ if flags & libc::O_CREAT != 0 => Access::Make,
-        libc::O_RDONLY if flags & libc::O_TRUNC == 0 => Access::Read,
-        _ => Access::Change,
+        _ if flags & libc::O_PATH != 0 => AccessKind::Read,
+        _ if flags & libc::O_CREAT != 0 => AccessKind::Make,
+        libc::O_RDONLY if flags & libc::O_TRUNC == 0 => AccessKind::Read,
+        _ => AccessKind::Change,
     };
     (access, flags & libc::O_NOFOLLOW != 0)
 }
@@ -539,13 +557,13 @@ mod tests {
     #[test]
     fn the_flags_of_an_open_say_what_it_is_for() {
         for (flags, expected) in [
-            (libc::O_RDONLY | libc::O_CLOEXEC, Access::Read),
-            (libc::O_PATH | libc::O_RDWR, Access::Read),
-            (libc::O_WRONLY, Access::Change),
-            (libc::O_RDWR, Access::Change),
-            (libc::O_RDONLY | libc::O_TRUNC, Access::Change),
-            (libc::O_WRONLY | libc::O_CREAT, Access::Make),
-            (libc::O_RDONLY | libc::O_CREAT, Access::Make),
+            (libc::O_RDONLY | libc::O_CLOEXEC, AccessKind::Read),
+            (libc::O_PATH | libc::O_RDWR, AccessKind::Read),
+            (libc::O_WRONLY, AccessKind::Change),
+            (libc::O_RDWR, AccessKind::Change),
+            (libc::O_RDONLY | libc::O_TRUNC, AccessKind::Change),
+            (libc::O_WRONLY | libc::O_CREAT, AccessKind::Make),
+            (libc::O_RDONLY | libc::O_CREAT, AccessKind::Make),
         ] {
             assert_eq!(opening(flags), (expected, false), "{flags:o}");
         }

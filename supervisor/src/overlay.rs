@@ -21,7 +21,7 @@ use rustix::mount::{
 use super::mounts::{attach, beneath_of, has_mounts, identity};
 
 /// A directory of the machine under an overlay.
-pub(super) struct Overlaid {
+pub(super) struct OverlayDir {
     /// The path of the directory and of its overlay.
     pub(super) path: PathBuf,
     /// The directory beneath.
@@ -30,7 +30,7 @@ pub(super) struct Overlaid {
     mount: u64,
 }
 
-impl Overlaid {
+impl OverlayDir {
     /// Puts an overlay over the directory at `path`, which is the mount `lower`. The changes are
     /// kept in `changes`, a directory of an attached file system in memory.
     ///
@@ -103,13 +103,13 @@ impl Overlaid {
 }
 
 /// Returns the overlay that a path is in.
-pub(super) fn nearest<'a>(all: &'a [Overlaid], path: &Path) -> Option<&'a Overlaid> {
+pub(super) fn nearest<'a>(all: &'a [OverlayDir], path: &Path) -> Option<&'a OverlayDir> {
     let around = all.iter().filter(|over| path.starts_with(&over.path));
     around.max_by_key(|over| over.path.as_os_str().len())
 }
 
 /// Returns the overlay that a path is in, and closes the others.
-pub(super) fn take_nearest(all: Vec<Overlaid>, path: &Path) -> Option<Overlaid> {
+pub(super) fn take_nearest(all: Vec<OverlayDir>, path: &Path) -> Option<OverlayDir> {
     let around = all.into_iter().filter(|over| path.starts_with(&over.path));
     around.max_by_key(|over| over.path.as_os_str().len())
 }

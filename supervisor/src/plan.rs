@@ -2,7 +2,7 @@
 //!
 //! The host sends one [`Plan`]. The tool's stdin, stdout and stderr come with it as descriptors,
 //! and so does the host socket of a tool that is granted assets. The supervisor answers with one
-//! [`Report`] when nothing of the tool is left. If the plan asks for it, one byte ([`LISTENER`])
+//! [`SupervisorReport`] when nothing of the tool is left. If the plan asks for it, one byte ([`LISTENER`])
 //! comes before the report, with a descriptor: the listener of the tool's network. Until then
 //! the host may send the time that the tool now has ([`time_message`]), any number of times. No
 //! other message exists. The host asks for the end of a call by shutting down its side of the
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use thiserror::Error;
 
-pub use self::seen::{Access, Seen, Touch};
-use crate::isolation::{Isolation, Layer};
+pub use self::seen::{AccessKind, FileAccess, ObservedAccesses};
+use crate::isolation::{Isolation, SandboxLayer};
 
 mod seen;
 
@@ -36,7 +36,7 @@ pub const DESCRIPTORS: usize = 3;
 pub const HOST_SOCKET: i32 = 3;
 
 /// The address at which the host listens in the network namespace of a tool with
-/// [`Network::Relay`]. The namespace is new, so that every port in it is free.
+/// [`ToolNetwork::Relay`]. The namespace is new, so that every port in it is free.
 pub const RELAY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 3128);
 
 /// The byte that the listener at [`RELAY`] comes with. No report begins with it.
@@ -57,31 +57,31 @@ pub struct Plan {
     /// The whole environment, as `NAME=value`.
     pub env: Vec<CString>,
     /// The directories and files that are granted to a sandboxed tool; absolute.
-    pub dirs: Vec<Dir>,
+    pub dirs: Vec<PathGrant>,
     /// The files and directories in them that it does not see.
-    pub hidden: Vec<Hidden>,
+    pub hidden: Vec<HiddenPath>,
     /// The files and directories in them that it may only read, and may not move.
-    pub read_only: Vec<Hidden>,
+    pub read_only: Vec<HiddenPath>,
     /// Set if a sandboxed tool may also read the rest of the machine, beyond its grant. Lists
     /// the files and directories there that it does not see unless they are granted.
-    pub machine: Option<Vec<Hidden>>,
+    pub machine: Option<Vec<HiddenPath>>,
     /// The symbolic links that it sees beside what was granted.
     pub links: Vec<Link>,
     /// The way in which it is run.
-    pub kind: Kind,
+    pub kind: RunMode,
     /// The limits at which the supervisor ends the call.
-    pub bounds: Bounds,
+    pub bounds: CallBounds,
 }
 
 /// A granted directory, or a single granted file.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Dir {
+pub struct PathGrant {
     /// Its path; absolute.
     pub path: CString,
     /// Set if the tool may write to it.
     pub writable: bool,
     /// The identity that it had when it was searched for files that are kept from the tool.
-    pub searched: Option<Found>,
+    pub searched: Option<InodeId>,
 }
 
 /// A symbolic link. It grants nothing: the tool sees it if it sees its target.
@@ -95,17 +95,17 @@ pub struct Link {
 
 /// A file or directory that is hidden from a sandboxed tool, or that it may only read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hidden {
+pub struct HiddenPath {
     /// Its path; absolute, and without links.
     pub path: CString,
     /// The kind and the identity that it had when it was found.
-    pub found: Found,
+    pub found: InodeId,
 }
 
 /// The kind and the identity of a file or directory when the host found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Found {
+pub struct InodeId {
     /// Set for a directory.
     pub directory: bool,
     /// The number of its file system.
@@ -117,11 +117,11 @@ pub struct Found {
 /// The way in which a tool is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Kind {
+pub struct RunMode {
     /// The sandbox that the policy asks for.
     pub sandbox: Sandbox,
     /// The network of a sandboxed tool.
-    pub net: Network,
+    pub net: ToolNetwork,
     /// Set if a sandboxed tool may make sockets in its own network: TCP and UDP sockets on its
     /// own loopback, and local sockets with its own names.
     pub own_sockets: bool,
@@ -130,14 +130,14 @@ pub struct Kind {
     /// Set if no tool is started, to learn the isolation that a tool would have.
     pub probe: bool,
     /// The part of a sandboxed tool's accesses that is reported.
-    pub watch: Watch,
+    pub watch: WatchLevel,
     /// The layers that the sandbox leaves out.
-    pub without: Without,
+    pub without: OmittedLayers,
 }
 
 /// The network of a sandboxed tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Network {
+pub enum ToolNetwork {
     /// No network: the tool reaches no host.
     #[default]
     None,
@@ -149,7 +149,7 @@ pub enum Network {
 
 /// The part of a sandboxed tool's accesses that is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Watch {
+pub enum WatchLevel {
     /// Nothing: the tool is not watched, which costs no time.
     #[default]
     Nothing,
@@ -231,7 +231,7 @@ impl Sandbox {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Without {
+pub struct OmittedLayers {
     /// All namespaces.
     pub namespaces: bool,
     /// Only the user namespace.
@@ -251,7 +251,7 @@ pub struct Without {
 /// The limits at which the supervisor ends a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bounds {
+pub struct CallBounds {
     /// The time from the start of the tool.
     pub wall_clock: Duration,
     /// The memory of all of the tool's processes together, in bytes.
@@ -263,17 +263,17 @@ pub struct Bounds {
 /// The first part of a plan: everything but its strings, and their number.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Header {
-    bounds: Bounds,
-    kind: Kind,
+struct PlanHeader {
+    bounds: CallBounds,
+    kind: RunMode,
     args: usize,
     env: usize,
     /// For each directory: a flag that the tool may write to it, and its identity when it was
     /// searched.
-    dirs: Vec<(bool, Option<Found>)>,
-    hidden: Vec<Found>,
-    read_only: Vec<Found>,
-    machine: Option<Vec<Found>>,
+    dirs: Vec<(bool, Option<InodeId>)>,
+    hidden: Vec<InodeId>,
+    read_only: Vec<InodeId>,
+    machine: Option<Vec<InodeId>>,
     /// The number of links.
     #[serde(default)]
     links: usize,
@@ -302,7 +302,7 @@ impl Plan {
     ///
     /// Fails if the plan is too large.
     pub fn encode(&self) -> Result<Vec<u8>, PlanError> {
-        let header = Header {
+        let header = PlanHeader {
             bounds: self.bounds,
             kind: self.kind,
             args: self.args.len(),
@@ -357,14 +357,14 @@ impl Plan {
     ///
     /// Fails if the plan is malformed, or names a relative path.
     pub fn decode(header: &[u8], strings: &[u8]) -> Result<Self, PlanError> {
-        let header: Header = serde_json::from_slice(header)?;
+        let header: PlanHeader = serde_json::from_slice(header)?;
         let mut strings = Strings(strings);
         let program = strings.next()?;
         let directory = strings.next()?;
         let args = (0..header.args).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
         let env = (0..header.env).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
         let dirs = header.dirs.iter().map(|&(writable, searched)| {
-            strings.next().map(|path| Dir { path, writable, searched })
+            strings.next().map(|path| PathGrant { path, writable, searched })
         });
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
         let hidden = strings.hidden(&header.hidden)?;
@@ -386,7 +386,7 @@ impl Plan {
         if fixed.chain(granted).chain(without).chain(linked).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
-        let Header { kind, bounds, .. } = header;
+        let PlanHeader { kind, bounds, .. } = header;
         Ok(Self {
             program,
             directory,
@@ -435,17 +435,20 @@ impl Strings<'_> {
     }
 
     /// Takes the path of each of `found`.
-    fn hidden(&mut self, found: &[Found]) -> Result<Vec<Hidden>, PlanError> {
-        found.iter().map(|found| self.next().map(|path| Hidden { path, found: *found })).collect()
+    fn hidden(&mut self, found: &[InodeId]) -> Result<Vec<HiddenPath>, PlanError> {
+        found
+            .iter()
+            .map(|found| self.next().map(|path| HiddenPath { path, found: *found }))
+            .collect()
     }
 }
 
 /// The course of a call, reported when none of its processes is left. One line of JSON.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+pub struct SupervisorReport {
     /// The end of the tool.
-    pub end: End,
+    pub end: ToolEnd,
     /// The time from the start of the tool to its end.
     pub duration: Duration,
     /// The resident set of the largest process, in bytes.
@@ -467,22 +470,22 @@ pub struct Report {
     #[serde(rename = "level", deserialize_with = "Option::deserialize")]
     pub isolation: Option<Isolation>,
     /// The state of each layer, in the report of a probe.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<SandboxLayer>,
     /// The accesses of a watched tool.
-    pub seen: Seen,
+    pub seen: ObservedAccesses,
 }
 
 /// The end of a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum End {
+pub enum ToolEnd {
     /// It exited with this code.
     Code(i32),
     /// This signal killed it.
     Signal(i32),
     /// The supervisor killed it.
-    Killed(Cause),
+    Killed(KillCause),
     /// It never ran: this step failed with this `errno`.
-    NotStarted(Step, i32),
+    NotStarted(StartStep, i32),
     /// It never ran, for this reason.
     Refused(String),
     /// It never ran: the policy requires the sandbox, and this boundary is not enforced.
@@ -491,20 +494,20 @@ pub enum End {
 
 /// The reason why a supervisor killed a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Cause {
+pub enum KillCause {
     /// The host asked for it, or is gone.
     Host,
-    /// The call took longer than [`Bounds::wall_clock`].
+    /// The call took longer than [`CallBounds::wall_clock`].
     WallClock,
-    /// The processes took more memory than [`Bounds::memory`].
+    /// The processes took more memory than [`CallBounds::memory`].
     Memory,
-    /// The call had more processes than [`Bounds::processes`].
+    /// The call had more processes than [`CallBounds::processes`].
     Processes,
 }
 
 /// A step of a process that becomes the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Step {
+pub enum StartStep {
     /// Creating the process.
     Clone,
     /// Tying its life to the supervisor's.
@@ -525,7 +528,7 @@ pub enum Step {
     Exec,
 }
 
-impl Report {
+impl SupervisorReport {
     /// Writes the report as one line.
     ///
     /// # Errors
@@ -550,7 +553,7 @@ impl Report {
 /// The length of the message that moves the wall clock, in bytes.
 pub const TIME_MESSAGE: usize = 8;
 
-/// Returns the message that sets [`Bounds::wall_clock`] to another time: its nanoseconds (little
+/// Returns the message that sets [`CallBounds::wall_clock`] to another time: its nanoseconds (little
 /// endian, 64 bits), or the largest number if they do not fit.
 #[must_use]
 pub fn time_message(time: Duration) -> [u8; TIME_MESSAGE] {
@@ -566,7 +569,7 @@ pub fn time_of(message: [u8; TIME_MESSAGE]) -> Duration {
 /// Entry points for the fuzz targets.
 #[doc(hidden)]
 pub mod fuzzing {
-    use super::{PREFIX, Plan, PlanError, Report};
+    use super::{PREFIX, Plan, PlanError, SupervisorReport};
 
     /// Decodes a plan that was sent as one piece, and encodes it again.
     ///
@@ -590,7 +593,9 @@ pub mod fuzzing {
     ///
     /// Fails if the report is malformed; the text says how.
     pub fn report(line: &[u8]) -> Result<Vec<u8>, String> {
-        Report::decode(line).and_then(|report| report.encode()).map_err(|error| error.to_string())
+        SupervisorReport::decode(line)
+            .and_then(|report| report.encode())
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -605,34 +610,34 @@ mod tests {
             directory: string("/work"),
             args: vec![string("/bin/tool"), string(""), string("a b\n")],
             env: vec![string("A=1"), string("B=")],
-            dirs: vec![Dir {
+            dirs: vec![PathGrant {
                 path: string("/work"),
                 writable: true,
-                searched: Some(Found { directory: true, device: 1, inode: 4 }),
+                searched: Some(InodeId { directory: true, device: 1, inode: 4 }),
             }],
-            hidden: vec![Hidden {
+            hidden: vec![HiddenPath {
                 path: string("/work/.env"),
-                found: Found { directory: false, device: 1, inode: u64::MAX },
+                found: InodeId { directory: false, device: 1, inode: u64::MAX },
             }],
-            read_only: vec![Hidden {
+            read_only: vec![HiddenPath {
                 path: string("/work/.git/hooks"),
-                found: Found { directory: true, device: 1, inode: 3 },
+                found: InodeId { directory: true, device: 1, inode: 3 },
             }],
-            machine: Some(vec![Hidden {
+            machine: Some(vec![HiddenPath {
                 path: string("/root/.ssh"),
-                found: Found { directory: true, device: 1, inode: 2 },
+                found: InodeId { directory: true, device: 1, inode: 2 },
             }]),
             links: vec![Link { path: string("/home/name"), target: string("/work/tool") }],
-            kind: Kind {
+            kind: RunMode {
                 sandbox: Sandbox::Require,
-                net: Network::Relay,
+                net: ToolNetwork::Relay,
                 own_sockets: true,
                 host_socket: true,
                 probe: false,
-                watch: Watch::All,
-                without: Without::default(),
+                watch: WatchLevel::All,
+                without: OmittedLayers::default(),
             },
-            bounds: Bounds {
+            bounds: CallBounds {
                 wall_clock: Duration::from_millis(1500),
                 memory: 1 << 30,
                 processes: 7,
@@ -706,8 +711,8 @@ mod tests {
 
     #[test]
     fn a_refused_call_reports_no_isolation_and_says_so() {
-        let report = Report {
-            end: End::Refused("no".to_owned()),
+        let report = SupervisorReport {
+            end: ToolEnd::Refused("no".to_owned()),
             duration: Duration::ZERO,
             peak_memory: 0,
             memory_floor: 0,
@@ -716,19 +721,22 @@ mod tests {
             notes: Vec::new(),
             isolation: None,
             layers: Vec::new(),
-            seen: Seen {
+            seen: ObservedAccesses {
                 reached: vec![
-                    Touch { path: "/a\n\"".into(), access: Access::Read },
-                    Touch { path: OsStr::from_bytes(b"/\xff").into(), access: Access::Make },
+                    FileAccess { path: "/a\n\"".into(), access: AccessKind::Read },
+                    FileAccess {
+                        path: OsStr::from_bytes(b"/\xff").into(),
+                        access: AccessKind::Make,
+                    },
                 ],
                 peers: vec![([127, 0, 0, 1], 80).into()],
-                ..Seen::default()
+                ..ObservedAccesses::default()
             },
         };
         let line = String::from_utf8(report.encode().expect("encodes")).expect("JSON");
         assert!(line.contains("\"level\":null"), "{line}");
-        assert_eq!(Report::decode(line.as_bytes()).expect("decodes"), report);
+        assert_eq!(SupervisorReport::decode(line.as_bytes()).expect("decodes"), report);
         let silent = line.replace("\"level\":null,", "");
-        assert!(Report::decode(silent.as_bytes()).is_err(), "{silent}");
+        assert!(SupervisorReport::decode(silent.as_bytes()).is_err(), "{silent}");
     }
 }

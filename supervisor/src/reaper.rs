@@ -8,12 +8,12 @@ use std::ptr;
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
-use crate::plan::End;
+use crate::plan::ToolEnd;
 
 /// A child that has ended.
-pub(super) struct Ended {
+pub(super) struct ChildExit {
     pub(super) pid: Pid,
-    pub(super) end: End,
+    pub(super) end: ToolEnd,
     /// The largest resident set among the child and the children that it reaped, in bytes.
     pub(super) peak_memory: u64,
 }
@@ -21,7 +21,7 @@ pub(super) struct Ended {
 /// The state of the children.
 pub(super) enum Children {
     /// A child has ended.
-    Ended(Ended),
+    Ended(ChildExit),
     /// Children are left, and none has ended.
     Running,
     /// No child is left.
@@ -73,12 +73,12 @@ fn wait(options: libc::c_int) -> io::Result<Children> {
     };
     if let Some(pid) = Pid::from_raw(pid.max(0)) {
         let end = if libc::WIFSIGNALED(status) {
-            End::Signal(libc::WTERMSIG(status))
+            ToolEnd::Signal(libc::WTERMSIG(status))
         } else {
-            End::Code(libc::WEXITSTATUS(status))
+            ToolEnd::Code(libc::WEXITSTATUS(status))
         };
         let peak_memory = u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024;
-        return Ok(Children::Ended(Ended { pid, end, peak_memory }));
+        return Ok(Children::Ended(ChildExit { pid, end, peak_memory }));
     }
     if pid == 0 {
         return Ok(Children::Running);

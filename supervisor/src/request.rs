@@ -14,7 +14,7 @@ use rustix::net::{
 use crate::plan::{DESCRIPTORS, PREFIX, Plan};
 
 /// The request of the host.
-pub(super) struct Request {
+pub(super) struct CallRequest {
     /// The socket for the report, which also shows the end of the host.
     pub(super) control: OwnedFd,
     pub(super) plan: Plan,
@@ -39,7 +39,7 @@ pub(super) fn control() -> io::Result<OwnedFd> {
 
 /// Receives the request. Waits for it until the host has ended. Once the streams have arrived,
 /// the errors of this process go to the tool's stderr.
-pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
+pub(super) fn receive(control: OwnedFd) -> io::Result<CallRequest> {
     let mut prefix = [0; PREFIX];
     let (length, descriptors) = receive_first(control.as_fd(), &mut prefix)?;
     if let Some(stderr) = descriptors.get(DESCRIPTORS - 1) {
@@ -53,7 +53,7 @@ pub(super) fn receive(control: OwnedFd) -> io::Result<Request> {
     fill(control.as_fd(), &mut strings)?;
     let plan = Plan::decode(&header, &strings).map_err(refused)?;
     let (streams, host_socket) = sorted(descriptors, plan.kind.host_socket)?;
-    Ok(Request { control, plan, streams, host_socket })
+    Ok(CallRequest { control, plan, streams, host_socket })
 }
 
 /// Has the kernel continue this process, and the init that it may start, when the host ends or

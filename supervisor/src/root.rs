@@ -28,9 +28,9 @@ use super::hidden;
 use super::mounts::{
     NOSUID_NODEV, attach, beneath_of, copy_of, cover_special, deepest, identity, restrict,
 };
-use super::overlay::{Overlaid, nearest};
-use super::view::{DEVICES, Entry, OWN, OWN_HOSTS, View};
-use crate::plan::{Found, Hidden, path_of};
+use super::overlay::{OverlayDir, nearest};
+use super::view::{DEVICES, OWN, OWN_HOSTS, View, ViewEntry};
+use crate::plan::{HiddenPath, InodeId, path_of};
 
 /// The most files and directories that the file system in memory holds.
 const INODES: &str = "131072";
@@ -75,20 +75,20 @@ const KERNEL_FILES: [&str; 16] = [
 ];
 
 /// A root that was entered.
-pub(super) struct Entered {
+pub(super) struct EnteredRoot {
     /// The reason why `/proc` is missing: a container that masks parts of `/proc` forbids a new
     /// one.
     pub(super) proc: Result<(), io::Error>,
     /// The device of the file system in memory, which no other program sees.
     pub(super) memory: u64,
     /// The directories of the machine that a recording may write to, without effect.
-    pub(super) overlaid: Vec<Overlaid>,
+    pub(super) overlaid: Vec<OverlayDir>,
     /// The directories of the machine to which it cannot write, and why.
     pub(super) notes: Vec<String>,
 }
 
 /// A tree that is being built, over the host's.
-pub(super) struct Root {
+pub(super) struct ToolRoot {
     tree: OwnedFd,
     /// The file system in memory: the tree itself, unless `/` is granted.
     memory: OwnedFd,
@@ -97,22 +97,22 @@ pub(super) struct Root {
     /// The mounts that need no check: the ones that were attached, and the ones that were
     /// checked.
     settled: RefCell<HashSet<u64>>,
-    overlaid: Vec<Overlaid>,
+    overlaid: Vec<OverlayDir>,
     notes: Vec<String>,
 }
 
-impl Root {
+impl ToolRoot {
     /// Begins a tree with what every tool has. It starts from `granted` if that is the host's
     /// whole tree.
     ///
     /// For the init of new mount and PID namespaces.
-    pub(super) fn begin(granted: Option<&Entry>) -> io::Result<Self> {
+    pub(super) fn begin(granted: Option<&ViewEntry>) -> io::Result<Self> {
         // Mounts made here do not appear in another namespace, and mounts made there do not
         // appear here.
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         let memory = in_memory(UNBOUND)?;
         // Copied before anything is mounted over it, or the copy would contain that mount too.
-        let granted = granted.map(Entry::tree).transpose()?;
+        let granted = granted.map(ViewEntry::tree).transpose()?;
         attach(&memory, CWD, c"/")?;
         let is_own = granted.is_none();
         let tree = match granted {
@@ -139,7 +139,7 @@ impl Root {
 
     /// Adds what `view` describes, and makes the tree this process's root. The file system in
     /// memory takes at most `memory` bytes, and so do the changes of a recording.
-    pub(super) fn enter(mut self, view: &View, memory: u64) -> io::Result<Entered> {
+    pub(super) fn enter(mut self, view: &View, memory: u64) -> io::Result<EnteredRoot> {
         resize(&self.memory, memory)?;
         let inherited = umask(Mode::empty());
         self.fill(view, memory)?;
@@ -150,7 +150,7 @@ impl Root {
         unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
         let memory = fstat(&self.memory)?.st_dev;
-        Ok(Entered { proc: self.proc, memory, overlaid: self.overlaid, notes: self.notes })
+        Ok(EnteredRoot { proc: self.proc, memory, overlaid: self.overlaid, notes: self.notes })
     }
 
     fn is_own(&self, view: &View) -> bool {
@@ -181,7 +181,7 @@ impl Root {
         }
         let covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
-        let mut around: Option<&Entry> = None;
+        let mut around: Option<&ViewEntry> = None;
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
             // They are sorted, so the entries in an entry come right after it.
             match around {
@@ -226,18 +226,18 @@ impl Root {
         self.link(link, target)
     }
 
-    fn show(&self, entry: &Entry) -> io::Result<()> {
+    fn show(&self, entry: &ViewEntry) -> io::Result<()> {
         self.mount(&entry.tree()?, &entry.path, entry.directory)
     }
 
     /// Shows an entry over the machine, unless the tool sees it there already.
-    fn show_in_machine(&self, entry: &Entry, view: &View) -> io::Result<()> {
+    fn show_in_machine(&self, entry: &ViewEntry, view: &View) -> io::Result<()> {
         if entry.writable {
             return self.show(entry);
         }
         // In another entry it could be shown with more rights than its own grant gives.
         let around =
-            |other: &Entry| other.path != entry.path && entry.path.starts_with(&other.path);
+            |other: &ViewEntry| other.path != entry.path && entry.path.starts_with(&other.path);
         if !view.entries.iter().any(around) && self.has(entry) {
             return Ok(());
         }
@@ -278,7 +278,7 @@ impl Root {
             self.mount(&copy_of(self.existing(Path::new("/tmp"))?)?, temporary, true)?;
         }
         let mut covers = Vec::new();
-        for Hidden { path, found } in &view.kept {
+        for HiddenPath { path, found } in &view.kept {
             let path = path_of(path);
             // The tool cannot enter the closed directory. It is covered in case another process
             // opens it.
@@ -304,7 +304,7 @@ impl Root {
         let Some(changes) = changes else { return };
         let name = (self.overlaid.len() + self.notes.len()).to_string();
         let overlaid = make_directory(changes.as_fd(), Path::new(&name));
-        match overlaid.and_then(|changes| Overlaid::over(path, lower, &changes)) {
+        match overlaid.and_then(|changes| OverlayDir::over(path, lower, &changes)) {
             Ok(overlaid) => {
                 self.settled.borrow_mut().insert(overlaid.mount());
                 self.overlaid.push(overlaid);
@@ -325,7 +325,7 @@ impl Root {
     }
 
     /// Returns whether the file of an entry is at its path already, maybe by links.
-    fn has(&self, entry: &Entry) -> bool {
+    fn has(&self, entry: &ViewEntry) -> bool {
         let of = |place: &OwnedFd| fstat(place).map(|stat| (stat.st_dev, stat.st_ino)).ok();
         let Ok(seen) = self.followed(&entry.path) else { return false };
         let source = of(&entry.source);
@@ -343,7 +343,7 @@ impl Root {
     }
 
     /// Opens a path of the machine beneath the overlay that covers it, if there is one.
-    fn beneath(&self, path: &Path) -> Option<(&Overlaid, Result<OwnedFd, Errno>)> {
+    fn beneath(&self, path: &Path) -> Option<(&OverlayDir, Result<OwnedFd, Errno>)> {
         let over = nearest(&self.overlaid, path)?;
         Some((over, over.beneath(path)))
     }
@@ -353,7 +353,7 @@ impl Root {
     /// # Errors
     ///
     /// Fails with [`io::ErrorKind::ResourceBusy`] if another file is at the path now.
-    fn found_at(&self, path: &Path, found: Found) -> io::Result<OwnedFd> {
+    fn found_at(&self, path: &Path, found: InodeId) -> io::Result<OwnedFd> {
         match self.beneath(path) {
             None => hidden::as_found(self.existing(path), path, found),
             Some((_, beneath)) => {

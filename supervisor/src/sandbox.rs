@@ -21,20 +21,20 @@ use rustix::fs::fstat;
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 use rustix::thread::CapabilitySet;
 
-use super::filter::{self, Reach, Sockets};
-use super::identity::Identity;
+use super::filter::{self, FilterRights, Sockets};
+use super::identity::UserIdentity;
 use super::launch::{OwnSockets, Restrictions};
-use super::layers::{Layers, Limits};
+use super::layers::{LayerStates, LimitMechanisms};
 use super::namespace::{self, Init, Namespace};
-use super::observer::Scope;
-use super::overlay::Overlaid;
-use super::root::Root;
-use super::selection::{self, Fault};
+use super::observer::ToolScope;
+use super::overlay::OverlayDir;
+use super::root::ToolRoot;
+use super::selection::{self, ViewFault};
 use super::view::{OWN, View};
-use super::watch::{Delivery, Prepared, Watch};
+use super::watch::{CallWatch, Delivery, PreparedSandbox};
 use super::{domain, loopback, privileges, user_watches};
 use crate::isolation::{Guarantee, Isolation};
-use crate::plan::{End, Kind, Network, Plan, Sandbox, Without, path_of};
+use crate::plan::{OmittedLayers, Plan, RunMode, Sandbox, ToolEnd, ToolNetwork, path_of};
 use crate::process_tree;
 
 /// The first kernel that counts the processes of each user namespace separately.
@@ -59,23 +59,23 @@ const SPARE_PROCESSES: u64 = 256;
 #[derive(Clone, Copy)]
 enum Fallback {
     /// In a user namespace in which the tool is this user.
-    User(Identity),
+    User(UserIdentity),
     /// By root's privilege.
     Root,
 }
 
 impl Fallback {
-    fn flags(self, net: Network) -> c_int {
+    fn flags(self, net: ToolNetwork) -> c_int {
         let user = if matches!(self, Self::User(_)) { Namespace::User.flag() } else { 0 };
         let net = match net {
-            Network::None | Network::Relay => Namespace::Network.flag(),
-            Network::Host => 0,
+            ToolNetwork::None | ToolNetwork::Relay => Namespace::Network.flag(),
+            ToolNetwork::Host => 0,
         };
         namespace::OF_A_SANDBOX | user | net
     }
 
     /// Returns the user that this process, as root, has to become while it makes the namespaces.
-    fn assumed(self) -> Option<Identity> {
+    fn assumed(self) -> Option<UserIdentity> {
         match self {
             Self::User(identity) if identity.is_assumed() => Some(identity),
             Self::User(_) | Self::Root => None,
@@ -92,38 +92,38 @@ impl Fallback {
 }
 
 /// Returns the fallbacks that this process may try, the best first.
-fn fallbacks(without: Without) -> io::Result<Vec<Fallback>> {
+fn fallbacks(without: OmittedLayers) -> io::Result<Vec<Fallback>> {
     if without.namespaces {
         return Ok(Vec::new());
     }
-    let (own, root) = (Identity::own(), privileges::may_make_namespaces());
+    let (own, root) = (UserIdentity::own(), privileges::may_make_namespaces());
     let mapped = root && own.is_root() && !without.id_maps;
-    let user = mapped.then(Identity::mapped_root).transpose()?.into_iter().chain([own]);
+    let user = mapped.then(UserIdentity::mapped_root).transpose()?.into_iter().chain([own]);
     let user = user.filter(|_| !without.user_namespace).map(Fallback::User);
     Ok(user.chain(root.then_some(Fallback::Root)).collect())
 }
 
 /// The namespaces of a fallback, and what every sandbox has in them.
-pub(super) struct Begun {
+pub(super) struct SandboxNamespaces {
     fallback: Fallback,
     flags: c_int,
     init: Init,
     /// The root of the tool, unless it is granted the whole of the host's.
-    root: Option<Root>,
+    root: Option<ToolRoot>,
     /// The user namespace by which granted directories are mapped.
     owners: Option<OwnedFd>,
 }
 
 /// Makes the best namespaces that this machine supports, including a network namespace. Returns
 /// `None` if that fails.
-pub(super) fn begin(control: BorrowedFd<'_>) -> Option<Begun> {
+pub(super) fn begin(control: BorrowedFd<'_>) -> Option<SandboxNamespaces> {
     // Inherited. If it fails, it fails again when there is a plan, and is reported then.
     let _ = privileges::leave_groups();
-    let best = fallbacks(Without::default()).ok()?.into_iter().next()?;
-    Begun::new(best, best.flags(Network::None), false, control).ok().flatten()
+    let best = fallbacks(OmittedLayers::default()).ok()?.into_iter().next()?;
+    SandboxNamespaces::new(best, best.flags(ToolNetwork::None), false, control).ok().flatten()
 }
 
-impl Begun {
+impl SandboxNamespaces {
     /// Makes the namespaces. Returns `None` if their init was killed.
     fn new(
         fallback: Fallback,
@@ -132,7 +132,7 @@ impl Begun {
         control: BorrowedFd<'_>,
     ) -> io::Result<Option<Self>> {
         let assumed = fallback.assumed();
-        let owners = assumed.map(Identity::map_for_mounts).transpose()?;
+        let owners = assumed.map(UserIdentity::map_for_mounts).transpose()?;
         if let Some(identity) = assumed {
             identity.assume()?;
         }
@@ -141,13 +141,13 @@ impl Begun {
             if let Fallback::User(identity) = fallback {
                 identity.map()?;
             }
-            root = (!grants_all).then(|| Root::begin(None)).transpose()?;
+            root = (!grants_all).then(|| ToolRoot::begin(None)).transpose()?;
             Ok(())
         };
         // SAFETY: this process has one thread, and nothing here holds a lock.
         let init = unsafe { Init::start(flags, control, prepare) };
         if assumed.is_some() {
-            Identity::resume()?;
+            UserIdentity::resume()?;
         }
         Ok(init?.map(|init| Self { fallback, flags, init, root, owners }))
     }
@@ -159,14 +159,17 @@ impl Begun {
 
     /// Returns whether the plan asks for exactly these namespaces, and they are still good.
     fn serves(&self, plan: &Plan) -> bool {
-        let Without { namespaces, user_namespace, id_maps, .. } = plan.kind.without;
+        let OmittedLayers { namespaces, user_namespace, id_maps, .. } = plan.kind.without;
         let is_whole = !(namespaces || user_namespace || id_maps || grants_all(plan));
         is_whole && self.flags == self.fallback.flags(plan.kind.net) && self.init.is_good()
     }
 }
 
 /// Serves the call of a sandboxed tool. Uses the namespaces that were begun, if they serve it.
-pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Delivery> {
+pub(super) fn run(
+    watch: &mut CallWatch<'_>,
+    begun: Option<SandboxNamespaces>,
+) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
     let plan = &watch.request.plan;
@@ -191,9 +194,9 @@ pub(super) fn run(watch: &mut Watch<'_>, begun: Option<Begun>) -> io::Result<Del
 /// are the best fallback's. After an error the next fallback is tried. `missing` are the errors
 /// of the previous fallbacks. Returns `None` if the init was killed.
 fn attempt(
-    watch: &mut Watch<'_>,
+    watch: &mut CallWatch<'_>,
     fallback: Fallback,
-    begun: Option<Begun>,
+    begun: Option<SandboxNamespaces>,
     groups: Result<(), String>,
     missing: &[String],
 ) -> io::Result<Option<io::Result<Delivery>>> {
@@ -212,13 +215,14 @@ fn attempt(
         None => {
             let plan = &watch.request.plan;
             let (flags, control) = (fallback.flags(plan.kind.net), watch.request.control.as_fd());
-            let Some(begun) = Begun::new(fallback, flags, grants_all(plan), control)? else {
+            let Some(begun) = SandboxNamespaces::new(fallback, flags, grants_all(plan), control)?
+            else {
                 return Ok(None);
             };
             begun
         }
     };
-    let Begun { init, root, owners, .. } = begun;
+    let SandboxNamespaces { init, root, owners, .. } = begun;
     if let (Some(view), Some(owners)) = (&mut view, &owners) {
         view.hand_over(owners)?;
     }
@@ -237,7 +241,7 @@ fn grants_all(plan: &Plan) -> bool {
 
 /// The layers around the supervisor, which exist before the layers of the tool's own process.
 /// Each error is the reason why a layer is missing.
-struct Surroundings {
+struct OuterLayers {
     /// `Ok(true)` if there is a user namespace too.
     namespaces: Result<bool, String>,
     /// A `/proc` of the namespace's own.
@@ -250,29 +254,29 @@ struct Surroundings {
     pid_namespace: Result<bool, String>,
     /// The network of the plan, and its listener if the network is the relay. The error is the
     /// reason why the tool has no network instead.
-    network: Result<(Network, Option<OwnedFd>), String>,
+    network: Result<(ToolNetwork, Option<OwnedFd>), String>,
     /// The tool's own loopback: the device of the file system with the files of local sockets,
     /// or the reason why the tool has no sockets. `None` if the plan asks for no such sockets.
     own_sockets: Option<Result<u64, String>>,
     /// The writable directories that the tool has for itself.
     own: Vec<PathBuf>,
     /// The directories of the machine among `own`.
-    overlaid: Vec<Overlaid>,
+    overlaid: Vec<OverlayDir>,
     /// Remarks for the readers of the log.
     notes: Vec<String>,
 }
 
 /// Serves the call as the init of the namespaces. After an error the next fallback is tried.
 fn inside(
-    watch: &mut Watch<'_>,
+    watch: &mut CallWatch<'_>,
     fallback: Fallback,
-    (view, root): (Option<View>, Option<Root>),
+    (view, root): (Option<View>, Option<ToolRoot>),
     groups: Result<(), String>,
     missing: &[String],
 ) -> io::Result<Delivery> {
     let outside_root = match fallback {
         Fallback::User(identity) => identity.is_root(),
-        Fallback::Root => Identity::own().is_root(),
+        Fallback::Root => UserIdentity::own().is_root(),
     };
     let pid_namespace = bound_numbers(watch, !outside_root);
     let inotify = match fallback {
@@ -286,11 +290,11 @@ fn inside(
         Err(refusal) => return Ok(refuse(watch, refusal)),
     };
     let granted = view.entries.first().filter(|entry| entry.path == Path::new("/"));
-    let root = root.map_or_else(|| Root::begin(granted), Ok);
+    let root = root.map_or_else(|| ToolRoot::begin(granted), Ok);
     let root = match root.and_then(|it| it.enter(&view, watch.request.plan.bounds.memory / 2)) {
         // It would be unreachable in any other fallback too.
         Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-            return Ok(refuse(watch, End::Refused(error.to_string())));
+            return Ok(refuse(watch, ToolEnd::Refused(error.to_string())));
         }
         entered => entered?,
     };
@@ -308,7 +312,7 @@ fn inside(
     });
     let overlaid = root.overlaid.iter().map(|over| over.path.clone());
     let own = OWN.iter().map(PathBuf::from).chain(view.home.clone()).chain(overlaid).collect();
-    let surroundings = Surroundings {
+    let surroundings = OuterLayers {
         namespaces: Ok(matches!(fallback, Fallback::User(_))),
         proc: root.proc.map_err(|error| error.to_string()),
         groups,
@@ -326,20 +330,20 @@ fn inside(
 }
 
 /// Prepares the network that the plan asks for, in a network namespace unless it is the host's.
-fn network_of(plan: &Plan) -> Result<(Network, Option<OwnedFd>), String> {
+fn network_of(plan: &Plan) -> Result<(ToolNetwork, Option<OwnedFd>), String> {
     let network = plan.kind.net;
-    let listener = (network == Network::Relay).then(loopback::listener).transpose();
+    let listener = (network == ToolNetwork::Relay).then(loopback::listener).transpose();
     Ok((network, listener.map_err(|error| format!("no loopback: {error}"))?))
 }
 
 /// Returns whether a tool is to have sockets in its own network.
-fn wants_own_sockets(kind: &Kind) -> bool {
-    kind.own_sockets && kind.net != Network::Host
+fn wants_own_sockets(kind: &RunMode) -> bool {
+    kind.own_sockets && kind.net != ToolNetwork::Host
 }
 
 /// Bounds the numbers of this PID namespace. If the kernel counts the processes in no other way,
 /// the bound is the limit on processes itself, and the result is `true`.
-pub(super) fn bound_numbers(watch: &Watch<'_>, counted_by_user: bool) -> Result<bool, String> {
+pub(super) fn bound_numbers(watch: &CallWatch<'_>, counted_by_user: bool) -> Result<bool, String> {
     let plan = &watch.request.plan;
     if plan.kind.without.pid_limit {
         return Err("left out".to_owned());
@@ -369,7 +373,7 @@ fn most_of_user(plan: &Plan) -> io::Result<u64> {
 
 /// Serves the call as a plain subreaper, without namespaces.
 fn outside(
-    watch: &mut Watch<'_>,
+    watch: &mut CallWatch<'_>,
     missing: String,
     groups: Result<(), String>,
 ) -> io::Result<Delivery> {
@@ -381,20 +385,20 @@ fn outside(
     if !view.hidden.is_empty() || !view.kept.is_empty() {
         let boundary =
             format!("files are to be hidden, and there is no mount namespace ({missing})");
-        return Ok(refuse(watch, End::Unconfined(boundary)));
+        return Ok(refuse(watch, ToolEnd::Unconfined(boundary)));
     }
     // Landlock cannot take rights away within a granted directory, so `fs` is only partial.
     let unkept = (!view.read_only.is_empty())
         .then(|| "files that other programs execute can be written: no mounts".to_owned());
     let notes = unkept.into_iter().collect();
-    let root = Identity::own().is_root();
+    let root = UserIdentity::own().is_root();
     let network = match watch.request.plan.kind.net {
         // In the host's namespace any process could connect to the listener.
-        Network::Relay => Err(format!("no network namespace ({missing})")),
+        ToolNetwork::Relay => Err(format!("no network namespace ({missing})")),
         network => Ok((network, None)),
     };
     let no_loopback = || Err(format!("no network namespace ({missing})"));
-    let surroundings = Surroundings {
+    let surroundings = OuterLayers {
         namespaces: Err(missing.clone()),
         proc: Ok(()),
         groups,
@@ -411,22 +415,28 @@ fn outside(
     Ok(watch.run(false, prepared))
 }
 
-fn view_of(watch: &Watch<'_>) -> Result<View, End> {
+fn view_of(watch: &CallWatch<'_>) -> Result<View, ToolEnd> {
     let [stdin, ..] = &watch.request.streams;
     // From an open directory, `..` leads out of what is shown.
     if fstat(stdin).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) {
-        return Err(End::Refused("the stdin of a sandboxed tool cannot be a directory".to_owned()));
+        return Err(ToolEnd::Refused(
+            "the stdin of a sandboxed tool cannot be a directory".to_owned(),
+        ));
     }
     selection::choose(&watch.request.plan).map_err(|fault| match fault {
-        Fault::Refused(reason) => End::Refused(reason),
-        Fault::Step(step, errno) => End::NotStarted(step, errno),
+        ViewFault::Refused(reason) => ToolEnd::Refused(reason),
+        ViewFault::Step(step, errno) => ToolEnd::NotStarted(step, errno),
     })
 }
 
 /// Prepares what is the same for every fallback: privileges, Landlock, the filter, and the
 /// isolation.
-fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Result<Prepared> {
-    let Surroundings {
+fn prepare(
+    watch: &CallWatch<'_>,
+    view: &View,
+    surroundings: OuterLayers,
+) -> io::Result<PreparedSandbox> {
+    let OuterLayers {
         namespaces,
         proc,
         groups,
@@ -443,7 +453,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     // If the tool's network is missing, it runs without a network.
     let ((network, listener), lacking) = match network {
         Ok(network) => (network, None),
-        Err(why) => ((Network::None, None), Some(why)),
+        Err(why) => ((ToolNetwork::None, None), Some(why)),
     };
     let memory_cgroup = watch.cgroups.bounds_memory().map_err(str::to_owned);
     let own_sockets = own_sockets.transpose().and_then(|files| {
@@ -451,7 +461,7 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         own_sockets_are_bounded(kind, &proc, &memory_cgroup)?;
         Ok(Some(files))
     });
-    let has_network = network != Network::None || matches!(own_sockets, Ok(Some(_)));
+    let has_network = network != ToolNetwork::None || matches!(own_sockets, Ok(Some(_)));
     privileges::close_to_others()?;
     // Outside of a user namespace the capability would be a right over the machine's network.
     let keep = match (&own_sockets, &namespaces) {
@@ -464,20 +474,20 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         Ok((version, domain)) => (Ok(version), Some(domain)),
         Err(why) => (Err(why), None),
     };
-    let reach = Reach {
+    let reach = FilterRights {
         sockets: match network {
-            Network::None => Sockets::None,
-            Network::Relay => Sockets::Tcp,
-            Network::Host => Sockets::All,
+            ToolNetwork::None => Sockets::None,
+            ToolNetwork::Relay => Sockets::Tcp,
+            ToolNetwork::Host => Sockets::All,
         },
-        host_socket: kind.host_socket && network != Network::Host,
+        host_socket: kind.host_socket && network != ToolNetwork::Host,
         own_processes: namespaces.is_ok(),
         counted_ipc: memory_cgroup.is_ok() && namespace::kernel_is_since(CHARGES_IPC),
     };
     let own_sockets =
         own_sockets.map(|files| files.map(|files| OwnSockets { files, otherwise: reach }));
     let sockets = if matches!(own_sockets, Ok(Some(_))) { Sockets::Own } else { reach.sockets };
-    let (seccomp, filter) = match seccomp(kind, Reach { sockets, ..reach }) {
+    let (seccomp, filter) = match seccomp(kind, FilterRights { sockets, ..reach }) {
         Ok(filter) => (Ok(()), filter),
         Err(why) => (Err(why), Vec::new()),
     };
@@ -490,13 +500,13 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
     // The kernel does not limit the processes of the machine's root. Outside of a user namespace
     // it counts all processes of the user.
     let process_limit = namespaces == Ok(true) && counts_processes_apart() && mapped.is_ok();
-    let limits = Limits {
+    let limits = LimitMechanisms {
         process_limit,
         pid_namespace,
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
         memory_cgroup,
         watched: proc.clone(),
-        network: network != Network::None || matches!(own_sockets, Ok(Some(_))),
+        network: network != ToolNetwork::None || matches!(own_sockets, Ok(Some(_))),
     };
     // The init is counted too: it is the same user in the same namespace.
     let processes = match process_limit {
@@ -505,14 +515,14 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
         false => None,
     };
     let namespaced = namespaces.is_ok();
-    let layers = Layers { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
+    let layers = LayerStates { namespaces, proc, landlock, seccomp, capabilities, mapped, limits };
     let isolation = layers.isolation();
     notes.extend(lacking.as_ref().map(|why| format!("the tool has no network: {why}")));
     let own_sockets = own_sockets.unwrap_or_else(|why| {
         notes.push(format!("the tool has no sockets of its own: {why}"));
         None
     });
-    Ok(Prepared {
+    Ok(PreparedSandbox {
         layers: if kind.probe { layers.list(apart) } else { Vec::new() },
         refusal: refusal_of(plan, &isolation, lacking.as_deref()),
         isolation: Some(isolation),
@@ -527,14 +537,14 @@ fn prepare(watch: &Watch<'_>, view: &View, surroundings: Surroundings) -> io::Re
             sandboxed: true,
             own_sockets,
         },
-        scope: Scope::from_plan(plan, view, overlaid, namespaced),
+        scope: ToolScope::from_plan(plan, view, overlaid, namespaced),
     })
 }
 
 /// Fails if the number or the connections of a tool's own sockets could not be bounded, with the
 /// reason.
 fn own_sockets_are_bounded(
-    kind: Kind,
+    kind: RunMode,
     proc: &Result<(), String>,
     memory_cgroup: &Result<(), String>,
 ) -> Result<(), String> {
@@ -573,7 +583,7 @@ fn landlock(
     domain().map_err(|error: io::Error| error.to_string())
 }
 
-fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, String> {
+fn seccomp(kind: RunMode, reach: FilterRights) -> Result<Vec<seccompiler::sock_filter>, String> {
     if kind.without.seccomp {
         return Err("left out".to_owned());
     }
@@ -582,20 +592,20 @@ fn seccomp(kind: Kind, reach: Reach) -> Result<Vec<seccompiler::sock_filter>, St
 
 /// Returns the refusal of a tool whose policy requires more than this isolation, or a network
 /// that is `lacking`.
-fn refusal_of(plan: &Plan, isolation: &Isolation, lacking: Option<&str>) -> Option<End> {
+fn refusal_of(plan: &Plan, isolation: &Isolation, lacking: Option<&str>) -> Option<ToolEnd> {
     if plan.kind.sandbox != Sandbox::Require {
         return None;
     }
     if let Some(why) = lacking {
-        return Some(End::Unconfined(format!("the peers of `net` cannot be reached: {why}")));
+        return Some(ToolEnd::Unconfined(format!("the peers of `net` cannot be reached: {why}")));
     }
     let (boundary, guarantee) = isolation.unmet().next()?;
-    Some(End::Unconfined(format!("{boundary} is {guarantee}")))
+    Some(ToolEnd::Unconfined(format!("{boundary} is {guarantee}")))
 }
 
 /// Reports that the tool is not started.
-fn refuse(watch: &mut Watch<'_>, refusal: End) -> Delivery {
-    let prepared = Prepared {
+fn refuse(watch: &mut CallWatch<'_>, refusal: ToolEnd) -> Delivery {
+    let prepared = PreparedSandbox {
         isolation: None,
         layers: Vec::new(),
         notes: Vec::new(),
@@ -610,7 +620,7 @@ fn refuse(watch: &mut Watch<'_>, refusal: End) -> Delivery {
 }
 
 /// Points TMPDIR at `/tmp` if the tool does not see the host's directory for temporary files.
-fn set_directory_for_temporary_files(watch: &mut Watch<'_>, view: &View) {
+fn set_directory_for_temporary_files(watch: &mut CallWatch<'_>, view: &View) {
     const NAME: &[u8] = b"TMPDIR=";
     for variable in &mut watch.request.plan.env {
         if let Some(dir) = variable.as_bytes().strip_prefix(NAME)

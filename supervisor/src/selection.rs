@@ -17,10 +17,10 @@ use rustix::io::Errno;
 
 use super::hidden;
 use super::installation;
-use super::view::{Entry, OWN_HOSTS, View, canonical, open_path, open_real};
+use super::view::{OWN_HOSTS, View, ViewEntry, canonical, open_path, open_real};
 use crate::base_view::{BASE_VIEW, BasePlace};
 use crate::filesystems::is_ordinary;
-use crate::plan::{Found, Hidden, Link, Network, Plan, Step, path_of};
+use crate::plan::{HiddenPath, InodeId, Link, Plan, StartStep, ToolNetwork, path_of};
 
 /// The directories of `/` that are left out of every recording. They contain file systems
 /// without files; sockets and locks; short-lived files of other programs; or names that ask a
@@ -28,24 +28,24 @@ use crate::plan::{Found, Hidden, Link, Network, Plan, Step, path_of};
 const NOT_OF_MACHINE: [&str; 8] = ["dev", "lost+found", "misc", "net", "proc", "run", "sys", "tmp"];
 
 /// The reason why a view cannot be made.
-pub(super) enum Fault {
+pub(super) enum ViewFault {
     /// The grant, or the call, cannot be enforced.
     Refused(String),
     /// This step of the tool's start would fail, with this `errno`.
-    Step(Step, i32),
+    Step(StartStep, i32),
 }
 
 /// Chooses what the plan's tool sees.
-pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
+pub(super) fn choose(plan: &Plan) -> Result<View, ViewFault> {
     let directory = path_of(&plan.directory);
     open_path(&directory, OFlags::DIRECTORY)
-        .map_err(|errno| Fault::Step(Step::Directory, errno.raw_os_error()))?;
+        .map_err(|errno| ViewFault::Step(StartStep::Directory, errno.raw_os_error()))?;
     let mut view = View { home: home_of(plan), ..View::default() };
     for dir in &plan.dirs {
         grant(&mut view, path_of(&dir.path), dir.writable, dir.searched)?;
     }
     if !view.has(Path::new("/")) {
-        show_system(&mut view, plan.kind.net == Network::Host);
+        show_system(&mut view, plan.kind.net == ToolNetwork::Host);
     }
     show_links(&mut view, plan);
     view.program = installation::show(&mut view, plan);
@@ -54,7 +54,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
     }
     view.home = view.home.take().filter(|home| !view.has(home));
     let has_hosts = plan.machine.is_some() || view.has(Path::new(OWN_HOSTS));
-    view.own_hosts = plan.kind.own_sockets && plan.kind.net != Network::Host && !has_hosts;
+    view.own_hosts = plan.kind.own_sockets && plan.kind.net != ToolNetwork::Host && !has_hosts;
     if let Some(kept) = &plan.machine {
         show_machine(&mut view, kept, plan);
     }
@@ -64,7 +64,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
     let special = |path: &Path| ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
     let seen = |path: &Path| view.has(path) && !special(path);
     let hidden = plan.hidden.iter().filter(|it| seen(&path_of(&it.path))).cloned();
-    let hidden: Vec<Hidden> = hidden.chain(by_other_paths(&view, plan)?).collect();
+    let hidden: Vec<HiddenPath> = hidden.chain(by_other_paths(&view, plan)?).collect();
     // Their other paths lie in an installation, which the tool cannot write to.
     let read_only = plan.read_only.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
     (view.hidden, view.read_only) = (hidden, read_only);
@@ -73,16 +73,16 @@ pub(super) fn choose(plan: &Plan) -> Result<View, Fault> {
 
 /// Returns the hidden files under their other paths. An installation may be named by a link to a
 /// granted directory, and then shows the same files a second time.
-fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
+fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<HiddenPath>, ViewFault> {
     let mut hidden = Vec::new();
     if plan.hidden.is_empty() {
         return Ok(hidden);
     }
-    for Entry { path, source, .. } in &view.entries {
+    for ViewEntry { path, source, .. } in &view.entries {
         let real = fs::read_link(format!("/proc/self/fd/{}", source.as_raw_fd()));
         let real = real.map_err(|error| {
             let path = path.display();
-            Fault::Refused(format!("what is hidden at `{path}` cannot be found out: {error}"))
+            ViewFault::Refused(format!("what is hidden at `{path}` cannot be found out: {error}"))
         })?;
         if real == *path {
             continue;
@@ -91,7 +91,7 @@ fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
             if let Ok(rest) = path_of(&it.path).strip_prefix(&real)
                 && let Ok(path) = CString::new(path.join(rest).as_os_str().as_bytes())
             {
-                hidden.push(Hidden { path, found: it.found });
+                hidden.push(HiddenPath { path, found: it.found });
             }
         }
     }
@@ -100,7 +100,7 @@ fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<Hidden>, Fault> {
 
 /// Adds the working directory if the view hides it although a directory around it is granted. If
 /// nothing around it is granted, the tool gets an empty directory there.
-fn show_again(view: &mut View, directory: PathBuf) -> Result<(), Fault> {
+fn show_again(view: &mut View, directory: PathBuf) -> Result<(), ViewFault> {
     let around = view.entries.iter().find(|entry| directory.starts_with(&entry.path));
     match around.map(|entry| entry.writable) {
         Some(writable) => grant(view, directory, writable, None),
@@ -117,15 +117,15 @@ fn grant(
     view: &mut View,
     path: PathBuf,
     writable: bool,
-    searched: Option<Found>,
-) -> Result<(), Fault> {
+    searched: Option<InodeId>,
+) -> Result<(), ViewFault> {
     if let Some(same) = view.entries.iter_mut().find(|entry| entry.path == path) {
         same.writable |= writable;
         return Ok(());
     }
     let source = open_real(&path).map_err(|errno| {
         let name = path.display();
-        Fault::Refused(match errno {
+        ViewFault::Refused(match errno {
             Errno::NOENT => {
                 format!("the granted `{name}` does not exist; make it, or take it out of the grant")
             }
@@ -137,7 +137,7 @@ fn grant(
         })
     })?;
     if searched.is_some_and(|found| !hidden::is(&source, found).unwrap_or(false)) {
-        return Err(Fault::Refused(format!(
+        return Err(ViewFault::Refused(format!(
             "another program replaced the granted `{}` while the call was prepared; call it again",
             path.display()
         )));
@@ -145,25 +145,25 @@ fn grant(
     // A device, a pipe or a socket is a way to something other than a file.
     let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
     if !matches!(kind, Ok(FileType::Directory | FileType::RegularFile)) {
-        return Err(Fault::Refused(format!(
+        return Err(ViewFault::Refused(format!(
             "the granted `{}` is neither a directory nor a regular file",
             path.display()
         )));
     }
     if !is_ordinary(&source).unwrap_or(false) {
-        return Err(Fault::Refused(format!(
+        return Err(ViewFault::Refused(format!(
             "`{}` cannot be granted to a sandboxed tool: its file system is not one of files, \
              and would show it the processes or the devices of the host",
             path.display()
         )));
     }
-    view.entries.push(Entry::new(path, source, writable));
+    view.entries.push(ViewEntry::new(path, source, writable));
     Ok(())
 }
 
 /// Adds the directories of `/` that the tool does not see already. Leaves out what is `kept`,
 /// unless it lies in something granted.
-fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
+fn show_machine(view: &mut View, kept: &[HiddenPath], plan: &Plan) {
     for entry in fs::read_dir("/").into_iter().flatten().flatten() {
         let path = entry.path();
         if view.has(&path) || NOT_OF_MACHINE.iter().any(|name| entry.file_name() == *name) {
@@ -175,7 +175,7 @@ fn show_machine(view: &mut View, kept: &[Hidden], plan: &Plan) {
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
                 let place = open_path(&path, flags).ok();
                 let place = place.filter(|it| is_ordinary(it).unwrap_or(false));
-                view.machine.extend(place.map(|it| Entry::new(path, it, false)));
+                view.machine.extend(place.map(|it| ViewEntry::new(path, it, false)));
             }
         }
     }
@@ -274,10 +274,11 @@ mod tests {
         let other = tempfile::tempdir().expect("a directory");
         let real = |dir: &tempfile::TempDir| dir.path().canonicalize().expect("a path");
         let stat = rustix::fs::stat(real(&searched)).expect("a state");
-        let found = Found { directory: true, device: stat.st_dev, inode: stat.st_ino };
+        let found = InodeId { directory: true, device: stat.st_dev, inode: stat.st_ino };
         let mut view = View::default();
         assert!(grant(&mut view, real(&searched), true, Some(found)).is_ok());
-        let Err(Fault::Refused(reason)) = grant(&mut view, real(&other), true, Some(found)) else {
+        let Err(ViewFault::Refused(reason)) = grant(&mut view, real(&other), true, Some(found))
+        else {
             panic!("the other directory is shown");
         };
         assert!(reason.contains("call it again"), "{reason}");

@@ -15,12 +15,12 @@ use rustix::process::{
 };
 
 use super::cgroup::Cgroups;
-use super::identity::Identity;
+use super::identity::UserIdentity;
 use super::launch::Restrictions;
-use super::layers::{self, Limits};
+use super::layers::{self, LimitMechanisms};
 use super::namespace::{self, Init};
-use super::plan::{Confinement, Network};
-use super::watch::{Delivery, Prepared, Watch};
+use super::plan::{Confinement, ToolNetwork};
+use super::watch::{CallWatch, Delivery, PreparedSandbox};
 use super::{reaper, request, sandbox, signals};
 
 /// The exit code of a call whose report the host has.
@@ -67,7 +67,7 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     signals::reset();
     let mut cgroups = Cgroups::make();
-    let begun = Begun::start(confinement, control.as_fd());
+    let begun = EarlyNamespaces::start(confinement, control.as_fd());
     // After the start of an init, which would inherit the blocked signals: the kernel would then
     // keep every such signal that is sent to it.
     let signals = signals::take_over()?;
@@ -83,7 +83,7 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
 fn serve_plan(
     (control, signals): (OwnedFd, OwnedFd),
     confinement: Confinement,
-    mut begun: Begun,
+    mut begun: EarlyNamespaces,
     cgroups: &mut Cgroups,
 ) -> io::Result<Delivery> {
     // A supervisor in reserve waits here.
@@ -113,24 +113,24 @@ fn serve_plan(
         *cgroups = Cgroups::make();
         cgroups.bind(plan.bounds);
     }
-    if plan.kind.net != Network::None || confinement == Confinement::Unconfined {
+    if plan.kind.net != ToolNetwork::None || confinement == Confinement::Unconfined {
         cgroups.bound_network(plan.bounds);
     }
-    let mut watch = Watch::new(request, signals, cgroups);
+    let mut watch = CallWatch::new(request, signals, cgroups);
     match begun {
-        Begun::Sandbox(begun) => sandbox::run(&mut watch, begun),
-        Begun::Unconfined(begun) => unconfined(&mut watch, begun),
+        EarlyNamespaces::Sandbox(begun) => sandbox::run(&mut watch, begun),
+        EarlyNamespaces::Unconfined(begun) => unconfined(&mut watch, begun),
     }
 }
 
 /// The namespaces that a supervisor makes before it has its plan, as most calls of a kind ask
 /// for them. `None` if that failed: the call then tries again, and reports the reason.
-enum Begun {
-    Sandbox(Option<sandbox::Begun>),
+enum EarlyNamespaces {
+    Sandbox(Option<sandbox::SandboxNamespaces>),
     Unconfined(Option<Unconfined>),
 }
 
-impl Begun {
+impl EarlyNamespaces {
     fn start(confinement: Confinement, control: BorrowedFd<'_>) -> Self {
         match confinement {
             Confinement::Sandboxed => Self::Sandbox(sandbox::begin(control)),
@@ -140,7 +140,7 @@ impl Begun {
 
     fn init(&self) -> Option<&Init> {
         match self {
-            Self::Sandbox(begun) => begun.as_ref().map(sandbox::Begun::init),
+            Self::Sandbox(begun) => begun.as_ref().map(sandbox::SandboxNamespaces::init),
             Self::Unconfined(begun) => begun.as_ref().map(|begun| &begun.init),
         }
     }
@@ -248,8 +248,8 @@ impl Unconfined {
 }
 
 /// Serves the call of a tool with all of its user's rights.
-fn unconfined(watch: &mut Watch<'_>, begun: Option<Unconfined>) -> io::Result<Delivery> {
-    let limits = |watch: &Watch<'_>, pid_namespace| Limits {
+fn unconfined(watch: &mut CallWatch<'_>, begun: Option<Unconfined>) -> io::Result<Delivery> {
+    let limits = |watch: &CallWatch<'_>, pid_namespace| LimitMechanisms {
         process_limit: false,
         pid_namespace,
         process_cgroup: watch.cgroups.bounds_processes().map_err(str::to_owned),
@@ -257,8 +257,8 @@ fn unconfined(watch: &mut Watch<'_>, begun: Option<Unconfined>) -> io::Result<De
         watched: Ok(()),
         network: false,
     };
-    let prepared = |namespaced: Result<(), &str>, notes, limits: Limits| Prepared {
-        isolation: Some(layers::unconfined(namespaced, Identity::own().is_root(), &limits)),
+    let prepared = |namespaced: Result<(), &str>, notes, limits: LimitMechanisms| PreparedSandbox {
+        isolation: Some(layers::unconfined(namespaced, UserIdentity::own().is_root(), &limits)),
         layers: Vec::new(),
         notes,
         refusal: None,

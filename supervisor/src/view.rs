@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::mounts::{self, NOSUID_NODEV};
 use crate::filesystems::is_ordinary;
-use crate::plan::Hidden;
+use crate::plan::HiddenPath;
 
 /// The writable directories that each tool has for itself, in a file system in memory that
 /// ends with the call.
@@ -28,7 +28,7 @@ pub(super) const DEVICES: [&str; 5] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// A file or directory that the tool sees.
-pub(super) struct Entry {
+pub(super) struct ViewEntry {
     /// The path, which is the same in the host's tree and in the tool's.
     pub(super) path: PathBuf,
     pub(super) source: OwnedFd,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
     tree: Option<OwnedFd>,
 }
 
-impl Entry {
+impl ViewEntry {
     pub(super) fn new(path: PathBuf, source: OwnedFd, writable: bool) -> Self {
         let directory = is_directory(&source);
         Self { path, source, directory, writable, system: false, tree: None }
@@ -64,13 +64,13 @@ impl Entry {
 /// The entries that the tool sees, and the directories and links that are made for it.
 #[derive(Default)]
 pub(super) struct View {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<ViewEntry>,
     /// The files and directories in them that are hidden.
-    pub(super) hidden: Vec<Hidden>,
+    pub(super) hidden: Vec<HiddenPath>,
     /// The files and directories in them that are read-only.
-    pub(super) read_only: Vec<Hidden>,
+    pub(super) read_only: Vec<HiddenPath>,
     /// The directories of the machine that are shown to a recording beneath the entries.
-    pub(super) machine: Vec<Entry>,
+    pub(super) machine: Vec<ViewEntry>,
     /// The directories in them that belong to this user while the directories around them do
     /// not. In a user namespace a file can be changed only if the owners of all directories
     /// above it are known, up to a directory that is mounted separately.
@@ -79,7 +79,7 @@ pub(super) struct View {
     pub(super) machine_links: Vec<(PathBuf, PathBuf)>,
     /// The files and directories hidden in `machine`, except for entries that lie in hidden
     /// ones.
-    pub(super) kept: Vec<Hidden>,
+    pub(super) kept: Vec<HiddenPath>,
     /// The user's home in `machine`, which the tool sees in a recording. In other calls it has
     /// its own home there.
     pub(super) shown_home: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl View {
     /// root may open every entry.
     pub(super) fn hand_over(&mut self, owners: &OwnedFd) -> io::Result<()> {
         let mounts = mounts::mounts()?;
-        let hand_over = |entry: &Entry, tree: &OwnedFd| {
+        let hand_over = |entry: &ViewEntry, tree: &OwnedFd| {
             let points = mounts::points_beneath(&entry.source, &mounts)?;
             mounts::hand_over(tree, &points, owners)
         };
@@ -171,7 +171,7 @@ impl View {
     /// Adds an open file, unless it lies on a file system that holds no files.
     fn push_ordinary(&mut self, path: &Path, opened: Option<OwnedFd>) {
         if let Some(source) = opened.filter(|it| is_ordinary(it).unwrap_or(false)) {
-            self.entries.push(Entry::new(path.to_owned(), source, false));
+            self.entries.push(ViewEntry::new(path.to_owned(), source, false));
         }
     }
 }

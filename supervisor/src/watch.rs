@@ -16,19 +16,21 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::cgroup::Cgroups;
 use super::clone;
-use super::connections::Connections;
+use super::connections::ToolConnections;
 use super::filter;
 use super::kernel_memory::KernelMemory;
 use super::launch::{self, Restrictions};
-use super::listener::Offer;
+use super::listener::ListenerChannel;
 use super::loopback;
-use super::notices::Notices;
-use super::observer::{Observer, Scope};
-use super::reaper::{self, Children, Ended};
-use super::request::Request;
+use super::notices::PendingNotices;
+use super::observer::{Observer, ToolScope};
+use super::reaper::{self, ChildExit, Children};
+use super::request::CallRequest;
 use super::signals;
-use crate::isolation::{Isolation, Layer};
-use crate::plan::{self, Bounds, Cause, End, Report, Step, TIME_MESSAGE};
+use crate::isolation::{Isolation, SandboxLayer};
+use crate::plan::{
+    self, CallBounds, KillCause, StartStep, SupervisorReport, TIME_MESSAGE, ToolEnd,
+};
 use crate::process_tree;
 
 /// The time until memory and processes are first measured. Most calls have ended by then, and
@@ -50,8 +52,8 @@ const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of one call.
-pub(super) struct Watch<'a> {
-    pub(super) request: Request,
+pub(super) struct CallWatch<'a> {
+    pub(super) request: CallRequest,
     pub(super) cgroups: &'a Cgroups,
     signals: OwnedFd,
     notes: Vec<String>,
@@ -61,19 +63,19 @@ pub(super) struct Watch<'a> {
     left_running: Option<usize>,
     orders: Orders,
     /// The calls of the tool that wait for this process.
-    notices: Option<Notices>,
+    notices: Option<PendingNotices>,
 }
 
 /// The sandbox that was prepared for the tool, or the refusal to start it.
-pub(super) struct Prepared {
+pub(super) struct PreparedSandbox {
     /// The isolation of the tool. `None` if the call is refused before the layers are made.
     pub(super) isolation: Option<Isolation>,
     /// The state of each layer, for a probe.
-    pub(super) layers: Vec<Layer>,
+    pub(super) layers: Vec<SandboxLayer>,
     /// Failures that do not stop the call.
     pub(super) notes: Vec<String>,
     /// Set if the tool is not to be started.
-    pub(super) refusal: Option<End>,
+    pub(super) refusal: Option<ToolEnd>,
     /// Set if `/proc` shows the tool's processes.
     pub(super) watched: bool,
     /// The listener of the tool's network. Only the process that made it has it open.
@@ -81,7 +83,7 @@ pub(super) struct Prepared {
     /// The restrictions of the tool's own process, in addition to the inherited ones.
     pub(super) restrictions: Restrictions,
     /// The scope by which accesses are classified, for a watched tool.
-    pub(super) scope: Option<Scope>,
+    pub(super) scope: Option<ToolScope>,
 }
 
 /// The fate of the report.
@@ -93,8 +95,8 @@ pub(super) enum Delivery {
     Lost,
 }
 
-impl<'a> Watch<'a> {
-    pub(super) fn new(request: Request, signals: OwnedFd, cgroups: &'a Cgroups) -> Self {
+impl<'a> CallWatch<'a> {
+    pub(super) fn new(request: CallRequest, signals: OwnedFd, cgroups: &'a Cgroups) -> Self {
         let orders = Orders::new(request.plan.bounds.wall_clock);
         let (notes, notices) = (Vec::new(), None);
         Self {
@@ -110,8 +112,8 @@ impl<'a> Watch<'a> {
     }
 
     /// Serves the call. `namespaced` is set if this process is the init of a PID namespace.
-    pub(super) fn run(&mut self, namespaced: bool, prepared: Prepared) -> Delivery {
-        let Prepared {
+    pub(super) fn run(&mut self, namespaced: bool, prepared: PreparedSandbox) -> Delivery {
+        let PreparedSandbox {
             isolation,
             layers,
             notes,
@@ -137,7 +139,7 @@ impl<'a> Watch<'a> {
         };
         let peak_memory = self.peak_memory;
         let notes = std::mem::take(&mut self.notes);
-        let report = Report {
+        let report = SupervisorReport {
             end,
             duration,
             peak_memory,
@@ -147,7 +149,7 @@ impl<'a> Watch<'a> {
             notes,
             isolation,
             layers,
-            seen: self.notices.take().map(Notices::seen).unwrap_or_default(),
+            seen: self.notices.take().map(PendingNotices::seen).unwrap_or_default(),
         };
         match answer(self.request.control.as_fd(), &report) {
             Ok(()) => Delivery::Sent,
@@ -159,20 +161,20 @@ impl<'a> Watch<'a> {
     fn serve(
         &mut self,
         started: Instant,
-        (watched, scope): (bool, Option<Scope>),
+        (watched, scope): (bool, Option<ToolScope>),
         listener: Option<OwnedFd>,
         restrictions: &mut Restrictions,
-    ) -> End {
+    ) -> ToolEnd {
         // Cancelled while this process was starting.
-        if self.orders.take(self.request.control.as_fd()) == Host::Ended {
-            return End::Killed(Cause::Host);
+        if self.orders.take(self.request.control.as_fd()) == HostState::Ended {
+            return ToolEnd::Killed(KillCause::Host);
         }
         // Before the tool starts: the tool finds the host listening.
         if let Some(listener) = listener
             && let Err(error) = loopback::hand_over(self.request.control.as_fd(), listener)
         {
             let why = format!("the listener of the tool's network did not reach the host: {error}");
-            return End::Refused(why);
+            return ToolEnd::Refused(why);
         }
         let tool = match self.start(restrictions, scope) {
             Ok(tool) => tool,
@@ -190,41 +192,48 @@ impl<'a> Watch<'a> {
         self.request.host_socket = None;
         let end = self.wait_for(tool, started, watched, restrictions).unwrap_or_else(|error| {
             self.notes.push(format!("the call was ended because it could not be watched: {error}"));
-            End::Killed(Cause::Host)
+            ToolEnd::Killed(KillCause::Host)
         });
         // A refusal by the kernel counts, no matter how the tool reacted to it.
         match (&end, refused(self.cgroups)) {
-            (End::Code(_) | End::Signal(_), Ok(Some(cause))) => End::Killed(cause),
+            (ToolEnd::Code(_) | ToolEnd::Signal(_), Ok(Some(cause))) => ToolEnd::Killed(cause),
             _ => end,
         }
     }
 
     /// Starts the tool, and takes the listener of its calls. Own sockets need a listener: if the
     /// kernel gives none, the tool is started again without own sockets.
-    fn start(&mut self, restrictions: &mut Restrictions, scope: Option<Scope>) -> Result<Pid, End> {
-        let unwatched = |error| End::Refused(format!("the tool cannot be watched: {error}"));
+    fn start(
+        &mut self,
+        restrictions: &mut Restrictions,
+        scope: Option<ToolScope>,
+    ) -> Result<Pid, ToolEnd> {
+        let unwatched = |error| ToolEnd::Refused(format!("the tool cannot be watched: {error}"));
         let is_watched = scope.is_some();
         let (offer, tool) = loop {
             let is_told = is_watched || restrictions.own_sockets.is_some();
-            let offer = is_told.then(Offer::new).transpose().map_err(unwatched)?;
+            let offer = is_told.then(ListenerChannel::new).transpose().map_err(unwatched)?;
             let told = offer.as_ref().map(|offer| (offer, is_watched));
             let started = launch::start(&self.request, self.cgroups, restrictions, told);
             let (step, errno) = match started {
                 Ok(tool) => break (offer, tool),
                 Err(failure) => failure,
             };
-            let own_sockets = restrictions.own_sockets.take().filter(|_| step == Step::Filter);
-            let Some(own_sockets) = own_sockets else { return Err(End::NotStarted(step, errno)) };
+            let own_sockets = restrictions.own_sockets.take().filter(|_| step == StartStep::Filter);
+            let Some(own_sockets) = own_sockets else {
+                return Err(ToolEnd::NotStarted(step, errno));
+            };
             let why = io::Error::from_raw_os_error(errno);
             self.notes.push(format!("the tool has no sockets of its own: no listener: {why}"));
             restrictions.filter = filter::program(own_sockets.otherwise).map_err(unwatched)?;
         };
-        let connections = restrictions.own_sockets.as_ref().map(|it| Connections::new(it.files));
-        match offer.map(Offer::accept) {
+        let connections =
+            restrictions.own_sockets.as_ref().map(|it| ToolConnections::new(it.files));
+        match offer.map(ListenerChannel::accept) {
             None => {}
             Some(Ok(Some(listener))) => {
                 let observer = scope.map(Observer::new);
-                self.notices = Some(Notices::new(listener, observer, connections));
+                self.notices = Some(PendingNotices::new(listener, observer, connections));
             }
             Some(Ok(None)) => {
                 self.notes.push("the kernel gave no listener: not watched".to_owned())
@@ -240,7 +249,7 @@ impl<'a> Watch<'a> {
         started: Instant,
         watched: bool,
         restrictions: &Restrictions,
-    ) -> io::Result<End> {
+    ) -> io::Result<ToolEnd> {
         let bounds = self.request.plan.bounds;
         let mut measurements = Measurements::new(started, watched, restrictions);
         loop {
@@ -250,25 +259,25 @@ impl<'a> Watch<'a> {
             let now = Instant::now();
             let deadline = started.checked_add(self.orders.wall_clock);
             if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(End::Killed(Cause::WallClock));
+                return Ok(ToolEnd::Killed(KillCause::WallClock));
             }
             if now >= measurements.next
                 && let Some(cause) = measurements.take(bounds, self.cgroups, &mut self.notes)
             {
-                return Ok(End::Killed(cause));
+                return Ok(ToolEnd::Killed(cause));
             }
             let until =
                 deadline.map_or(measurements.next, |deadline| deadline.min(measurements.next));
-            let due = self.notices.as_ref().and_then(Notices::due_after);
+            let due = self.notices.as_ref().and_then(PendingNotices::due_after);
             let until = due.map_or(until, |due| until.min(now + due));
             let [signal, host] = self.wait(until)?;
-            if let Some(Err(error)) = self.notices.as_mut().map(Notices::take) {
+            if let Some(Err(error)) = self.notices.as_mut().map(PendingNotices::take) {
                 self.notes.push(format!("the calls of the tool are no longer told: {error}"));
             }
             let asked = signal && signals::drain(&self.signals)?;
             // If the tool has ended too, its own end is reported.
-            if asked || host && self.orders.take(self.request.control.as_fd()) == Host::Ended {
-                return Ok(self.reap(tool)?.unwrap_or(End::Killed(Cause::Host)));
+            if asked || host && self.orders.take(self.request.control.as_fd()) == HostState::Ended {
+                return Ok(self.reap(tool)?.unwrap_or(ToolEnd::Killed(KillCause::Host)));
             }
         }
     }
@@ -278,7 +287,7 @@ impl<'a> Watch<'a> {
     fn wait(&self, until: Instant) -> io::Result<[bool; 2]> {
         let timeout = until.saturating_duration_since(Instant::now());
         let (signals, host) = (self.signals.as_fd(), self.request.control.as_fd());
-        match self.notices.as_ref().and_then(Notices::listener) {
+        match self.notices.as_ref().and_then(PendingNotices::listener) {
             None => wait([signals, host], timeout),
             Some(listener) => {
                 wait([signals, host, listener], timeout).map(|[signal, host, _]| [signal, host])
@@ -287,7 +296,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Reaps the children that have ended, and returns the end of the tool if it is among them.
-    fn reap(&mut self, tool: Pid) -> io::Result<Option<End>> {
+    fn reap(&mut self, tool: Pid) -> io::Result<Option<ToolEnd>> {
         let mut found = None;
         while let Children::Ended(ended) = reaper::poll()? {
             self.note(&ended);
@@ -331,10 +340,10 @@ impl<'a> Watch<'a> {
     }
 
     /// Notes a child that has ended.
-    fn note(&mut self, ended: &Ended) {
+    fn note(&mut self, ended: &ChildExit) {
         self.peak_memory = self.peak_memory.max(ended.peak_memory);
         if let Some(killed) = &mut self.left_running
-            && ended.end == End::Signal(libc::SIGKILL)
+            && ended.end == ToolEnd::Signal(libc::SIGKILL)
         {
             *killed += 1;
         }
@@ -403,10 +412,10 @@ impl Measurements {
     /// as exceeded: the tool may have caused that.
     fn take(
         &mut self,
-        bounds: Bounds,
+        bounds: CallBounds,
         cgroups: &Cgroups,
         notes: &mut Vec<String>,
-    ) -> Option<Cause> {
+    ) -> Option<KillCause> {
         let began = own_time();
         let cause = self.passed(bounds, cgroups).unwrap_or_else(|(cause, error)| {
             notes.push(format!("memory and processes can no longer be measured: {error}"));
@@ -420,22 +429,22 @@ impl Measurements {
 
     fn passed(
         &mut self,
-        bounds: Bounds,
+        bounds: CallBounds,
         cgroups: &Cgroups,
-    ) -> Result<Option<Cause>, (Cause, io::Error)> {
+    ) -> Result<Option<KillCause>, (KillCause, io::Error)> {
         if let Some(cause) = refused(cgroups)? {
             return Ok(Some(cause));
         }
         if self.sockets
-            && loopback::are_too_many(bounds.memory).map_err(|error| (Cause::Memory, error))?
+            && loopback::are_too_many(bounds.memory).map_err(|error| (KillCause::Memory, error))?
         {
-            return Ok(Some(Cause::Memory));
+            return Ok(Some(KillCause::Memory));
         }
         let tree = || process_tree::own_pid().and_then(process_tree::descendants);
         if self.tree {
             let taken = self.kernel.is_taken(bounds.memory, tree);
-            if taken.map_err(|error| (Cause::Memory, error))? {
-                return Ok(Some(Cause::Memory));
+            if taken.map_err(|error| (KillCause::Memory, error))? {
+                return Ok(Some(KillCause::Memory));
             }
         }
         let (processes, memory) =
@@ -443,7 +452,7 @@ impl Measurements {
         if !(processes || memory) || !self.tree {
             return Ok(None);
         }
-        let cause = if processes { Cause::Processes } else { Cause::Memory };
+        let cause = if processes { KillCause::Processes } else { KillCause::Memory };
         let tree = tree().map_err(|error| (cause, error))?;
         let tasks: u64 = tree.iter().map(|process| process.threads).sum();
         let near = tasks > bounds.processes - bounds.processes / 4;
@@ -453,10 +462,10 @@ impl Measurements {
         let grows = tasks > std::mem::replace(&mut self.tasks, tasks);
         let is_refused = || self.counted && near && !grows && clone::is_refused();
         if processes && (tasks > bounds.processes || is_refused()) {
-            return Ok(Some(Cause::Processes));
+            return Ok(Some(KillCause::Processes));
         }
         let memory = memory.then(|| process_tree::memory_beyond(&tree, bounds.memory)).flatten();
-        Ok(memory.map(|_| Cause::Memory))
+        Ok(memory.map(|_| KillCause::Memory))
     }
 }
 
@@ -468,10 +477,10 @@ fn own_time() -> Duration {
 }
 
 /// Returns the bound at which the kernel has refused something, if a control group reports one.
-fn refused(cgroups: &Cgroups) -> Result<Option<Cause>, (Cause, io::Error)> {
+fn refused(cgroups: &Cgroups) -> Result<Option<KillCause>, (KillCause, io::Error)> {
     let events = [
-        (Cause::Memory, cgroups.ran_out_of_memory()),
-        (Cause::Processes, cgroups.refused_a_process()),
+        (KillCause::Memory, cgroups.ran_out_of_memory()),
+        (KillCause::Processes, cgroups.refused_a_process()),
     ];
     for (cause, happened) in events {
         if happened.transpose().map_err(|error| (cause, error))?.unwrap_or(false) {
@@ -502,7 +511,7 @@ struct Orders {
 
 /// The state of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Host {
+enum HostState {
     /// It waits for the report.
     Waits,
     /// It asks for the end, or is gone.
@@ -515,15 +524,15 @@ impl Orders {
     }
 
     /// Takes the messages that have arrived, without waiting for more.
-    fn take(&mut self, control: BorrowedFd<'_>) -> Host {
+    fn take(&mut self, control: BorrowedFd<'_>) -> HostState {
         let (message, length) = &mut self.begun;
         loop {
             match recv(control, &mut message[*length..], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) => return Host::Ended,
+                Ok((_, 0)) => return HostState::Ended,
                 Ok((_, received)) => *length += received,
-                Err(Errno::AGAIN) => return Host::Waits,
+                Err(Errno::AGAIN) => return HostState::Waits,
                 Err(Errno::INTR) => {}
-                Err(_) => return Host::Ended,
+                Err(_) => return HostState::Ended,
             }
             if *length == TIME_MESSAGE {
                 self.wall_clock = plan::time_of(*message);
@@ -533,7 +542,7 @@ impl Orders {
     }
 }
 
-fn answer(control: BorrowedFd<'_>, report: &Report) -> io::Result<()> {
+fn answer(control: BorrowedFd<'_>, report: &SupervisorReport) -> io::Result<()> {
     let line = report.encode()?;
     let mut rest = &line[..];
     while !rest.is_empty() {

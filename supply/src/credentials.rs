@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use error::CredentialError;
-use file::{AuthFile, Found};
+use file::{AuthFile, CredentialLookup};
 
 /// The time limit for a helper. Some helpers ask the user to unlock their keys.
 const HELPER: Duration = Duration::from_secs(60);
@@ -91,12 +91,12 @@ impl Credentials {
             let Some(file) = AuthFile::read(path)? else { continue };
             let found = match file.find(host, repository) {
                 None => None,
-                Some(Found::Credential(credential)) => Some(credential),
-                Some(Found::Helper { name, server }) => {
+                Some(CredentialLookup::Credential(credential)) => Some(credential),
+                Some(CredentialLookup::Helper { name, server }) => {
                     let longest = self.helper.unwrap_or(HELPER);
                     helper::get(&name, &server, self.path.as_deref(), longest).await?
                 }
-                Some(Found::Unreadable) => {
+                Some(CredentialLookup::Unreadable) => {
                     let (path, reason) =
                         (path.clone(), format!("the entry of `{host}` is no credential"));
                     return Err(CredentialError::File { path, reason });

@@ -7,7 +7,7 @@ mod error;
 mod json;
 mod toml;
 
-pub use error::{DocumentError, MemberPath, Place, Position};
+pub use error::{DocumentError, MemberPath, Position, ValuePlace};
 
 pub(crate) use self::json::parse as parse_json;
 pub(crate) use self::toml::parse as parse_toml;
@@ -19,41 +19,41 @@ use ikigai_protocol::is_deceptive;
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) place: Place,
-    value: Value,
+    pub(crate) place: ValuePlace,
+    value: NodeValue,
 }
 
 /// A TOML or JSON value.
 #[derive(Clone, Debug)]
-enum Value {
+enum NodeValue {
     Text(String),
     Number(u64),
     Bool(bool),
     List(Vec<Node>),
     /// The members in the order of the document. Their keys differ.
-    Table(Vec<Member>),
+    Table(Vec<TableMember>),
     /// A value of a type that this crate's documents never use, such as a float.
     Other(&'static str),
 }
 
 /// A member of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
+pub(crate) struct TableMember {
     pub(crate) key: String,
     /// The place of the key.
-    pub(crate) place: Place,
+    pub(crate) place: ValuePlace,
     pub(crate) node: Node,
 }
 
 impl Node {
     fn kind(&self) -> &'static str {
         match self.value {
-            Value::Text(_) => "string",
-            Value::Number(_) => "integer",
-            Value::Bool(_) => "boolean",
-            Value::List(_) => "list",
-            Value::Table(_) => "table",
-            Value::Other(kind) => kind,
+            NodeValue::Text(_) => "string",
+            NodeValue::Number(_) => "integer",
+            NodeValue::Bool(_) => "boolean",
+            NodeValue::List(_) => "list",
+            NodeValue::Table(_) => "table",
+            NodeValue::Other(kind) => kind,
         }
     }
 
@@ -75,14 +75,14 @@ impl Node {
     /// below.
     pub(crate) fn table(&self, key: &str) -> Result<Table<'_>, DocumentError> {
         match &self.value {
-            Value::Table(members) => Ok(Table { place: &self.place, members }),
+            NodeValue::Table(members) => Ok(Table { place: &self.place, members }),
             _ => Err(self.misplaced(key, "a table")),
         }
     }
 
     pub(crate) fn list(&self, key: &str) -> Result<&[Self], DocumentError> {
         match &self.value {
-            Value::List(nodes) => Ok(nodes),
+            NodeValue::List(nodes) => Ok(nodes),
             _ => Err(self.misplaced(key, "a list")),
         }
     }
@@ -90,7 +90,7 @@ impl Node {
     /// Returns the text unchanged. It may contain any character.
     pub(crate) fn text(&self, key: &str) -> Result<&str, DocumentError> {
         match &self.value {
-            Value::Text(text) => Ok(text),
+            NodeValue::Text(text) => Ok(text),
             _ => Err(self.misplaced(key, "a string")),
         }
     }
@@ -110,10 +110,10 @@ impl Node {
         }
         match (&self.place, text.chars().find(|c| is_deceptive(*c))) {
             (_, None) => Ok(text.to_owned()),
-            (Place::Position(_), Some(c)) => Err(self
+            (ValuePlace::Position(_), Some(c)) => Err(self
                 .fail(format!("`{key}` has the character U+{:04X}", u32::from(c)))
                 .hint("write one line, without control characters and marks of direction")),
-            (Place::Member(_), Some(_)) => {
+            (ValuePlace::Member(_), Some(_)) => {
                 let harmless = |c| if is_deceptive(c) { char::REPLACEMENT_CHARACTER } else { c };
                 Ok(text.chars().map(harmless).collect())
             }
@@ -122,14 +122,14 @@ impl Node {
 
     pub(crate) fn boolean(&self, key: &str) -> Result<bool, DocumentError> {
         match self.value {
-            Value::Bool(value) => Ok(value),
+            NodeValue::Bool(value) => Ok(value),
             _ => Err(self.misplaced(key, "`true` or `false`")),
         }
     }
 
     pub(crate) fn number(&self, key: &str) -> Result<u64, DocumentError> {
         match self.value {
-            Value::Number(number) => Ok(number),
+            NodeValue::Number(number) => Ok(number),
             _ => Err(self.misplaced(key, "a whole number")),
         }
     }
@@ -148,8 +148,8 @@ impl Node {
 /// The members of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
-    place: &'a Place,
-    members: &'a [Member],
+    place: &'a ValuePlace,
+    members: &'a [TableMember],
 }
 
 impl<'a> Table<'a> {
@@ -177,7 +177,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    pub(crate) fn members(self) -> &'a [Member] {
+    pub(crate) fn members(self) -> &'a [TableMember] {
         self.members
     }
 
@@ -203,7 +203,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Member {
+impl TableMember {
     /// Returns the error for a key that is not in `known`.
     pub(crate) fn unknown(&self, known: &[&str]) -> DocumentError {
         /// The similarity below which a suggestion would be noise.

@@ -19,13 +19,13 @@ use ikigai_protocol::Digest;
 use reqwest::Response;
 use tokio::time::sleep;
 
-use crate::oci::{Artifact, OciError, Repository};
+use crate::oci::{OciError, Repository, ToolArtifact};
 use crate::reference::FileUrl;
-use crate::transport::{Request, Transport, TransportError, quoted};
+use crate::transport::{HttpRequest, Transport, TransportError, quoted};
 pub use error::DownloadError;
 use partial::Partial;
-pub use record::Record;
-use response::Answer;
+pub use record::SourceRecord;
+use response::ResponseHead;
 
 /// The largest file of a tool in bytes.
 pub const LARGEST_FILE: u64 = 256 << 20;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// The downloaded files, by digest.
 #[derive(Clone, Debug)]
-pub struct Cache {
+pub struct DownloadCache {
     /// The files, each named by its digest.
     directory: PathBuf,
     /// The records of the files' sources.
@@ -54,7 +54,7 @@ pub type TellWait = fn(&Path);
 
 /// A file in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Downloaded {
+pub struct CachedFile {
     /// The file.
     pub path: PathBuf,
     /// The digest of the file.
@@ -64,15 +64,15 @@ pub struct Downloaded {
 }
 
 /// The source of a file.
-pub enum Origin<'a> {
+pub enum DownloadSource<'a> {
     /// The layer of an artifact.
-    Blob(&'a Repository, &'a Artifact),
+    Blob(&'a Repository, &'a ToolArtifact),
     /// A file on a web server.
     Url(&'a Transport, &'a FileUrl),
 }
 
 /// Receives progress reports of a download: the bytes so far, and the total if it is known.
-pub type Progress<'a> = &'a (dyn Fn(u64, Option<u64>) + Send + Sync);
+pub type DownloadProgress<'a> = &'a (dyn Fn(u64, Option<u64>) + Send + Sync);
 
 /// The result of a download whose bytes have the wrong digest.
 struct Wrong {
@@ -80,7 +80,7 @@ struct Wrong {
     found: Digest,
 }
 
-impl Cache {
+impl DownloadCache {
     /// Returns the cache in a directory, which only ikigai uses. The directory need not exist yet.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
@@ -117,7 +117,7 @@ impl Cache {
     /// # Errors
     ///
     /// Fails if the file cannot be read or removed.
-    pub async fn find(&self, digest: Digest) -> Result<Option<Downloaded>, DownloadError> {
+    pub async fn find(&self, digest: Digest) -> Result<Option<CachedFile>, DownloadError> {
         let path = self.directory.join(digest.to_string());
         let looked_at = path.clone();
         let failed = |error| DownloadError::file(&path, error);
@@ -125,7 +125,7 @@ impl Cache {
         let found = found.map_err(|error| DownloadError::file(&path, error.into()))?;
         let Some((found, size)) = found.map_err(failed)? else { return Ok(None) };
         if found == digest {
-            return Ok(Some(Downloaded { path, digest, size }));
+            return Ok(Some(CachedFile { path, digest, size }));
         }
         fs::remove_file(&path).map_err(failed)?;
         Ok(None)
@@ -141,9 +141,9 @@ impl Cache {
     /// the cache.
     pub async fn download(
         &self,
-        origin: Origin<'_>,
-        progress: Progress<'_>,
-    ) -> Result<Downloaded, DownloadError> {
+        origin: DownloadSource<'_>,
+        progress: DownloadProgress<'_>,
+    ) -> Result<CachedFile, DownloadError> {
         let (digest, size) = (origin.digest(), origin.size());
         if let Some(size) = size.filter(|size| *size > self.largest) {
             return Err(DownloadError::TooLarge {
@@ -201,9 +201,9 @@ impl Cache {
     /// Makes attempts until the file is complete. Returns both digests if it has the wrong one.
     async fn complete(
         &self,
-        origin: &Origin<'_>,
+        origin: &DownloadSource<'_>,
         partial: &mut Partial,
-        progress: Progress<'_>,
+        progress: DownloadProgress<'_>,
     ) -> Result<Option<Wrong>, DownloadError> {
         let pauses = ExponentialBuilder::new()
             .with_min_delay(self.pause)
@@ -231,7 +231,7 @@ impl Cache {
     }
 }
 
-impl Origin<'_> {
+impl DownloadSource<'_> {
     fn digest(&self) -> Option<Digest> {
         match self {
             Self::Blob(_, artifact) => Some(artifact.digest),
@@ -266,7 +266,7 @@ impl Origin<'_> {
         match self {
             Self::Blob(repository, artifact) => repository.open_blob(artifact.digest, from).await,
             Self::Url(transport, file) => {
-                let mut request = Request::new(Method::GET, file.url().clone());
+                let mut request = HttpRequest::new(Method::GET, file.url().clone());
                 if let Some(from) = from {
                     let range = HeaderValue::from_str(&format!("bytes={from}-"));
                     request.headers.extend(range.ok().map(|range| (header::RANGE, range)));
@@ -287,10 +287,10 @@ impl Origin<'_> {
 
 /// Makes one attempt, which continues after the last byte of the previous one.
 async fn attempt(
-    origin: &Origin<'_>,
+    origin: &DownloadSource<'_>,
     partial: &mut Partial,
     largest: u64,
-    progress: Progress<'_>,
+    progress: DownloadProgress<'_>,
 ) -> Result<(), DownloadError> {
     let mut total = origin.size();
     if total.is_some_and(|total| partial.length() >= total) && partial.length() > 0 {
@@ -310,7 +310,7 @@ async fn attempt(
     let transport = origin.transport();
     let mut response =
         transport.successful(response, &origin.what()).await.map_err(OciError::from)?;
-    let answer = Answer::from_response(&response, from).map_err(|()| {
+    let answer = ResponseHead::from_response(&response, from).map_err(|()| {
         // It is unknown which part of the file these bytes are.
         DownloadError::Range { what: origin.what() }
     });

@@ -22,8 +22,8 @@ pub use error::LayoutError;
 use crate::draft::draft_in;
 use crate::harmless;
 use crate::oci::{
-    Artifact, Attached, Content, Descriptor, Document, Index, LARGEST_MANIFEST, OciError, Packed,
-    Referrer,
+    Attached, ContentSource, Descriptor, Index, LARGEST_MANIFEST, ManifestOrIndex, OciError,
+    Packed, Referrer, ToolArtifact,
 };
 use crate::open_regular;
 use crate::reference::Pointer;
@@ -44,11 +44,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A layout.
 #[derive(Clone, Debug)]
-pub struct Layout {
+pub struct OciLayout {
     directory: PathBuf,
 }
 
-impl Layout {
+impl OciLayout {
     /// Opens a layout.
     ///
     /// # Errors
@@ -147,8 +147,8 @@ impl Layout {
     /// artifact is not listed.
     pub async fn copy(
         &self,
-        from: &impl Content,
-        artifact: &Artifact,
+        from: &impl ContentSource,
+        artifact: &ToolArtifact,
         file: &Path,
         attached: &[Referrer],
         most: usize,
@@ -169,7 +169,7 @@ impl Layout {
     /// is present.
     async fn copy_manifest(
         &self,
-        from: &impl Content,
+        from: &impl ContentSource,
         digest: Digest,
         there: Option<Digest>,
         most: usize,
@@ -177,7 +177,7 @@ impl Layout {
         let pointer = Pointer::Digest(digest);
         let what = from.what(&pointer);
         let (_, text) = from.manifest(&pointer).await?;
-        let Document::Manifest(manifest) = Document::read(&text, &what)? else {
+        let ManifestOrIndex::Manifest(manifest) = ManifestOrIndex::read(&text, &what)? else {
             let detail = "it is an index, and should be a manifest".to_owned();
             return Err(OciError::Malformed { what, detail }.into());
         };
@@ -202,9 +202,9 @@ impl Layout {
         let text =
             read(&path, LARGEST_MANIFEST).map_err(|error| LayoutError::file(&path, error))?;
         let what = format!("`{}`", path.display());
-        match Document::read(&text, &what)? {
-            Document::Index(index) => Ok(index),
-            Document::Manifest(_) => {
+        match ManifestOrIndex::read(&text, &what)? {
+            ManifestOrIndex::Index(index) => Ok(index),
+            ManifestOrIndex::Manifest(_) => {
                 let detail = "it is a manifest, and should be an index".to_owned();
                 Err(OciError::Malformed { what, detail }.into())
             }
@@ -270,7 +270,7 @@ impl Layout {
     }
 }
 
-impl Content for Layout {
+impl ContentSource for OciLayout {
     fn what(&self, pointer: &Pointer) -> String {
         let directory = self.directory.to_string_lossy();
         format!("`{}` in `{}`", pointer, harmless::line(&directory))

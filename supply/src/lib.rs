@@ -25,11 +25,11 @@ mod signer;
 pub mod transport;
 pub mod trust;
 
-pub use document::{DocumentError, MemberPath, Place, Position};
+pub use document::{DocumentError, MemberPath, Position, ValuePlace};
 pub use file_error::FileError;
-pub use lock::{Lock, LockedTool};
+pub use lock::{LockedTool, ToolsLock};
 pub use manifest::{Manifest, ManifestError};
 pub use needs::Needs;
-pub use project::{Build, MAX_PROJECT_BYTES, PROJECT_FILE, Project};
+pub use project::{MAX_PROJECT_BYTES, PROJECT_FILE, Project, ProjectBuild};
 pub use regular::open_regular;
-pub use signer::{Identity, Signer, SignerError};
+pub use signer::{CertificateIdentity, Signer, SignerError};

@@ -10,26 +10,29 @@
 /// the expression.
 pub(crate) fn check(text: &str) -> Result<(), &'static str> {
     let spaced = text.replace('(', " ( ").replace(')', " ) ");
-    let mut expected = Expected::License;
+    let mut expected = ExpectedWord::License;
     let mut open = 0_usize;
     for word in spaced.split(' ').filter(|word| !word.is_empty()) {
         expected = match (expected, word) {
-            (Expected::License, "(") => {
+            (ExpectedWord::License, "(") => {
                 open += 1;
-                Expected::License
+                ExpectedWord::License
             }
-            (Expected::Operator | Expected::OperatorOrWith, ")") if open > 0 => {
+            (ExpectedWord::Operator | ExpectedWord::OperatorOrWith, ")") if open > 0 => {
                 open -= 1;
-                Expected::Operator
+                ExpectedWord::Operator
             }
-            (Expected::Operator | Expected::OperatorOrWith, "AND" | "OR") => Expected::License,
-            (Expected::OperatorOrWith, "WITH") => Expected::Exception,
-            (Expected::License, word) if is_license(word) => Expected::OperatorOrWith,
-            (Expected::Exception, word) if is_identifier(word) => Expected::Operator,
+            (ExpectedWord::Operator | ExpectedWord::OperatorOrWith, "AND" | "OR") => {
+                ExpectedWord::License
+            }
+            (ExpectedWord::OperatorOrWith, "WITH") => ExpectedWord::Exception,
+            (ExpectedWord::License, word) if is_license(word) => ExpectedWord::OperatorOrWith,
+            (ExpectedWord::Exception, word) if is_identifier(word) => ExpectedWord::Operator,
             _ => return Err(NO_EXPRESSION),
         };
     }
-    let is_whole = matches!(expected, Expected::Operator | Expected::OperatorOrWith) && open == 0;
+    let is_whole =
+        matches!(expected, ExpectedWord::Operator | ExpectedWord::OperatorOrWith) && open == 0;
     if is_whole { Ok(()) } else { Err(NO_EXPRESSION) }
 }
 
@@ -38,7 +41,7 @@ const NO_EXPRESSION: &str =
 
 /// The kinds of words that may come next in an expression.
 #[derive(Clone, Copy)]
-enum Expected {
+enum ExpectedWord {
     License,
     Exception,
     Operator,

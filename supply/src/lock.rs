@@ -33,7 +33,7 @@ use crate::document::DocumentError;
 use crate::manifest;
 use crate::signer::Signer;
 
-pub use wanted::{Tag, Wanted, WantedError};
+pub use wanted::{Tag, WantedError, WantedVersion};
 
 /// The largest lock, in bytes: about ten thousand tools.
 pub const MAX_LOCK_BYTES: usize = 4 << 20;
@@ -43,7 +43,7 @@ const LONGEST_FROM: usize = 4096;
 
 /// The installed tools. The default is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lock {
+pub struct ToolsLock {
     tools: BTreeMap<String, LockedTool>,
 }
 
@@ -56,7 +56,7 @@ pub struct LockedTool {
     /// 4096 bytes, without invisible characters.
     pub from: String,
     /// The requested version or tag. `None` if the reference was requested without either.
-    pub wanted: Option<Wanted>,
+    pub wanted: Option<WantedVersion>,
     /// The digest of the manifest of its artifact in a registry or layout.
     pub manifest: Option<Digest>,
     /// The digest of its file.
@@ -83,7 +83,7 @@ pub enum UnlockableTool {
     From(String),
 }
 
-impl Lock {
+impl ToolsLock {
     /// Parses the text of a lock.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ fn is_source(text: &str) -> bool {
 }
 
 /// Writes the text of the lock.
-impl fmt::Display for Lock {
+impl fmt::Display for ToolsLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "version = 1")?;
         for (name, tool) in self.iter() {

@@ -16,9 +16,9 @@ use ikigai_protocol::Digest;
 use serde::Serialize;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
-pub use dir::{Dir, DirError};
-pub use limit::{Limit, LimitName};
-pub use peer::{Peer, PeerError};
+pub use dir::{DirError, WorkspaceDir};
+pub use limit::{LimitName, LimitValue};
+pub use peer::{NetworkPeer, PeerError};
 
 pub(crate) use read::read;
 
@@ -30,7 +30,7 @@ pub(crate) use read::read;
 pub struct Needs {
     /// The access to assets of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub assets: Option<AssetAccess>,
+    pub assets: Option<AssetNeed>,
     /// The environment variables, each once, in the author's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<VariableNeed>,
@@ -40,7 +40,7 @@ pub struct Needs {
     pub fs: Vec<DirNeed>,
     /// The limits of a call.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: BTreeMap<LimitName, Limit>,
+    pub limits: BTreeMap<LimitName, LimitValue>,
     /// The network peers, each once, in the author's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub net: Vec<PeerNeed>,
@@ -62,7 +62,7 @@ pub struct VariableNeed {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct DirNeed {
     /// The directory with the access to it.
-    pub dir: Dir,
+    pub dir: WorkspaceDir,
     /// The reason that the author gives.
     pub why: String,
 }
@@ -71,7 +71,7 @@ pub struct DirNeed {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PeerNeed {
     /// The peer.
-    pub peer: Peer,
+    pub peer: NetworkPeer,
     /// The reason that the author gives.
     pub why: String,
 }
@@ -92,7 +92,7 @@ pub struct PeerNeed {
 )]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
-pub enum AssetAccess {
+pub enum AssetNeed {
     /// No access.
     None,
     /// Listing and reading.
@@ -112,9 +112,9 @@ pub enum Need<'a> {
     /// A directory.
     Fs(&'a DirNeed),
     /// The access to assets.
-    Assets(AssetAccess),
+    Assets(AssetNeed),
     /// A limit.
-    Limit(LimitName, &'a Limit),
+    Limit(LimitName, &'a LimitValue),
 }
 
 impl Needs {
@@ -186,7 +186,7 @@ impl fmt::Display for Need<'_> {
     }
 }
 
-impl AssetAccess {
+impl AssetNeed {
     /// Returns the word that a policy uses.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Artifacts of registries: the OCI formats, the CNCF's Wasm artifact format, and the client of the
 //! distribution API.
 //!
-//! A [`Content`] is the source of an artifact, so that the same code reads and checks a registry
+//! A [`ContentSource`] is the source of an artifact, so that the same code reads and checks a registry
 //! and a layout on disk. `download` downloads files.
 
 mod artifact;
@@ -14,10 +14,12 @@ mod pack;
 mod push;
 mod repository;
 
-pub use artifact::{Artifact, Content, Referrer, referrers, resolve, signature};
+pub use artifact::{ContentSource, Referrer, ToolArtifact, referrers, resolve, signature};
 pub use error::OciError;
-pub use manifest::{Descriptor, Document, Index, MANIFEST_MEDIA_TYPE, Manifest, WASM_MEDIA_TYPE};
-pub use pack::{Attached, Details, Packed};
+pub use manifest::{
+    Descriptor, Index, MANIFEST_MEDIA_TYPE, ManifestOrIndex, OciManifest, WASM_MEDIA_TYPE,
+};
+pub use pack::{ArtifactDetails, Attached, Packed};
 pub use repository::Repository;
 
 /// The largest manifest or index in bytes. The distribution specification asks registries to accept

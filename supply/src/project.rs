@@ -39,12 +39,12 @@ pub struct Project {
     /// The manifest.
     pub manifest: Manifest,
     /// The build of the tool. `None` for a project that only describes a tool.
-    pub build: Option<Build>,
+    pub build: Option<ProjectBuild>,
 }
 
 /// The command that builds the file of a tool, its variables and its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Build {
+pub struct ProjectBuild {
     /// The shell command line, which runs in the directory of the project. It may have several
     /// lines.
     pub command: String,
@@ -69,11 +69,15 @@ impl Project {
     }
 }
 
-fn build(node: &Node) -> Result<Build, DocumentError> {
+fn build(node: &Node) -> Result<ProjectBuild, DocumentError> {
     let table = node.table("build")?.only(&["command", "env", "output"])?;
     let command = table.require("command")?;
     let env = table.optional("env", environment)?.unwrap_or_default();
-    Ok(Build { command: line(command, "command")?, env, output: output(table.require("output")?)? })
+    Ok(ProjectBuild {
+        command: line(command, "command")?,
+        env,
+        output: output(table.require("output")?)?,
+    })
 }
 
 /// Reads a text for a shell. The user may read it before it runs.

@@ -1,7 +1,7 @@
 //! References to tools: the text that the user types after `tool install`, `tool push` or `tool
 //! fetch`, and that a lock stores.
 //!
-//! Parsing looks only at the text. [`Reference::typed`] and [`Place::from_path`] also look at the
+//! Parsing looks only at the text. [`Reference::typed`] and [`LocalTool::from_path`] also look at the
 //! disk. Nothing is fetched.
 
 mod error;
@@ -27,7 +27,7 @@ const SHA256: &str = "sha256=";
 /// A reference to a tool. Parsing its text gives the same reference again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reference {
-    /// A file, an OCI layout or a project. [`Place::from_path`] finds out which.
+    /// A file, an OCI layout or a project. [`LocalTool::from_path`] finds out which.
     Path(PathBuf),
     /// A file on a web server.
     Url(FileUrl),
@@ -44,7 +44,7 @@ pub struct FileUrl {
 
 /// A tool on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LocalTool {
     /// A file.
     File(PathBuf),
     /// A directory with a file `oci-layout`.
@@ -175,7 +175,7 @@ impl fmt::Display for FileUrl {
     }
 }
 
-impl Place {
+impl LocalTool {
     /// Finds out which kind of tool a path leads to.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ pub enum SectionError {
 /// Fails if the file cannot be read, is not valid WebAssembly, is too large, or has two such
 /// sections or one that is too large.
 pub fn read(file: impl Read) -> Result<Option<Vec<u8>>, SectionError> {
-    let mut walk = Walk::begin(file)?;
+    let mut walk = SectionWalk::begin(file)?;
     let mut found: Option<(u64, Vec<u8>)> = None;
     while let Some(section) = walk.next()? {
         let Some(contents) = section.manifest else { continue };
@@ -120,7 +120,7 @@ pub fn write(file: &[u8], contents: &[u8]) -> Result<Vec<u8>, SectionError> {
 /// Fails if the file is not valid WebAssembly, is too large, or has such a section that is too
 /// large.
 pub fn remove(file: &[u8]) -> Result<Vec<u8>, SectionError> {
-    let mut walk = Walk::begin(file)?;
+    let mut walk = SectionWalk::begin(file)?;
     let mut kept = Vec::with_capacity(file.len());
     let mut start = 0;
     while let Some(section) = walk.next()? {
@@ -160,13 +160,13 @@ struct Section {
 }
 
 /// A walk over the outermost sections of a file.
-struct Walk<R> {
+struct SectionWalk<R> {
     reader: BufReader<R>,
     /// The number of bytes read so far.
     offset: u64,
 }
 
-impl<R: Read> Walk<R> {
+impl<R: Read> SectionWalk<R> {
     /// Reads the header.
     fn begin(reader: R) -> Result<Self, SectionError> {
         let mut walk = Self { reader: BufReader::with_capacity(64 << 10, reader), offset: 0 };

@@ -14,10 +14,10 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-pub use error::{KeyError, RootError, SignatureError};
-pub use key::{Key, PemKey};
+pub use error::{PublicKeyError, RootError, SignatureError};
+pub use key::{PemKey, SignerKey};
 pub use minisign::MinisignKey;
-pub use sigstore::Root;
+pub use sigstore::SigstoreRoot;
 pub use ssh::SshKey;
 
 use crate::signer::Signer;
@@ -31,7 +31,7 @@ pub const SSH_NAMESPACE: &str = "ikigai-tool";
 
 /// A kind of signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
-pub enum Kind {
+pub enum SignatureKind {
     /// An OpenSSH signature, as `ssh-keygen -Y sign` writes it.
     Ssh,
     /// A minisign signature.
@@ -40,7 +40,7 @@ pub enum Kind {
     Sigstore,
 }
 
-impl Kind {
+impl SignatureKind {
     /// Returns the kind of the signature that begins with these bytes. The file's name does not
     /// matter.
     #[must_use]
@@ -85,7 +85,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for SignatureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ssh => "ssh signature",
@@ -96,15 +96,15 @@ impl fmt::Display for Kind {
 }
 
 /// Returns the paths at which a signature over this file may lie, in search order. Other programs
-/// also use `.sig` for their signatures, so [`Kind::from_bytes`] finds out the actual kind.
+/// also use `.sig` for their signatures, so [`SignatureKind::from_bytes`] finds out the actual kind.
 #[must_use]
 pub fn beside(file: &Path) -> Vec<PathBuf> {
-    let with = |kind: &Kind| {
+    let with = |kind: &SignatureKind| {
         let mut path = file.as_os_str().to_owned();
         path.push(kind.suffix());
         PathBuf::from(path)
     };
-    <Kind as strum::VariantArray>::VARIANTS.iter().map(with).collect()
+    <SignatureKind as strum::VariantArray>::VARIANTS.iter().map(with).collect()
 }
 
 /// The bytes that a signature is verified against.
@@ -119,7 +119,7 @@ pub struct Payload<'a> {
 
 /// A part of the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum SignedPart {
     /// The file of the tool.
     File,
     /// The OCI manifest, which contains the file's digest.
@@ -132,7 +132,7 @@ pub struct Signed {
     /// The signer.
     pub signer: Signer,
     /// The part of the payload that was signed.
-    pub part: Part,
+    pub part: SignedPart,
     /// The time of signing, if a log or a time-stamping authority vouches for it.
     pub at: Option<jiff::Timestamp>,
 }
@@ -170,10 +170,12 @@ impl Signature {
         if bytes.len() > MAX_SIGNATURE_BYTES {
             return Err(SignatureError::TooLarge);
         }
-        match Kind::from_bytes(bytes).ok_or(SignatureError::UnknownFormat)? {
-            Kind::Ssh => ssh::Sshsig::parse(bytes).map(Self::Ssh),
-            Kind::Minisign => minisign::Minisig::parse(bytes).map(Self::Minisign),
-            Kind::Sigstore => sigstore::Bundle::parse(bytes).map(Box::new).map(Self::Sigstore),
+        match SignatureKind::from_bytes(bytes).ok_or(SignatureError::UnknownFormat)? {
+            SignatureKind::Ssh => ssh::Sshsig::parse(bytes).map(Self::Ssh),
+            SignatureKind::Minisign => minisign::Minisig::parse(bytes).map(Self::Minisign),
+            SignatureKind::Sigstore => {
+                sigstore::Bundle::parse(bytes).map(Box::new).map(Self::Sigstore)
+            }
         }
     }
 
@@ -188,10 +190,10 @@ impl Signature {
     pub fn verify(
         &self,
         payload: Payload<'_>,
-        keys: &[&Key],
-        root: &Root,
+        keys: &[&SignerKey],
+        root: &SigstoreRoot,
     ) -> Result<Signed, SignatureError> {
-        let of_file = |signer| Signed { signer, part: Part::File, at: None };
+        let of_file = |signer| Signed { signer, part: SignedPart::File, at: None };
         match self {
             Self::Ssh(signature) => signature.verify(payload.file).map(of_file),
             Self::Minisign(signature) => signature.verify(payload.file, keys).map(of_file),

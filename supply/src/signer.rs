@@ -24,7 +24,7 @@ pub enum Signer {
     /// A PEM key, by the SHA-256 digest of its DER: `key:SHA256:` and 43 characters of Base64.
     Key([u8; 32]),
     /// An identity in a Sigstore certificate: `sigstore:ISSUER#SUBJECT`.
-    Sigstore(Identity),
+    Sigstore(CertificateIdentity),
 }
 
 impl Signer {
@@ -37,12 +37,12 @@ impl Signer {
 
 /// An identity in a Sigstore certificate: the subject, and the issuer that vouches for it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity {
+pub struct CertificateIdentity {
     issuer: String,
     subject: String,
 }
 
-impl Identity {
+impl CertificateIdentity {
     /// Returns the identity `subject` (an email address, or the URL of a workflow), for which
     /// `issuer` (the URL of an OpenID Connect issuer) vouches.
     ///
@@ -88,7 +88,7 @@ impl fmt::Display for Signer {
             Self::Ssh(digest) => write!(f, "ssh:SHA256:{}", STANDARD_NO_PAD.encode(digest)),
             Self::Key(digest) => write!(f, "key:SHA256:{}", STANDARD_NO_PAD.encode(digest)),
             Self::Minisign(id) => write!(f, "minisign:{id:016X}"),
-            Self::Sigstore(Identity { issuer, subject }) => {
+            Self::Sigstore(CertificateIdentity { issuer, subject }) => {
                 write!(f, "sigstore:{issuer}#{subject}")
             }
         }
@@ -118,7 +118,7 @@ impl FromStr for Signer {
         }
         let identity = text.strip_prefix("sigstore:").and_then(|rest| rest.split_once('#'));
         let (issuer, subject) = identity.ok_or_else(error)?;
-        Identity::new(issuer, subject).map(Self::Sigstore)
+        CertificateIdentity::new(issuer, subject).map(Self::Sigstore)
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
             let error = text.parse::<Signer>().expect_err(text).to_string();
             assert!(!error.contains(is_invisible), "{error:?}");
         }
-        assert!(Identity::new("https://issuer#a", "b").is_err());
+        assert!(CertificateIdentity::new("https://issuer#a", "b").is_err());
     }
 
     proptest! {
@@ -182,7 +182,7 @@ mod tests {
             issuer in "[!-\"$-~]{1,20}",
             subject in "[!-~é]{1,20}",
         ) {
-            let identity = Identity::new(&issuer, &subject).expect("an identity");
+            let identity = CertificateIdentity::new(&issuer, &subject).expect("an identity");
             for signer in [Signer::Ssh(digest), Signer::Key(digest), Signer::Minisign(id), Signer::Sigstore(identity)] {
                 let read = signer.to_string().parse();
                 prop_assert_eq!(read, Ok(signer));

@@ -23,7 +23,7 @@ use url::Url;
 
 use crate::harmless;
 use crate::reference::is_loopback;
-use body::Watched;
+use body::WatchedBody;
 pub use error::TransportError;
 
 /// The most redirects that one request follows.
@@ -34,7 +34,7 @@ const LARGEST_ERROR: usize = 64 << 10;
 
 /// The settings of a [`Transport`].
 #[derive(Clone)]
-pub struct Settings {
+pub struct TransportSettings {
     /// The certificates that are trusted.
     pub tls: ClientConfig,
     /// The time within which a connection must be established.
@@ -52,7 +52,7 @@ pub struct Transport {
 }
 
 /// A request.
-pub(crate) struct Request {
+pub(crate) struct HttpRequest {
     pub(crate) method: Method,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
@@ -61,7 +61,7 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-impl Settings {
+impl TransportSettings {
     /// Returns settings with the certificates that this machine trusts, 10 seconds for a connection
     /// and 30 seconds of silence.
     ///
@@ -90,7 +90,7 @@ impl Settings {
     }
 }
 
-impl Request {
+impl HttpRequest {
     /// Returns a request without a body.
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let headers = HeaderMap::new();
@@ -110,7 +110,7 @@ impl Transport {
     /// # Errors
     ///
     /// Fails if HTTP cannot be set up. The caller has no alternative in that case.
-    pub fn new(settings: &Settings) -> Result<Self, TransportError> {
+    pub fn new(settings: &TransportSettings) -> Result<Self, TransportError> {
         let builder = || {
             reqwest::Client::builder()
                 .tls_backend_preconfigured(settings.tls.clone())
@@ -133,7 +133,7 @@ impl Transport {
     ///
     /// Fails if the server cannot be reached, refuses, or sends more than `most` bytes.
     pub async fn small(&self, url: &Url, most: usize) -> Result<Option<Bytes>, TransportError> {
-        let response = self.send(Request::new(Method::GET, url.clone())).await?;
+        let response = self.send(HttpRequest::new(Method::GET, url.clone())).await?;
         if [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&response.status()) {
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Transport {
 
     /// Sends a request and returns the head of the response. A `GET` or a `HEAD` follows redirects,
     /// but without its secret.
-    pub(crate) async fn send(&self, mut request: Request) -> Result<Response, TransportError> {
+    pub(crate) async fn send(&self, mut request: HttpRequest) -> Result<Response, TransportError> {
         let first = request.url.clone();
         for _ in 0..=REDIRECTS {
             let response = self.send_once(&request).await?;
@@ -171,7 +171,7 @@ impl Transport {
         })
     }
 
-    async fn send_once(&self, request: &Request) -> Result<Response, TransportError> {
+    async fn send_once(&self, request: &HttpRequest) -> Result<Response, TransportError> {
         let url = &request.url;
         check_scheme(url)?;
         let client = if is_loopback(url) { &self.loopback } else { &self.public };
@@ -185,7 +185,7 @@ impl Transport {
             secret.set_sensitive(true);
             builder = builder.header(header::AUTHORIZATION, secret);
         }
-        let watched = Watched::new(request.body.clone());
+        let watched = WatchedBody::new(request.body.clone());
         let activity = watched.activity();
         if !request.body.is_empty() {
             builder = builder.body(reqwest::Body::wrap(watched));

@@ -10,10 +10,10 @@ use std::fmt;
 
 use jiff::civil::Date;
 
-pub use pattern::{Pattern, PatternError};
-pub use pin::{Pin, SignerChanged, check_pin};
+pub use pattern::{NamePattern, PatternError};
+pub use pin::{PinStatus, SignerChanged, check_pin};
 
-use crate::signature::Key;
+use crate::signature::SignerKey;
 use crate::signer::Signer;
 
 /// A trusted signer: a table `[signers.NAME]` in a policy.
@@ -24,7 +24,7 @@ pub struct TrustedSigner {
     /// The key or the identity that proves who the signer is.
     pub identity: TrustedIdentity,
     /// The names of the tools that the signer may sign. `None` means all tools.
-    pub tools: Option<Vec<Pattern>>,
+    pub tools: Option<Vec<NamePattern>>,
     /// The last day on which the signer's files may be installed, in UTC. Tools that are already
     /// installed continue to work.
     pub until: Option<Date>,
@@ -34,14 +34,14 @@ pub struct TrustedSigner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrustedIdentity {
     /// A public key.
-    Key(Key),
+    Key(SignerKey),
     /// An identity in a Sigstore certificate.
     Sigstore {
         /// The exact URL of the OpenID Connect issuer.
         issuer: String,
         /// The subject. A pattern should end in a separator, because `https://github.com/acme*`
         /// also matches `https://github.com/acme-evil/`.
-        subject: Pattern,
+        subject: NamePattern,
     },
 }
 
@@ -94,7 +94,7 @@ impl Trust {
 
     /// Returns the keys of the signers, for [`crate::signature::Signature::verify`].
     #[must_use]
-    pub fn keys(&self) -> Vec<&Key> {
+    pub fn keys(&self) -> Vec<&SignerKey> {
         let identities = self.signers.iter().map(|signer| &signer.identity);
         identities
             .filter_map(|identity| match identity {
@@ -119,22 +119,22 @@ impl Trust {
         tool: &str,
         signer: &Signer,
         today: Date,
-    ) -> Result<Admission<'_>, Refusal> {
+    ) -> Result<TrustAdmission<'_>, TrustRefusal> {
         let claimant = self.signers.iter().find(|signer| signer.claims(tool));
         if signer.is_none() {
             let tool = tool.to_owned();
             return match (self.require_signed, claimant) {
-                (true, _) => Err(Refusal::Unsigned { tool }),
+                (true, _) => Err(TrustRefusal::Unsigned { tool }),
                 (false, Some(claimant)) => {
-                    Err(Refusal::Claimed { tool, name: claimant.name.clone() })
+                    Err(TrustRefusal::Claimed { tool, name: claimant.name.clone() })
                 }
-                (false, None) => Ok(Admission::Unsigned),
+                (false, None) => Ok(TrustAdmission::Unsigned),
             };
         }
         let is_open = !self.require_signed && claimant.is_none();
         match self.named(tool, signer, Some(today)) {
-            Ok(name) => Ok(Admission::By(name)),
-            Err(Refusal::Unknown { .. }) if is_open => Ok(Admission::Stranger),
+            Ok(name) => Ok(TrustAdmission::By(name)),
+            Err(TrustRefusal::Unknown { .. }) if is_open => Ok(TrustAdmission::Stranger),
             Err(refusal) => Err(refusal),
         }
     }
@@ -146,18 +146,18 @@ impl Trust {
     /// # Errors
     ///
     /// Fails if the call is refused.
-    pub fn admit_call(&self, tool: &str, signer: &Signer) -> Result<(), Refusal> {
+    pub fn admit_call(&self, tool: &str, signer: &Signer) -> Result<(), TrustRefusal> {
         if !self.require_signed {
             return Ok(());
         }
         if signer.is_none() {
-            return Err(Refusal::Unsigned { tool: tool.to_owned() });
+            return Err(TrustRefusal::Unsigned { tool: tool.to_owned() });
         }
         self.named(tool, signer, None).map(drop)
     }
 
     /// Returns the name of the first signer that admits a signed tool.
-    fn named(&self, tool: &str, signer: &Signer, day: Option<Date>) -> Result<&str, Refusal> {
+    fn named(&self, tool: &str, signer: &Signer, day: Option<Date>) -> Result<&str, TrustRefusal> {
         let mut objections = Vec::new();
         for trusted in self.signers.iter().filter(|trusted| trusted.is(signer)) {
             match trusted.objection(tool, day) {
@@ -167,15 +167,15 @@ impl Trust {
         }
         let (tool, signer) = (tool.to_owned(), signer.clone());
         Err(match objections.is_empty() {
-            true => Refusal::Unknown { tool, signer },
-            false => Refusal::NotAdmitted { tool, signer, objections: Objections(objections) },
+            true => TrustRefusal::Unknown { tool, signer },
+            false => TrustRefusal::NotAdmitted { tool, signer, objections: Objections(objections) },
         })
     }
 }
 
 /// The reason why a file is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission<'a> {
+pub enum TrustAdmission<'a> {
     /// The trusted signer with this name signed it.
     By(&'a str),
     /// An unknown signer signed it, and no rule forbids that.
@@ -186,7 +186,7 @@ pub enum Admission<'a> {
 
 /// The reason why a file is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TrustRefusal {
     /// A signature is required, but missing.
     #[error(
         "`{tool}` is not signed, and `require_signed` asks for a signature by a signer in the \

@@ -22,23 +22,23 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use reedline::ExternalPrinter;
 
-pub(crate) use self::ahead::{Ahead, Pressed};
+pub(crate) use self::ahead::{Pressed, TypeAhead};
 pub use self::history::{History, HistoryError};
 pub(crate) use self::live::PASTE;
-use self::live::{LineOptions, Live};
-pub(crate) use self::modes::Held;
-pub use self::modes::{Lent, Modes};
-use self::plain::{Asked, Plain};
+use self::live::{LineOptions, LiveEditor};
+pub(crate) use self::modes::HeldTerminal;
+pub use self::modes::{LentTerminal, Modes};
+use self::plain::{Plain, VisiblePrompt};
 use crate::finder::Finder;
 use crate::fold::folded;
-use crate::look::{Look, Size};
-use crate::question::Asker;
+use crate::look::{OutputFeatures, TerminalSize};
+use crate::question::QuestionSender;
 use crate::sanitize;
 use crate::screen::Screen;
 
 /// An event of the editor.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Input {
+pub enum EditorEvent {
     /// A line, or several. It is blank only as the answer to a question.
     Line(String),
     /// Ctrl-C with nothing to clear.
@@ -63,11 +63,11 @@ pub enum WorkKey {
 }
 
 /// The settings of an [`Editor`].
-pub struct Setup {
+pub struct EditorSettings {
     /// The prompt, which may contain wide characters, but no line break.
     pub prompt: String,
     /// The capabilities of the terminal.
-    pub look: Look,
+    pub look: OutputFeatures,
     /// The screen that the program writes to between lines.
     pub screen: Screen,
     /// The earlier lines, and the file for further ones.
@@ -85,21 +85,21 @@ pub struct Setup {
 /// A line editor on the terminal of this process. While it lives, keys that are typed between two
 /// reads are not lost. They are shown only while it [watches](Self::watch).
 pub struct Editor {
-    backend: Backend,
+    backend: EditorBackend,
     screen: Screen,
-    printer: Printer,
+    printer: LinePrinter,
     stopper: Stopper,
-    asker: Asker,
+    asker: QuestionSender,
 }
 
-enum Backend {
-    Live(Box<Live>),
+enum EditorBackend {
+    Live(Box<LiveEditor>),
     Plain(Plain),
 }
 
 /// A handle that prints lines above the prompt of an editor, from any thread.
 #[derive(Clone, Debug)]
-pub struct Printer {
+pub struct LinePrinter {
     to: Destination,
     screen: Screen,
 }
@@ -110,7 +110,7 @@ enum Destination {
     /// Above the prompt, by the thread that draws it.
     Above(SyncSender<String>),
     /// Below the prompt, which is then written again.
-    Around(Asked),
+    Around(VisiblePrompt),
 }
 
 /// A handle that ends an editor's reading, from any thread.
@@ -126,21 +126,23 @@ impl Editor {
     /// # Errors
     ///
     /// Fails if the terminal refuses its new modes.
-    pub fn new(setup: Setup) -> io::Result<Self> {
-        let Setup { prompt, look, screen, history, unsaved, asks_for_secret, finder } = setup;
+    pub fn new(setup: EditorSettings) -> io::Result<Self> {
+        let EditorSettings { prompt, look, screen, history, unsaved, asks_for_secret, finder } =
+            setup;
         let stopper = Stopper { stop: Arc::new(AtomicBool::new(false)), is_live: look.live };
         if !look.live {
             let plain = Plain::new(&prompt);
             let printer =
-                Printer { to: Destination::Around(plain.asked()), screen: screen.clone() };
-            let (backend, asker) = (Backend::Plain(plain), Asker::default());
+                LinePrinter { to: Destination::Around(plain.asked()), screen: screen.clone() };
+            let (backend, asker) = (EditorBackend::Plain(plain), QuestionSender::default());
             return Ok(Self { backend, screen, printer, stopper, asker });
         }
         let above = ExternalPrinter::new(WAITING);
-        let printer = Printer { to: Destination::Above(above.sender()), screen: screen.clone() };
+        let printer =
+            LinePrinter { to: Destination::Above(above.sender()), screen: screen.clone() };
         let options = LineOptions { history, unsaved, asks_for_secret, finder, above };
-        let live = Live::new(&prompt, look.coloured, options, &stopper.stop)?;
-        let (backend, asker) = (Backend::Live(Box::new(live)), Asker::default());
+        let live = LiveEditor::new(&prompt, look.coloured, options, &stopper.stop)?;
+        let (backend, asker) = (EditorBackend::Live(Box::new(live)), QuestionSender::default());
         Ok(Self { backend, screen, printer, stopper, asker })
     }
 
@@ -149,14 +151,14 @@ impl Editor {
     /// # Errors
     ///
     /// Fails if the terminal cannot be read from or written to.
-    pub fn read(&mut self) -> io::Result<Input> {
+    pub fn read(&mut self) -> io::Result<EditorEvent> {
         loop {
             let input = match &mut self.backend {
-                Backend::Live(live) => live.read(&self.screen)?,
-                Backend::Plain(plain) => Some(plain.read(&self.screen)?),
+                EditorBackend::Live(live) => live.read(&self.screen)?,
+                EditorBackend::Plain(plain) => Some(plain.read(&self.screen)?),
             };
             match input {
-                Some(Input::Line(line)) if line.trim().is_empty() => {}
+                Some(EditorEvent::Line(line)) if line.trim().is_empty() => {}
                 Some(input) => return Ok(input),
                 None => {}
             }
@@ -172,10 +174,10 @@ impl Editor {
     /// # Errors
     ///
     /// Fails if the terminal cannot be read from or written to.
-    pub fn read_answer(&mut self, question: &str) -> io::Result<Input> {
+    pub fn read_answer(&mut self, question: &str) -> io::Result<EditorEvent> {
         match &mut self.backend {
-            Backend::Live(live) => live.read_answer(question, &self.screen),
-            Backend::Plain(plain) => plain.read_answer(question, &self.screen),
+            EditorBackend::Live(live) => live.read_answer(question, &self.screen),
+            EditorBackend::Plain(plain) => plain.read_answer(question, &self.screen),
         }
     }
 
@@ -193,24 +195,24 @@ impl Editor {
     /// Fails if the terminal cannot be read from or written to.
     pub fn watch(&mut self, stop: &AtomicBool, on_key: &dyn Fn(WorkKey)) -> io::Result<()> {
         match &mut self.backend {
-            Backend::Live(live) => live.watch(&self.screen, &self.asker, stop, on_key),
-            Backend::Plain(plain) => plain.watch(&self.screen, &self.asker, stop, on_key),
+            EditorBackend::Live(live) => live.watch(&self.screen, &self.asker, stop, on_key),
+            EditorBackend::Plain(plain) => plain.watch(&self.screen, &self.asker, stop, on_key),
         }
     }
 
     /// Moves the waiting lines into the line that is read next, so that the user can decide again.
-    /// A line that [asks for a secret](Setup::asks_for_secret) still waits: the secret may be on
+    /// A line that [asks for a secret](EditorSettings::asks_for_secret) still waits: the secret may be on
     /// its way.
     pub fn take_back(&mut self) {
         match &mut self.backend {
-            Backend::Live(live) => live.take_back(),
-            Backend::Plain(plain) => plain.take_back(),
+            EditorBackend::Live(live) => live.take_back(),
+            EditorBackend::Plain(plain) => plain.take_back(),
         }
     }
 
-    /// Replaces the text of the line that is read next, after [`Input::Edit`].
+    /// Replaces the text of the line that is read next, after [`EditorEvent::Edit`].
     pub fn set_text(&mut self, text: &str) {
-        if let Backend::Live(live) = &mut self.backend {
+        if let EditorBackend::Live(live) = &mut self.backend {
             live.set_text(text);
         }
     }
@@ -221,18 +223,18 @@ impl Editor {
     ///
     /// Returns an error if the terminal cannot be read from or written to, or does not hide what is
     /// typed.
-    pub fn read_secret(&mut self, question: &str) -> io::Result<Input> {
+    pub fn read_secret(&mut self, question: &str) -> io::Result<EditorEvent> {
         match &mut self.backend {
-            Backend::Live(live) => live.read_secret(question, &self.screen),
-            Backend::Plain(plain) => plain.read_secret(question, &self.screen),
+            EditorBackend::Live(live) => live.read_secret(question, &self.screen),
+            EditorBackend::Plain(plain) => plain.read_secret(question, &self.screen),
         }
     }
 
     /// Changes the prompt of the lines to come.
     pub fn set_prompt(&mut self, prompt: &str) {
         match &mut self.backend {
-            Backend::Live(live) => live.set_prompt(prompt),
-            Backend::Plain(plain) => plain.set_prompt(prompt),
+            EditorBackend::Live(live) => live.set_prompt(prompt),
+            EditorBackend::Plain(plain) => plain.set_prompt(prompt),
         }
     }
 
@@ -241,20 +243,20 @@ impl Editor {
     #[must_use]
     pub fn modes(&self) -> Modes {
         match &self.backend {
-            Backend::Live(live) => live.modes(),
-            Backend::Plain(_) => Modes::default(),
+            EditorBackend::Live(live) => live.modes(),
+            EditorBackend::Plain(_) => Modes::default(),
         }
     }
 
     /// Returns a handle that prints above the prompt.
     #[must_use]
-    pub fn printer(&self) -> Printer {
+    pub fn printer(&self) -> LinePrinter {
         self.printer.clone()
     }
 
     /// Returns a handle that puts [questions](crate::question::Question).
     #[must_use]
-    pub fn asker(&self) -> Asker {
+    pub fn asker(&self) -> QuestionSender {
         self.asker.clone()
     }
 
@@ -268,7 +270,7 @@ impl Editor {
 /// The number of messages that may wait for the next prompt.
 const WAITING: usize = 1024;
 
-impl Printer {
+impl LinePrinter {
     /// Prints `text`, of one line or more, above the prompt: at once while the editor reads,
     /// otherwise before the next prompt.
     ///
@@ -280,15 +282,17 @@ impl Printer {
             Destination::Above(above) => above,
             Destination::Around(asked) => return asked.print(text, &self.screen),
         };
-        above.try_send(folded(&sanitize(text), Size::now().columns)).map_err(|error| match error {
-            TrySendError::Full(_) => io::Error::other("too many messages wait for the prompt"),
-            TrySendError::Disconnected(_) => io::Error::from(io::ErrorKind::BrokenPipe),
+        above.try_send(folded(&sanitize(text), TerminalSize::now().columns)).map_err(|error| {
+            match error {
+                TrySendError::Full(_) => io::Error::other("too many messages wait for the prompt"),
+                TrySendError::Disconnected(_) => io::Error::from(io::ErrorKind::BrokenPipe),
+            }
         })
     }
 }
 
 impl Stopper {
-    /// Makes [`Editor::read`] return [`Input::End`], within a tenth of a second on a terminal that
+    /// Makes [`Editor::read`] return [`EditorEvent::End`], within a tenth of a second on a terminal that
     /// can move its cursor and answers. Elsewhere only the next line ends it, and this returns
     /// `false`.
     pub fn stop(&self) -> bool {
@@ -305,7 +309,7 @@ impl Drop for Editor {
 
 impl fmt::Debug for Editor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_live = matches!(self.backend, Backend::Live(_));
+        let is_live = matches!(self.backend, EditorBackend::Live(_));
         f.debug_struct("Editor").field("is_live", &is_live).finish_non_exhaustive()
     }
 }

@@ -14,22 +14,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use reedline::{Completer, CompletionResult, CompletionStatus, Span, Suggestion};
 
-use self::files::Files;
-use self::ranking::{Name, Ranking};
-use self::word::{Wanted, Word};
+use self::files::FileIndex;
+use self::ranking::{MatchableName, Ranking};
+use self::word::{TypedWord, WordKind};
 
 /// A source of names, called each time a finder opens.
-pub type Names = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+pub type NameSource = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// A command that is typed after `/`.
 #[derive(Clone)]
-pub struct Command {
+pub struct FinderCommand {
     /// The name, without `/`.
     pub name: String,
     /// The effect, in a few words.
     pub help: String,
     /// The possible arguments, if they can be listed.
-    pub arguments: Option<Names>,
+    pub arguments: Option<NameSource>,
 }
 
 /// The most suggestions at a time.
@@ -37,23 +37,23 @@ const OFFERED: usize = 50;
 
 /// The completer of an editor.
 pub struct Finder {
-    commands: Vec<Command>,
-    assets: Names,
-    files: Files,
+    commands: Vec<FinderCommand>,
+    assets: NameSource,
+    files: FileIndex,
     ranking: Ranking,
     /// The generation of the file list when it was last used, while a file is completed.
     seen: Option<u64>,
     /// The byte at which the current mention begins.
     mention: Option<usize>,
-    unasked: Unasked,
+    unasked: EmptyWordFlag,
 }
 
 /// A flag that is set while the suggestions are for a command's name or argument of which nothing
 /// is typed yet. Then Enter ends the line, unless the user selected a suggestion.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Unasked(Arc<AtomicBool>);
+pub(crate) struct EmptyWordFlag(Arc<AtomicBool>);
 
-impl Unasked {
+impl EmptyWordFlag {
     pub(crate) fn get(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -67,18 +67,22 @@ impl Finder {
     /// Creates a finder of files below `workspace`, of `commands`, and of the names that `assets`
     /// returns. The first `@` begins a walk of the workspace.
     #[must_use]
-    pub fn new(workspace: impl Into<PathBuf>, commands: Vec<Command>, assets: Names) -> Self {
-        let files = Files::new(workspace.into(), files::MOST);
+    pub fn new(
+        workspace: impl Into<PathBuf>,
+        commands: Vec<FinderCommand>,
+        assets: NameSource,
+    ) -> Self {
+        let files = FileIndex::new(workspace.into(), files::MOST);
         let ranking = Ranking::default();
-        let unasked = Unasked::default();
+        let unasked = EmptyWordFlag::default();
         Self { commands, assets, files, ranking, seen: None, mention: None, unasked }
     }
 
-    pub(crate) fn unasked(&self) -> Unasked {
+    pub(crate) fn unasked(&self) -> EmptyWordFlag {
         self.unasked.clone()
     }
 
-    fn files(&mut self, word: &Word<'_>) -> CompletionResult {
+    fn files(&mut self, word: &TypedWord<'_>) -> CompletionResult {
         // Keys come in bursts, so the first completion of a mention may already see more than its
         // `@`.
         if word.text.is_empty() || self.mention.replace(word.start) != Some(word.start) {
@@ -94,9 +98,12 @@ impl Finder {
         CompletionResult::fresh(suggestions)
     }
 
-    fn commands(&mut self, word: &Word<'_>) -> CompletionResult {
-        let names: Vec<Name> =
-            self.commands.iter().filter_map(|command| Name::new(command.name.clone())).collect();
+    fn commands(&mut self, word: &TypedWord<'_>) -> CompletionResult {
+        let names: Vec<MatchableName> = self
+            .commands
+            .iter()
+            .filter_map(|command| MatchableName::new(command.name.clone()))
+            .collect();
         let mut suggestions = self.suggestions(names.iter(), word, "/");
         for suggestion in &mut suggestions {
             let name = suggestion.value.trim_start_matches('/');
@@ -106,17 +113,19 @@ impl Finder {
         CompletionResult::fresh(suggestions)
     }
 
-    fn arguments(&mut self, command: &str, word: &Word<'_>) -> CompletionResult {
+    fn arguments(&mut self, command: &str, word: &TypedWord<'_>) -> CompletionResult {
         let command = self.commands.iter().find(|known| known.name == command);
         let Some(arguments) = command.and_then(|command| command.arguments.clone()) else {
             return none();
         };
-        let names: Vec<Name> = arguments().into_iter().filter_map(Name::new).collect();
+        let names: Vec<MatchableName> =
+            arguments().into_iter().filter_map(MatchableName::new).collect();
         CompletionResult::fresh(self.suggestions(names.iter(), word, ""))
     }
 
-    fn assets(&mut self, word: &Word<'_>) -> CompletionResult {
-        let names: Vec<Name> = (self.assets)().into_iter().filter_map(Name::new).collect();
+    fn assets(&mut self, word: &TypedWord<'_>) -> CompletionResult {
+        let names: Vec<MatchableName> =
+            (self.assets)().into_iter().filter_map(MatchableName::new).collect();
         CompletionResult::fresh(self.suggestions(names.iter(), word, "@@"))
     }
 
@@ -124,8 +133,8 @@ impl Finder {
     /// Enter ends the line.
     fn suggestions<'a>(
         &mut self,
-        names: impl Iterator<Item = &'a Name>,
-        word: &Word<'_>,
+        names: impl Iterator<Item = &'a MatchableName>,
+        word: &TypedWord<'_>,
         mark: &str,
     ) -> Vec<Suggestion> {
         let best = self.ranking.best(names, word.text, OFFERED);
@@ -133,7 +142,7 @@ impl Finder {
             return Vec::new();
         }
         let span = Span { start: word.start, end: word.end };
-        let suggestion = |found: ranking::Found<'_>| Suggestion {
+        let suggestion = |found: ranking::NameMatch<'_>| Suggestion {
             value: format!("{mark}{}", word::quoted(found.name.text())),
             display_override: Some(found.name.text().to_owned()),
             match_indices: Some(found.indices),
@@ -149,16 +158,16 @@ impl Completer for Finder {
     fn complete(&mut self, line: &str, position: usize) -> CompletionResult {
         self.seen = None;
         let word = word::at(line, position);
-        if !matches!(word, Some(Word { wanted: Wanted::File, .. })) {
+        if !matches!(word, Some(TypedWord { wanted: WordKind::File, .. })) {
             self.mention = None;
         }
         self.unasked.set(word.is_some_and(|word| word.is_unasked()));
         let Some(word) = word else { return none() };
         match word.wanted {
-            Wanted::Command => self.commands(&word),
-            Wanted::Argument(command) => self.arguments(command, &word),
-            Wanted::File => self.files(&word),
-            Wanted::Asset => self.assets(&word),
+            WordKind::Command => self.commands(&word),
+            WordKind::Argument(command) => self.arguments(command, &word),
+            WordKind::File => self.files(&word),
+            WordKind::Asset => self.assets(&word),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! A program needs the parts in this order:
 //!
-//! 1. [`Look`] and [`Size`]: the capabilities and the size of the output.
+//! 1. [`OutputFeatures`] and [`TerminalSize`]: the capabilities and the size of the output.
 //! 2. [`Screen`]: the only writer of the output. It renders streamed text with [`Markdown`] and
 //!    shows a line for each call.
 //! 3. [`Editor`]: reads lines below the output, with a [history](editor::History) and the
@@ -38,8 +38,8 @@ pub mod question;
 mod sanitize;
 mod screen;
 
-pub use editor::{Editor, Input};
-pub use look::{Look, Size};
+pub use editor::{Editor, EditorEvent};
+pub use look::{OutputFeatures, TerminalSize};
 pub use markdown::Markdown;
 pub use sanitize::{one_line, sanitize};
-pub use screen::{Busy, Ended, Screen, TimeLimit, in_words};
+pub use screen::{Busy, CallSummary, Screen, TimeLimit, in_words};

@@ -8,7 +8,7 @@ use anstyle::Style;
 
 /// The capabilities of an output.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Look {
+pub struct OutputFeatures {
     /// `true` if lines can be replaced and text has styles: Markdown is rendered, spinners turn,
     /// menus open. Otherwise text is written as it comes.
     pub live: bool,
@@ -16,7 +16,7 @@ pub struct Look {
     pub coloured: bool,
 }
 
-impl Look {
+impl OutputFeatures {
     /// The capabilities of a file, a pipe or a terminal that cannot move its cursor.
     pub const PLAIN: Self = Self { live: false, coloured: false };
     /// The capabilities of a terminal that can do everything.
@@ -54,14 +54,14 @@ impl Look {
 
 /// The columns and rows of a terminal, both at least 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Size {
+pub struct TerminalSize {
     /// The number of cells in a row.
     pub columns: usize,
     /// The number of rows on the screen.
     pub rows: usize,
 }
 
-impl Size {
+impl TerminalSize {
     /// The size that is assumed if a terminal reports none.
     pub const USUAL: Self = Self { columns: 80, rows: 24 };
 
@@ -84,9 +84,12 @@ mod tests {
 
     #[test]
     fn colours_need_a_terminal_that_has_them_and_a_person_who_wants_them() {
-        assert_eq!(Look::from(true, false, false), Look::FULL);
-        assert_eq!(Look::from(true, false, true), Look { live: true, coloured: false });
-        assert_eq!(Look::from(true, true, false), Look::PLAIN);
-        assert_eq!(Look::from(false, false, false), Look::PLAIN);
+        assert_eq!(OutputFeatures::from(true, false, false), OutputFeatures::FULL);
+        assert_eq!(
+            OutputFeatures::from(true, false, true),
+            OutputFeatures { live: true, coloured: false }
+        );
+        assert_eq!(OutputFeatures::from(true, true, false), OutputFeatures::PLAIN);
+        assert_eq!(OutputFeatures::from(false, false, false), OutputFeatures::PLAIN);
     }
 }

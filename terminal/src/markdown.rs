@@ -17,9 +17,9 @@ mod wrap;
 
 use anstyle::{AnsiColor, Style};
 
-use self::block::{Fence, Start};
-use self::code::Code;
-use self::wrap::{Token, Wrap};
+use self::block::{Fence, LineKind};
+use self::code::CodeBlock;
+use self::wrap::{Wrap, WrapToken};
 use crate::sanitize::sanitize;
 
 const HEADING: Style = Style::new().bold();
@@ -36,7 +36,7 @@ const DEEPEST: usize = 16;
 pub struct Markdown {
     wrap: Wrap,
     has_colours: bool,
-    at: At,
+    at: LinePosition,
     /// The beginning of a line whose kind is not decided yet.
     head: String,
     /// Inline text that is not written yet.
@@ -47,18 +47,18 @@ pub struct Markdown {
     blank_before: bool,
     wrote_any: bool,
     quotes: usize,
-    lists: Vec<Level>,
+    lists: Vec<ListLevel>,
     /// `true` if the current line has its list marker already.
     has_marker: bool,
     fence: Option<Fence>,
     /// The block of code, if it is coloured.
-    code: Option<Code>,
+    code: Option<CodeBlock>,
     table: Vec<String>,
 }
 
 /// The position of the next character within a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum At {
+enum LinePosition {
     Start,
     Inline,
     Heading,
@@ -72,7 +72,7 @@ enum At {
 
 /// A list that contains the current line.
 #[derive(Clone, Copy, Debug)]
-struct Level {
+struct ListLevel {
     /// The column of its markers in the source.
     indent: usize,
     /// The cells that its markers take on the screen.
@@ -87,7 +87,7 @@ impl Markdown {
         Self {
             wrap: Wrap::new(width),
             has_colours,
-            at: At::Start,
+            at: LinePosition::Start,
             head: String::new(),
             segment: String::new(),
             style: Style::new(),
@@ -120,11 +120,11 @@ impl Markdown {
     /// line. The next piece begins a new text.
     pub fn finish(&mut self) -> String {
         match self.at {
-            At::Start if !self.head.is_empty() => self.begin(true),
-            At::Row => self.end_row(),
+            LinePosition::Start if !self.head.is_empty() => self.begin(true),
+            LinePosition::Row => self.end_row(),
             _ => {}
         }
-        if self.at == At::Code {
+        if self.at == LinePosition::Code {
             self.end_code_line();
         }
         self.end_paragraph();
@@ -143,28 +143,28 @@ impl Markdown {
 
     fn take(&mut self, c: char) {
         match self.at {
-            At::Start if c == '\n' => {
+            LinePosition::Start if c == '\n' => {
                 self.begin(true);
                 match self.at {
-                    At::Start => {}
-                    At::Row => self.end_row(),
-                    At::Verbatim => self.end_verbatim(),
-                    At::Code => self.end_code_line(),
-                    At::Inline | At::Heading => self.end_inline_line(),
+                    LinePosition::Start => {}
+                    LinePosition::Row => self.end_row(),
+                    LinePosition::Verbatim => self.end_verbatim(),
+                    LinePosition::Code => self.end_code_line(),
+                    LinePosition::Inline | LinePosition::Heading => self.end_inline_line(),
                 }
             }
-            At::Start => {
+            LinePosition::Start => {
                 self.head.push(c);
                 self.begin(false);
             }
-            At::Row if c == '\n' => self.end_row(),
-            At::Row => self.head.push(c),
-            At::Verbatim if c == '\n' => self.end_verbatim(),
-            At::Verbatim => self.wrap.verbatim(c),
-            At::Code if c == '\n' => self.end_code_line(),
-            At::Code => self.code(c),
-            At::Inline | At::Heading if c == '\n' => self.end_inline_line(),
-            At::Inline | At::Heading => self.inline(c),
+            LinePosition::Row if c == '\n' => self.end_row(),
+            LinePosition::Row => self.head.push(c),
+            LinePosition::Verbatim if c == '\n' => self.end_verbatim(),
+            LinePosition::Verbatim => self.wrap.verbatim(c),
+            LinePosition::Code if c == '\n' => self.end_code_line(),
+            LinePosition::Code => self.code(c),
+            LinePosition::Inline | LinePosition::Heading if c == '\n' => self.end_inline_line(),
+            LinePosition::Inline | LinePosition::Heading => self.inline(c),
         }
     }
 
@@ -181,49 +181,51 @@ impl Markdown {
             self.head = head;
             return;
         };
-        if !matches!(start, Start::Row) {
+        if !matches!(start, LineKind::Row) {
             self.end_table();
         }
         if line.quotes != self.quotes && !self.has_marker {
             self.end_paragraph();
             self.lists.clear();
-            if !matches!(start, Start::Blank) || line.quotes > 0 {
+            if !matches!(start, LineKind::Blank) || line.quotes > 0 {
                 self.quotes = line.quotes;
             }
         }
         let rest = &head[line.rest..];
         match start {
-            Start::Blank => self.blank(),
-            Start::Text => self.text(line.indent, rest),
-            Start::Heading { level, text } => self.heading(level, &rest[text..]),
+            LineKind::Blank => self.blank(),
+            LineKind::Text => self.text(line.indent, rest),
+            LineKind::Heading { level, text } => self.heading(level, &rest[text..]),
             // At this depth a marker is text.
-            Start::Item { .. } if self.has_marker && self.lists.len() >= DEEPEST => {
+            LineKind::Item { .. } if self.has_marker && self.lists.len() >= DEEPEST => {
                 self.text(line.indent, rest);
             }
-            Start::Item { marker, text } => self.item(line.indent, &rest[..marker], &rest[text..]),
-            Start::Rule => {
+            LineKind::Item { marker, text } => {
+                self.item(line.indent, &rest[..marker], &rest[text..])
+            }
+            LineKind::Rule => {
                 self.new_block();
                 self.wrap.rule(FAINT);
             }
-            Start::Row => {
+            LineKind::Row => {
                 self.interrupt();
                 // Models write tables right behind a list, with no blank line between them.
                 if self.table.is_empty() && !self.has_marker {
                     self.leave_lists(line.indent);
                 }
                 self.head.push_str(rest);
-                self.at = At::Row;
+                self.at = LinePosition::Row;
             }
-            Start::Fence(fence) => {
+            LineKind::Fence(fence) => {
                 self.new_block();
                 self.fence = Some(fence);
                 let info = rest.trim_start_matches(['`', '~']);
-                self.code = self.has_colours.then(|| Code::from_info(info)).flatten();
+                self.code = self.has_colours.then(|| CodeBlock::from_info(info)).flatten();
                 self.wrap.line(&" ".repeat(line.indent), rest.trim_end(), FAINT);
             }
-            Start::Verbatim => {
+            LineKind::Verbatim => {
                 self.new_block();
-                self.at = At::Verbatim;
+                self.at = LinePosition::Verbatim;
                 self.wrap.begin_verbatim(&" ".repeat(line.indent));
                 self.all_verbatim(rest);
             }
@@ -241,8 +243,9 @@ impl Markdown {
             }
             Some(false) => {
                 let line = block::without_quotes(&head, self.quotes);
-                self.at = if self.code.is_some() { At::Code } else { At::Verbatim };
-                if self.at == At::Verbatim {
+                self.at =
+                    if self.code.is_some() { LinePosition::Code } else { LinePosition::Verbatim };
+                if self.at == LinePosition::Verbatim {
                     self.wrap.begin_verbatim("");
                 }
                 for c in line.chars() {
@@ -266,7 +269,7 @@ impl Markdown {
             self.new_block();
             self.is_open = true;
         }
-        self.at = At::Inline;
+        self.at = LinePosition::Inline;
         self.all_inline(rest);
     }
 
@@ -284,7 +287,7 @@ impl Markdown {
         }
         self.new_block();
         self.style = if level == 1 { TITLE } else { HEADING };
-        self.at = At::Heading;
+        self.at = LinePosition::Heading;
         self.all_inline(rest);
     }
 
@@ -303,7 +306,7 @@ impl Markdown {
             "-" | "*" | "+" => ["• ", "◦ ", "▪ "][self.lists.len().min(2)].to_owned(),
             number => format!("{number} "),
         };
-        self.lists.push(Level { indent, width: shown.chars().count() });
+        self.lists.push(ListLevel { indent, width: shown.chars().count() });
         self.new_block();
         self.wrap.set_marker(shown);
         self.has_marker = true;
@@ -389,13 +392,13 @@ impl Markdown {
     /// Stops colouring a block of code: the rest of it is written unchanged.
     fn write_code_plainly(&mut self) {
         let Some(code) = self.code.take() else { return };
-        self.at = At::Verbatim;
+        self.at = LinePosition::Verbatim;
         self.wrap.begin_verbatim("");
         self.all_verbatim(&code.into_line());
     }
 
     fn end_code_line(&mut self) {
-        match self.code.as_mut().and_then(Code::end_line) {
+        match self.code.as_mut().and_then(CodeBlock::end_line) {
             Some(spans) => {
                 self.wrap.begin_verbatim("");
                 self.wrap.spans(&spans);
@@ -419,7 +422,7 @@ impl Markdown {
         if self.segment.ends_with('\\') && !self.segment.ends_with("\\\\") {
             self.segment.pop();
         }
-        if self.at == At::Heading {
+        if self.at == LinePosition::Heading {
             self.end_paragraph();
         } else if inline::is_settled(&self.segment) {
             self.flush();
@@ -427,18 +430,18 @@ impl Markdown {
         } else {
             self.segment.push('\n');
         }
-        self.at = At::Start;
+        self.at = LinePosition::Start;
     }
 
     fn end_row(&mut self) {
         self.table.push(std::mem::take(&mut self.head));
         self.has_marker = false;
-        self.at = At::Start;
+        self.at = LinePosition::Start;
     }
 
     fn end_verbatim(&mut self) {
         self.wrap.end_verbatim();
-        self.at = At::Start;
+        self.at = LinePosition::Start;
     }
 
     /// Writes the inline text that was held.
@@ -446,9 +449,9 @@ impl Markdown {
         let segment = std::mem::take(&mut self.segment);
         for token in inline::tokens(&segment, self.style, self.has_colours) {
             match token {
-                Token::Space => self.wrap.space(),
-                Token::Break => self.wrap.end_line(),
-                Token::Word(spans) => self.wrap.word(&spans),
+                WrapToken::Space => self.wrap.space(),
+                WrapToken::Break => self.wrap.end_line(),
+                WrapToken::Word(spans) => self.wrap.word(&spans),
             }
         }
     }

@@ -1,11 +1,11 @@
 //! A question that the user answers with one key: its texts, its answer, and the queue in which it
 //! waits.
 //!
-//! A program asks such a question before it lets something happen. [`Asker`] asks while an
+//! A program asks such a question before it lets something happen. [`QuestionSender`] asks while an
 //! [editor](crate::Editor) runs; [`ask`] asks without an editor.
 //!
 //! **Invariant:** a key that was typed before the keys of the question were shown never answers it,
-//! and neither does a paste: [`Asking`] owns that rule. Keys that do not answer stay in the editor.
+//! and neither does a paste: [`QuestionState`] owns that rule. Keys that do not answer stay in the editor.
 //!
 //! **Invariant:** no other text has the marks of a question. [`sanitize`](crate::sanitize) replaces
 //! the characters of its frame in every foreign text, and nothing else is written in reverse video.
@@ -17,14 +17,14 @@ mod reading;
 pub(crate) mod rows;
 
 pub use self::alone::ask;
-pub(crate) use self::asking::{Asking, Shown, Took};
-pub(crate) use self::queue::Pending;
-pub use self::queue::{Asked, Asker};
-pub(crate) use self::reading::{Work, read};
+pub(crate) use self::asking::{QuestionLine, QuestionState, Took};
+pub(crate) use self::queue::PendingQuestion;
+pub use self::queue::{QuestionHandle, QuestionSender};
+pub(crate) use self::reading::{QuestionContext, read};
 
 /// A question that the user answers with one key. Its texts may be foreign, and are written out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Question {
+pub struct KeyQuestion {
     /// The question in one sentence, which is the first line.
     pub text: String,
     /// The facts below it on which the user decides.
@@ -69,9 +69,9 @@ impl Facts {
 /// The key that shows the details of a question.
 pub(crate) const DETAILS: char = '?';
 
-/// The answer to a [`Question`].
+/// The answer to a [`KeyQuestion`].
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Given {
+pub enum KeyReply {
     /// A key of the question.
     Key(char),
     /// The text after the key `telling`.

@@ -23,14 +23,14 @@ use std::time::{Duration, Instant};
 use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
 
-use self::excerpt::Kind;
-use self::line::{Limit, Line, Subject};
+use self::excerpt::ExcerptKind;
+use self::line::{LimitSource, StatusLine, StatusSubject};
 pub use self::line::{TimeLimit, in_words};
-use self::question::Open;
-use self::typed::Typed;
+use self::question::DisplayedQuestion;
+use self::typed::TypedLines;
 use crate::cells;
 use crate::fold::folded;
-use crate::look::{Look, Size};
+use crate::look::{OutputFeatures, TerminalSize};
 use crate::markdown::Markdown;
 use crate::sanitize::{one_line, sanitize};
 
@@ -40,12 +40,12 @@ const TURN: Duration = Duration::from_millis(100);
 /// The output of a conversation. Clones write to the same place.
 #[derive(Clone)]
 pub struct Screen {
-    shared: Arc<Shared>,
+    shared: Arc<SharedScreen>,
 }
 
 /// The result of a call, for its line.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a> {
+pub struct CallSummary<'a> {
     /// The time from its start to its answer.
     pub duration: Duration,
     /// The number of characters in its answer.
@@ -62,15 +62,15 @@ pub struct Busy {
     id: u64,
 }
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedScreen {
+    state: Mutex<ScreenState>,
     changed: Condvar,
 }
 
-struct State {
+struct ScreenState {
     out: Box<dyn Write + Send>,
-    look: Look,
-    size: Box<dyn Fn() -> Size + Send>,
+    look: OutputFeatures,
+    size: Box<dyn Fn() -> TerminalSize + Send>,
     markdown: Markdown,
     /// `true` if the text on the screen ends in the middle of a line.
     is_mid_line: bool,
@@ -81,11 +81,11 @@ struct State {
     /// The beginning of an unfinished line. It waits for its end, because lines that change take
     /// its place on the screen.
     held: String,
-    lines: VecDeque<Line>,
+    lines: VecDeque<StatusLine>,
     /// The lines for later that the user types while the program works.
-    typed: Typed,
+    typed: TypedLines,
     /// The question that is being asked. Other output waits until it is answered.
-    asked: Option<Open>,
+    asked: Option<DisplayedQuestion>,
     /// The output that waits.
     deferred: String,
     /// `true` if there are rows after the cursor that will be replaced.
@@ -98,18 +98,18 @@ struct State {
 impl Screen {
     /// Creates a screen on `out`, which is a terminal of this process if `look` says so.
     #[must_use]
-    pub fn new(out: impl Write + Send + 'static, look: Look) -> Self {
-        Self::with_size(out, look, Size::now)
+    pub fn new(out: impl Write + Send + 'static, look: OutputFeatures) -> Self {
+        Self::with_size(out, look, TerminalSize::now)
     }
 
     /// Creates a screen that calls `size` before each write.
     #[must_use]
     pub fn with_size(
         out: impl Write + Send + 'static,
-        look: Look,
-        size: impl Fn() -> Size + Send + 'static,
+        look: OutputFeatures,
+        size: impl Fn() -> TerminalSize + Send + 'static,
     ) -> Self {
-        let state = State {
+        let state = ScreenState {
             out: Box::new(out),
             look,
             markdown: Markdown::new(size().columns, look.coloured),
@@ -119,7 +119,7 @@ impl Screen {
             has_answered: false,
             held: String::new(),
             lines: VecDeque::new(),
-            typed: Typed::default(),
+            typed: TypedLines::default(),
             asked: None,
             deferred: String::new(),
             is_drawn: false,
@@ -127,7 +127,9 @@ impl Screen {
             next_id: 0,
             has_ticker: false,
         };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() }) }
+        Self {
+            shared: Arc::new(SharedScreen { state: Mutex::new(state), changed: Condvar::new() }),
+        }
     }
 
     /// Writes the next piece of an answer.
@@ -190,7 +192,7 @@ impl Screen {
     pub(crate) fn show_typed(&self, queued: Vec<String>, draft: &str) -> io::Result<()> {
         let mut state = self.state();
         let mut bytes = String::new();
-        let typed = Typed::new(queued, draft);
+        let typed = TypedLines::new(queued, draft);
         if state.look.live && !state.has_changing_lines() && !typed.is_empty() {
             bytes = state.lift_unfinished();
         }
@@ -283,7 +285,7 @@ impl Screen {
     ///
     /// Returns an error if the output cannot be written to.
     pub fn result(&self, text: &str, most: usize, more: &str) -> io::Result<()> {
-        self.excerpt(Kind::Text, text, most, more)
+        self.excerpt(ExcerptKind::Text, text, most, more)
     }
 
     /// Writes the beginning of a change as [`result`](Self::result) does. The lines of `diff` begin
@@ -293,10 +295,10 @@ impl Screen {
     ///
     /// Returns an error if the output cannot be written to.
     pub fn change(&self, diff: &str, most: usize, more: &str) -> io::Result<()> {
-        self.excerpt(Kind::Diff, diff, most, more)
+        self.excerpt(ExcerptKind::Diff, diff, most, more)
     }
 
-    fn excerpt(&self, kind: Kind, text: &str, most: usize, more: &str) -> io::Result<()> {
+    fn excerpt(&self, kind: ExcerptKind, text: &str, most: usize, more: &str) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
         let lines = excerpt::lines(kind, text, most, more, (state.size)().columns, state.look);
@@ -309,7 +311,8 @@ impl Screen {
     ///
     /// Returns an error if the output cannot be written to.
     pub fn queue_call(&self, id: &str, name: &str, arguments: &str) -> io::Result<()> {
-        self.show(|line| Line::waiting(line, Subject::call(id, name, arguments))).map(drop)
+        self.show(|line| StatusLine::waiting(line, StatusSubject::call(id, name, arguments)))
+            .map(drop)
     }
 
     /// Shows a running call, until [`end_call`](Self::end_call) with the same `id`. A
@@ -327,7 +330,7 @@ impl Screen {
             return state.write("");
         }
         drop(state);
-        self.show(|line| Line::new(line, Subject::call(id, name, arguments))).map(drop)
+        self.show(|line| StatusLine::new(line, StatusSubject::call(id, name, arguments))).map(drop)
     }
 
     /// Shows how much time a running call has, once half of it is over. `limit` is called whenever
@@ -335,7 +338,7 @@ impl Screen {
     pub fn limit_call(&self, id: &str, limit: impl Fn() -> Option<TimeLimit> + Send + 'static) {
         let mut state = self.state();
         if let Some(line) = state.lines.iter_mut().find(|line| line.subject.is_call(id)) {
-            line.limit = Limit(Some(Box::new(limit)));
+            line.limit = LimitSource(Some(Box::new(limit)));
         }
     }
 
@@ -344,12 +347,12 @@ impl Screen {
     /// # Errors
     ///
     /// Returns an error if the output cannot be written to.
-    pub fn end_call(&self, id: &str, name: &str, ended: Ended<'_>) -> io::Result<()> {
+    pub fn end_call(&self, id: &str, name: &str, ended: CallSummary<'_>) -> io::Result<()> {
         let mut state = self.state();
         let at = state.lines.iter().position(|line| line.subject.is_call(id));
         let line = at
             .and_then(|at| state.lines.remove(at))
-            .unwrap_or_else(|| Line::new(0, Subject::call(id, name, "")));
+            .unwrap_or_else(|| StatusLine::new(0, StatusSubject::call(id, name, "")));
         state.end_line(&line, ended)
     }
 
@@ -360,13 +363,13 @@ impl Screen {
     /// Returns an error if the output cannot be written to.
     pub fn end_calls(&self, error: &str) -> io::Result<()> {
         let mut state = self.state();
-        let is_call = |line: &Line| matches!(line.subject, Subject::Call { .. });
+        let is_call = |line: &StatusLine| matches!(line.subject, StatusSubject::Call { .. });
         let (calls, others): (VecDeque<_>, _) =
             std::mem::take(&mut state.lines).into_iter().partition(is_call);
         state.lines = others;
         for line in calls {
             let duration = line.elapsed();
-            state.end_line(&line, Ended { duration, size: 0, error: Some(error) })?;
+            state.end_line(&line, CallSummary { duration, size: 0, error: Some(error) })?;
         }
         Ok(())
     }
@@ -377,11 +380,11 @@ impl Screen {
     ///
     /// Returns an error if the output cannot be written to.
     pub fn busy(&self, what: &str) -> io::Result<Busy> {
-        let id = self.show(|line| Line::new(line, Subject::Wait(one_line(what))))?;
+        let id = self.show(|line| StatusLine::new(line, StatusSubject::Wait(one_line(what))))?;
         Ok(Busy { screen: self.clone(), id })
     }
 
-    fn show(&self, line: impl FnOnce(u64) -> Line) -> io::Result<u64> {
+    fn show(&self, line: impl FnOnce(u64) -> StatusLine) -> io::Result<u64> {
         let mut state = self.state();
         state.end_text()?;
         state.next_id += 1;
@@ -397,7 +400,7 @@ impl Screen {
         Ok(id)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScreenState> {
         lock(&self.shared)
     }
 }
@@ -418,7 +421,7 @@ impl Drop for Busy {
     }
 }
 
-impl State {
+impl ScreenState {
     fn has_changing_lines(&self) -> bool {
         !self.lines.is_empty() || !self.typed.is_empty() || self.asked.is_some()
     }
@@ -501,7 +504,7 @@ impl State {
         if rest.is_empty() { Ok(()) } else { self.write(&rest) }
     }
 
-    fn end_line(&mut self, line: &Line, ended: Ended<'_>) -> io::Result<()> {
+    fn end_line(&mut self, line: &StatusLine, ended: CallSummary<'_>) -> io::Result<()> {
         self.end_text()?;
         let columns = (self.size)().columns;
         let ended = line.ended(ended, columns, self.look);
@@ -521,7 +524,7 @@ impl State {
         match &self.asked {
             Some(open) => rows.extend(open.rows(size.columns, self.look)),
             None => {
-                let running = |it: &Line| it.running(self.turns, size.columns, self.look);
+                let running = |it: &StatusLine| it.running(self.turns, size.columns, self.look);
                 rows.extend(self.lines.iter().map(running));
             }
         }
@@ -538,7 +541,7 @@ impl State {
 }
 
 /// Turns the spinners of a screen, while it has any.
-fn turn(shared: &Weak<Shared>) {
+fn turn(shared: &Weak<SharedScreen>) {
     while let Some(shared) = shared.upgrade() {
         let mut state = lock(&shared);
         if state.lines.is_empty() {
@@ -556,7 +559,7 @@ fn turn(shared: &Weak<Shared>) {
     }
 }
 
-fn lock(shared: &Shared) -> MutexGuard<'_, State> {
+fn lock(shared: &SharedScreen) -> MutexGuard<'_, ScreenState> {
     // A panic while this lock is held can leave at most a half-finished drawing.
     shared.state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{env, fs, thread};
 
-use ikigai_terminal::editor::{History, Setup, WorkKey};
-use ikigai_terminal::finder::{self, Finder, Names};
-use ikigai_terminal::{Editor, Ended, Input, Look, Screen};
+use ikigai_terminal::editor::{EditorSettings, History, WorkKey};
+use ikigai_terminal::finder::{self, Finder, NameSource};
+use ikigai_terminal::{CallSummary, Editor, EditorEvent, OutputFeatures, Screen};
 use ikigai_terminal_testing::wait_until_some;
 use tempfile::TempDir;
 
@@ -35,15 +35,15 @@ use crate::rig::{Continued, Typing, is_asking, length, start, wait_for_keys};
 #[ignore = "the program that the other tests run"]
 fn program() {
     let setting = |name: &str| env::var(name).ok();
-    let look = Look::for_stream(&std::io::stdout());
+    let look = OutputFeatures::for_stream(&std::io::stdout());
     let screen = Screen::new(std::io::stdout(), look);
-    let tools: Names = Arc::new(|| vec!["file_read".to_owned()]);
-    let command = |name: &str, help: &str, arguments: Option<&Names>| finder::Command {
+    let tools: NameSource = Arc::new(|| vec!["file_read".to_owned()]);
+    let command = |name: &str, help: &str, arguments: Option<&NameSource>| finder::FinderCommand {
         name: name.to_owned(),
         help: help.to_owned(),
         arguments: arguments.cloned(),
     };
-    let assets: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
+    let assets: NameSource = Arc::new(|| vec!["blocks/decisions.md".to_owned()]);
     let commands = vec![
         command("help", "what can be typed", None),
         command("tool", "a tool", Some(&tools)),
@@ -51,7 +51,7 @@ fn program() {
     ];
     let workspace = env::current_dir().expect("a workspace");
     let history = setting("HISTORY").map(|path| History::open(Path::new(&path), 100));
-    let mut editor = Editor::new(Setup {
+    let mut editor = Editor::new(EditorSettings {
         prompt: setting("PROMPT").unwrap_or_else(|| "> ".to_owned()),
         look,
         screen: screen.clone(),
@@ -70,33 +70,33 @@ fn program() {
     let continued = Continued::listen(&editor);
     loop {
         match editor.read().expect("a terminal") {
-            Input::Line(line) if line == "print" => {
+            EditorEvent::Line(line) if line == "print" => {
                 printer.print("first above\nsecond above").expect("a prompt to come");
             }
-            Input::Line(line) if line == "stop" => assert_eq!(stopper.stop(), look.live),
-            Input::Line(line) if line == "later" => {
+            EditorEvent::Line(line) if line == "stop" => assert_eq!(stopper.stop(), look.live),
+            EditorEvent::Line(line) if line == "later" => {
                 let printer = printer.clone();
                 thread::spawn(move || {
                     printer.print("said later in many words").expect("a prompt");
                 });
             }
-            Input::Line(line) if line == "ask" => {
+            EditorEvent::Line(line) if line == "ask" => {
                 wait_for_keys(look);
                 let answer = editor.read_answer("sure? ").expect("a terminal");
                 screen.line(&format!("answered {answer:?}")).expect("a screen");
             }
-            Input::Line(line) if line == "hide" => {
+            EditorEvent::Line(line) if line == "hide" => {
                 let secret = editor.read_secret("secret? ").expect("a terminal");
                 screen.line(&format!("told {} bytes", length(&secret))).expect("a screen");
             }
-            Input::Line(line) if line == "doze" => {
+            EditorEvent::Line(line) if line == "doze" => {
                 screen.line("dozing").expect("a screen");
                 continued.wait_for(1);
                 screen.line("awake").expect("a screen");
                 continued.wait_for(2);
             }
-            Input::Line(line) if line == "consent" => keys::ask_beside(&mut editor, &screen),
-            Input::Line(line) if line == "work" => {
+            EditorEvent::Line(line) if line == "consent" => keys::ask_beside(&mut editor, &screen),
+            EditorEvent::Line(line) if line == "work" => {
                 let stop = Arc::new(AtomicBool::new(false));
                 let ending = Arc::clone(&stop);
                 let worker = screen.clone();
@@ -126,18 +126,19 @@ fn program() {
                 }
                 fs::remove_file("done").expect("a file");
             }
-            Input::Line(line) if line == "call" => {
+            EditorEvent::Line(line) if line == "call" => {
                 screen.text("Some **bold** text").expect("a screen");
                 screen.end_text().expect("a screen");
                 screen.begin_call("1", "bash", "{}").expect("a screen");
-                let ended = Ended { duration: Duration::from_millis(5), size: 7, error: None };
+                let ended =
+                    CallSummary { duration: Duration::from_millis(5), size: 7, error: None };
                 screen.end_call("1", "bash", ended).expect("a screen");
             }
-            Input::Line(line) => screen.line(&format!("got {line:?}")).expect("a screen"),
-            Input::Interrupted => screen.line("interrupted").expect("a screen"),
-            Input::End => break,
-            Input::More => screen.line("all of it").expect("a screen"),
-            Input::Edit(line) => editor.set_text(&format!("{line} edited")),
+            EditorEvent::Line(line) => screen.line(&format!("got {line:?}")).expect("a screen"),
+            EditorEvent::Interrupted => screen.line("interrupted").expect("a screen"),
+            EditorEvent::End => break,
+            EditorEvent::More => screen.line("all of it").expect("a screen"),
+            EditorEvent::Edit(line) => editor.set_text(&format!("{line} edited")),
         }
     }
     screen.line("ended").expect("a screen");

@@ -7,11 +7,11 @@ use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
 use ikigai_protocol::host_socket::{
-    Content, Edit, HOST_FD_VARIABLE, Operation, Read, Replaced, Request, Write, Written,
-    decode_answer,
+    EditOutput, EditParams, HOST_FD_VARIABLE, Operation, ReadOutput, ReadParams, SocketRequest,
+    WriteOutput, WriteParams, decode_answer,
 };
 use ikigai_protocol::{AssetError, ToolCode};
-use ikigai_tools::ports::{Assets, Lines};
+use ikigai_tools::ports::{Assets, LineWindow};
 use rustix::net::{AddressFamily, SocketType, getsockname, sockopt};
 use serde::de::DeserializeOwned;
 
@@ -51,7 +51,7 @@ impl HostAssets {
 
 /// Sends a request and waits for its answer.
 fn exchange(mut socket: &UnixStream, operation: &Operation) -> io::Result<Vec<u8>> {
-    let mut line = serde_json::to_vec(&Request::new(1, operation.clone()))?;
+    let mut line = serde_json::to_vec(&SocketRequest::new(1, operation.clone()))?;
     line.push(b'\n');
     socket.write_all(&line)?;
     line.clear();
@@ -71,20 +71,21 @@ fn taken(number: RawFd) -> Option<UnixStream> {
 }
 
 impl Assets for HostAssets {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
+    fn read(&self, uri: &str, lines: LineWindow) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
-        let read = Read { uri: uri.to_owned(), offset, limit: lines.limit };
-        self.ask(uri, Operation::Read(read)).map(|Content { content }| content)
+        let read = ReadParams { uri: uri.to_owned(), offset, limit: lines.limit };
+        self.ask(uri, Operation::Read(read)).map(|ReadOutput { content }| content)
     }
 
     fn write(&self, uri: &str, content: &str) -> Result<(), AssetError> {
-        let write = Write { uri: uri.to_owned(), content: content.to_owned() };
-        self.ask(uri, Operation::Write(write)).map(|Written { .. }| ())
+        let write = WriteParams { uri: uri.to_owned(), content: content.to_owned() };
+        self.ask(uri, Operation::Write(write)).map(|WriteOutput { .. }| ())
     }
 
     fn edit(&self, uri: &str, old: &str, new: &str, all: bool) -> Result<u64, AssetError> {
-        let edit = Edit { uri: uri.to_owned(), old: old.to_owned(), new: new.to_owned(), all };
-        self.ask(uri, Operation::Edit(edit)).map(|Replaced { replacements }| replacements)
+        let edit =
+            EditParams { uri: uri.to_owned(), old: old.to_owned(), new: new.to_owned(), all };
+        self.ask(uri, Operation::Edit(edit)).map(|EditOutput { replacements }| replacements)
     }
 }
 
@@ -114,7 +115,7 @@ mod tests {
         let (socket, other) = UnixStream::pair().expect("a pair");
         let assets = HostAssets { socket: Some(socket) };
         drop(other);
-        let error = assets.read("ikigai:///a", Lines::ALL).expect_err("nobody answers");
+        let error = assets.read("ikigai:///a", LineWindow::ALL).expect_err("nobody answers");
         assert_eq!(error.code, ToolCode::OpenFailed);
         let none = HostAssets::inherited(None).expect("no socket is no error");
         let error = none.write("ikigai:///a", "x").expect_err("refused");

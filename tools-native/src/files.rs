@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::{FileTypeExt as _, OpenOptions, OpenOptionsExt as _};
 use ikigai_protocol::{Access, DirsError};
-use ikigai_tools::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};
+use ikigai_tools::ports::{Directory, FileKind, Files, FsError, OpenedFile, WriteFailure};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags};
 
 use crate::errno::{meaning, meaning_of};
 use crate::grants::Grants;
-use crate::replace::{self, Target};
+use crate::replace::{self, ReplaceTarget};
 
 /// The file systems that report a failed write only when they are flushed: NFS, CIFS, SMB2, Ceph,
 /// 9P and FUSE, by their magic numbers in `linux/magic.h` and similar headers.
@@ -88,10 +88,10 @@ impl Files for NativeFiles {
     type File = File;
     type Dir = NativeDir;
 
-    fn open(&self, path: &[u8]) -> Result<Opened<File>, FsError> {
+    fn open(&self, path: &[u8]) -> Result<OpenedFile<File>, FsError> {
         let fd = self.open_for_reading(path)?;
         let stat = fs::fstat(&fd).map_err(meaning)?;
-        Ok(Opened {
+        Ok(OpenedFile {
             kind: kind_of(FileType::from_raw_mode(stat.st_mode)),
             size: u64::try_from(stat.st_size).unwrap_or(0),
             file: File::from(fd),
@@ -101,7 +101,7 @@ impl Files for NativeFiles {
     fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
         let fd = self.open_for_writing(path).map_err(WriteFailure::Open)?;
         let stat = fs::fstat(&fd).map_err(|errno| WriteFailure::Open(meaning(errno)))?;
-        if kind_of(FileType::from_raw_mode(stat.st_mode)) == Kind::Pipe {
+        if kind_of(FileType::from_raw_mode(stat.st_mode)) == FileKind::Pipe {
             return Err(WriteFailure::Open(FsError::NotRegular));
         }
         replace::lose_set_id(&fd).map_err(WriteFailure::Open)?;
@@ -112,13 +112,13 @@ impl Files for NativeFiles {
 
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
         let target = match &self.grants {
-            None => Target::of_caller(Path::new(OsStr::from_bytes(path)))?,
-            Some(grants) => Target::granted(&grants.place(path)?)?,
+            None => ReplaceTarget::of_caller(Path::new(OsStr::from_bytes(path)))?,
+            Some(grants) => ReplaceTarget::granted(&grants.place(path)?)?,
         };
         replace::replace(&target, contents)
     }
 
-    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+    fn kind(&self, path: &[u8], follow: bool) -> Result<FileKind, FsError> {
         let Some(grants) = &self.grants else {
             let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
             let stat = fs::statat(CWD, OsStr::from_bytes(path), flags).map_err(meaning)?;
@@ -126,7 +126,7 @@ impl Files for NativeFiles {
         };
         let place = match grants.place(path) {
             Err(FsError::Outside) if grants.names_above(path).is_some() => {
-                return Ok(Kind::Directory);
+                return Ok(FileKind::Directory);
             }
             place => place?,
         };
@@ -136,12 +136,12 @@ impl Files for NativeFiles {
         };
         let found = metadata.map_err(|error| meaning_of(&error))?.file_type();
         Ok(match () {
-            () if found.is_file() => Kind::Regular,
-            () if found.is_dir() => Kind::Directory,
-            () if found.is_symlink() => Kind::Symlink,
-            () if found.is_char_device() => Kind::Device,
-            () if found.is_fifo() || found.is_socket() => Kind::Pipe,
-            () => Kind::Other,
+            () if found.is_file() => FileKind::Regular,
+            () if found.is_dir() => FileKind::Directory,
+            () if found.is_symlink() => FileKind::Symlink,
+            () if found.is_char_device() => FileKind::Device,
+            () if found.is_fifo() || found.is_socket() => FileKind::Pipe,
+            () => FileKind::Other,
         })
     }
 
@@ -180,14 +180,14 @@ fn flush(file: &File) -> io::Result<()> {
     if FLUSHED_LATE.contains(&magic) { file.sync_data() } else { Ok(()) }
 }
 
-fn kind_of(found: FileType) -> Kind {
+fn kind_of(found: FileType) -> FileKind {
     match found {
-        FileType::RegularFile => Kind::Regular,
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::CharacterDevice => Kind::Device,
-        FileType::Fifo | FileType::Socket => Kind::Pipe,
-        FileType::BlockDevice | FileType::Unknown => Kind::Other,
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        FileType::Symlink => FileKind::Symlink,
+        FileType::CharacterDevice => FileKind::Device,
+        FileType::Fifo | FileType::Socket => FileKind::Pipe,
+        FileType::BlockDevice | FileType::Unknown => FileKind::Other,
     }
 }
 
@@ -204,12 +204,15 @@ pub enum NativeDir {
 impl Directory for NativeDir {
     type File = File;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], FileKind)) -> Result<u64, FsError> {
         let open = match self {
             Self::Open(open) => open,
             Self::Above(names) => {
                 for (name, file) in names {
-                    visit(name.as_bytes(), if *file { Kind::Regular } else { Kind::Directory });
+                    visit(
+                        name.as_bytes(),
+                        if *file { FileKind::Regular } else { FileKind::Directory },
+                    );
                 }
                 return Ok(0);
             }

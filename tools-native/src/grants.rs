@@ -20,13 +20,13 @@ use crate::errno::meaning_of;
 /// The granted directories.
 #[derive(Debug)]
 pub(crate) struct Grants {
-    dirs: Vec<GrantedDir>,
+    dirs: Vec<DirGrant>,
     /// The directory that relative paths are relative to; empty if it is unknown.
     current_dir: PathBuf,
 }
 
 #[derive(Debug)]
-struct GrantedDir {
+struct DirGrant {
     /// The name as it was granted and, if links lead to it, its canonical name.
     names: Vec<PathBuf>,
     access: Access,
@@ -38,7 +38,7 @@ struct GrantedDir {
 
 /// A path as a granted directory and a path beneath it.
 #[derive(Debug)]
-pub(crate) struct Place<'g> {
+pub(crate) struct GrantedPath<'g> {
     pub(crate) dir: &'g Dir,
     pub(crate) access: Access,
     /// The path beneath the directory, relative and not empty.
@@ -61,7 +61,7 @@ impl Grants {
             let place = place.unwrap_or(&granted.path);
             let handle = Dir::open_ambient_dir(place, ambient_authority());
             let real = real.filter(|real| *real != granted.path);
-            GrantedDir {
+            DirGrant {
                 file,
                 names: std::iter::once(granted.path).chain(real).collect(),
                 access: granted.access,
@@ -73,7 +73,7 @@ impl Grants {
     }
 
     /// Returns the granted directory with the longest name that `path` is beneath.
-    pub(crate) fn place(&self, path: &[u8]) -> Result<Place<'_>, FsError> {
+    pub(crate) fn place(&self, path: &[u8]) -> Result<GrantedPath<'_>, FsError> {
         self.absolute(&self.joined(path))
     }
 
@@ -101,7 +101,7 @@ impl Grants {
         Cow::Owned([self.current_dir.as_os_str().as_bytes(), b"/", path].concat())
     }
 
-    fn absolute(&self, path: &[u8]) -> Result<Place<'_>, FsError> {
+    fn absolute(&self, path: &[u8]) -> Result<GrantedPath<'_>, FsError> {
         let named = self.dirs.iter().flat_map(|dir| dir.names.iter().map(move |name| (dir, name)));
         let within = named.filter_map(|(dir, name)| {
             let rest = beneath(name.as_os_str().as_bytes(), path)?;
@@ -120,6 +120,6 @@ impl Grants {
             Some(name) => Path::new(name),
         };
         let (access, alone) = (dir.access, dir.file.is_some());
-        Ok(Place { dir: handle, access, path: path.to_owned(), alone })
+        Ok(GrantedPath { dir: handle, access, path: path.to_owned(), alone })
     }
 }

@@ -21,7 +21,7 @@ use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Stat, 
 use rustix::io::Errno;
 
 use crate::errno::{meaning, meaning_of};
-use crate::grants::Place;
+use crate::grants::GrantedPath;
 
 /// The number of names that are tried; each is 64 random bits.
 const NAME_TRIES: u32 = 16;
@@ -38,14 +38,14 @@ const HELD: OFlags = OFlags::RDONLY;
 
 /// A file by its directory's handle and its name there, with links already followed.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ReplaceTarget {
     dir: OwnedFd,
     name: OsString,
     /// Set if no other file may be created in the directory.
     alone: bool,
 }
 
-impl Target {
+impl ReplaceTarget {
     pub(crate) fn of_caller(path: &Path) -> Result<Self, FsError> {
         let real = std::fs::canonicalize(path).map_err(|error| meaning_of(&error))?;
         let (Some(parent), Some(name)) = (real.parent(), real.file_name()) else {
@@ -56,7 +56,7 @@ impl Target {
         Ok(Self { dir, name: name.to_owned(), alone: false })
     }
 
-    pub(crate) fn granted(place: &Place<'_>) -> Result<Self, FsError> {
+    pub(crate) fn granted(place: &GrantedPath<'_>) -> Result<Self, FsError> {
         if place.access == Access::ReadOnly {
             return Err(FsError::ReadOnlyGrant);
         }
@@ -70,7 +70,7 @@ impl Target {
 }
 
 /// Replaces the contents of `target`.
-pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
+pub(crate) fn replace(target: &ReplaceTarget, contents: &[u8]) -> Result<(), FsError> {
     // The file is opened although nothing is written through it: a caller that may not write the
     // file may not replace it either. A running executable cannot be opened for writing, and may be
     // replaced.
@@ -104,12 +104,12 @@ pub(crate) fn replace(target: &Target, contents: &[u8]) -> Result<(), FsError> {
             flush_directory(target);
             Ok(())
         }
-        (Err(Step::Impossible), Some(existing)) => {
+        (Err(ReplaceFailure::Impossible), Some(existing)) => {
             lose_set_id(&existing)?;
             in_place(File::from(existing), contents)
         }
-        (Err(Step::Impossible), None) => Err(FsError::Denied),
-        (Err(Step::Failed(error)), _) => Err(error),
+        (Err(ReplaceFailure::Impossible), None) => Err(FsError::Denied),
+        (Err(ReplaceFailure::Failed(error)), _) => Err(error),
     }
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn lose_set_id(file: impl AsFd) -> Result<(), FsError> {
 }
 
 /// The reason why the temporary file did not replace the target.
-enum Step {
+enum ReplaceFailure {
     /// The owner cannot be kept, or the target cannot be renamed over.
     Impossible,
     Failed(FsError),
@@ -139,7 +139,7 @@ struct Draft {
 impl Draft {
     /// Makes an empty file in the target's directory: without a name, if the file system can do
     /// that.
-    fn beside(target: &Target) -> Result<Self, FsError> {
+    fn beside(target: &ReplaceTarget) -> Result<Self, FsError> {
         #[cfg(target_os = "linux")]
         if let Ok(fd) = fs::openat(
             &target.dir,
@@ -157,18 +157,18 @@ impl Draft {
     }
 
     /// Gives the file the target's name.
-    fn rename(&mut self, target: &Target) -> Result<(), Step> {
+    fn rename(&mut self, target: &ReplaceTarget) -> Result<(), ReplaceFailure> {
         #[cfg(target_os = "linux")]
         if self.name.is_none() {
             // A file without a name cannot replace another, so it first gets a name.
             let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
             let follow = AtFlags::SYMLINK_FOLLOW;
             let link = |name: &OsStr| fs::linkat(fs::CWD, &own, &target.dir, name, follow);
-            self.name = Some(named(link).map_err(Step::Failed)?.0);
+            self.name = Some(named(link).map_err(ReplaceFailure::Failed)?.0);
         }
         match &self.name {
             Some(name) => rename(target, name),
-            None => Err(Step::Impossible),
+            None => Err(ReplaceFailure::Impossible),
         }
     }
 }
@@ -189,30 +189,30 @@ fn named<T>(
     Err(FsError::Other)
 }
 
-fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), Step> {
-    file.write_all(contents).map_err(|error| Step::Failed(meaning_of(&error)))?;
-    let own = fs::fstat(&*file).map_err(|errno| Step::Failed(meaning(errno)))?;
+fn fill(file: &mut File, contents: &[u8], like: &Stat) -> Result<(), ReplaceFailure> {
+    file.write_all(contents).map_err(|error| ReplaceFailure::Failed(meaning_of(&error)))?;
+    let own = fs::fstat(&*file).map_err(|errno| ReplaceFailure::Failed(meaning(errno)))?;
     if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
         let (owner, group) = (Uid::from_raw(like.st_uid), Gid::from_raw(like.st_gid));
-        fs::fchown(&*file, Some(owner), Some(group)).map_err(|_| Step::Impossible)?;
+        fs::fchown(&*file, Some(owner), Some(group)).map_err(|_| ReplaceFailure::Impossible)?;
     }
     let mode = Mode::from_raw_mode(like.st_mode) - SET_ID;
-    fs::fchmod(&*file, mode).map_err(|errno| Step::Failed(meaning(errno)))?;
-    file.sync_all().map_err(|error| Step::Failed(meaning_of(&error)))
+    fs::fchmod(&*file, mode).map_err(|errno| ReplaceFailure::Failed(meaning(errno)))?;
+    file.sync_all().map_err(|error| ReplaceFailure::Failed(meaning_of(&error)))
 }
 
-fn rename(target: &Target, name: &OsStr) -> Result<(), Step> {
+fn rename(target: &ReplaceTarget, name: &OsStr) -> Result<(), ReplaceFailure> {
     match fs::renameat_with(&target.dir, name, &target.dir, &target.name, RenameFlags::empty()) {
         Ok(()) => Ok(()),
         // The file is a mount point, as in containers.
-        Err(Errno::BUSY | Errno::XDEV) => Err(Step::Impossible),
-        Err(errno) => Err(Step::Failed(meaning(errno))),
+        Err(Errno::BUSY | Errno::XDEV) => Err(ReplaceFailure::Impossible),
+        Err(errno) => Err(ReplaceFailure::Failed(meaning(errno))),
     }
 }
 
 /// Flushes the directory. The rename is done and visible. Flushing makes it survive a power cut, if
 /// the directory can be opened for that.
-fn flush_directory(target: &Target) {
+fn flush_directory(target: &ReplaceTarget) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     if let Ok(dir) = fs::openat(target.dir.as_fd(), ".", flags, Mode::empty()) {
         let _ = fs::fsync(dir);
@@ -238,7 +238,7 @@ mod tests {
             let entries = std::fs::read_dir(dir.path()).expect("listed").flatten();
             entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
         };
-        let target = Target::of_caller(&path).expect("a target");
+        let target = ReplaceTarget::of_caller(&path).expect("a target");
         let mut draft = Draft::beside(&target).expect("made");
         draft.file.write_all(b"new").expect("written");
         assert_eq!(names(), ["file"]);

@@ -1,7 +1,7 @@
 //! The asset port over the import `ikigai:tool/assets`.
 
 use ikigai_protocol::ToolCode;
-use ikigai_tools::ports::{AssetError, Assets, Lines};
+use ikigai_tools::ports::{AssetError, Assets, LineWindow};
 
 use crate::bindings::ikigai::tool::assets::{self, Error, ErrorCode};
 
@@ -10,7 +10,7 @@ use crate::bindings::ikigai::tool::assets::{self, Error, ErrorCode};
 pub struct WitAssets;
 
 impl Assets for WitAssets {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
+    fn read(&self, uri: &str, lines: LineWindow) -> Result<String, AssetError> {
         let offset = Some(lines.skip.saturating_add(1));
         assets::read(uri, offset, lines.limit).map_err(said)
     }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use ikigai_tools::ports::{self, Files, FsError, Kind, Opened, WriteFailure};
+use ikigai_tools::ports::{self, FileKind, Files, FsError, OpenedFile, WriteFailure};
 use ikigai_tools::{beneath, names_above};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
@@ -141,16 +141,16 @@ impl WasiFiles {
 }
 
 impl Files for WasiFiles {
-    type File = File;
-    type Dir = Directory;
+    type File = WasiFile;
+    type Dir = WasiDir;
 
-    fn open(&self, path: &[u8]) -> Result<Opened<File>, FsError> {
+    fn open(&self, path: &[u8]) -> Result<OpenedFile<WasiFile>, FsError> {
         let (dir, path) = self.place(path)?;
         let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, &path).map_err(meaning)?;
         let kind = kind_of(&stat);
-        if matches!(kind, Kind::Pipe | Kind::Directory) {
+        if matches!(kind, FileKind::Pipe | FileKind::Directory) {
             // The kind is enough for the tool to refuse it.
-            return Ok(Opened { file: File::closed(), kind, size: 0 });
+            return Ok(OpenedFile { file: WasiFile::closed(), kind, size: 0 });
         }
         let opened = dir.open_at(
             PathFlags::SYMLINK_FOLLOW,
@@ -158,13 +158,13 @@ impl Files for WasiFiles {
             OpenFlags::empty(),
             DescriptorFlags::READ,
         );
-        Ok(Opened { file: File::new(opened.map_err(meaning)?), kind, size: stat.size })
+        Ok(OpenedFile { file: WasiFile::new(opened.map_err(meaning)?), kind, size: stat.size })
     }
 
     fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
         let (dir, path) = self.writable_place(path).map_err(WriteFailure::Open)?;
         let existing = dir.stat_at(PathFlags::SYMLINK_FOLLOW, &path);
-        if existing.is_ok_and(|stat| kind_of(&stat) == Kind::Pipe) {
+        if existing.is_ok_and(|stat| kind_of(&stat) == FileKind::Pipe) {
             return Err(WriteFailure::Open(FsError::NotRegular));
         }
         let creating = OpenFlags::CREATE | OpenFlags::TRUNCATE;
@@ -179,18 +179,18 @@ impl Files for WasiFiles {
         replace(dir, &path, contents)
     }
 
-    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+    fn kind(&self, path: &[u8], follow: bool) -> Result<FileKind, FsError> {
         if self.above(path).is_some() {
-            return Ok(Kind::Directory);
+            return Ok(FileKind::Directory);
         }
         let (dir, path) = self.place(path)?;
         let flags = if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() };
         dir.stat_at(flags, &path).map(|stat| kind_of(&stat)).map_err(meaning)
     }
 
-    fn open_dir(&self, path: &[u8]) -> Result<Directory, FsError> {
+    fn open_dir(&self, path: &[u8]) -> Result<WasiDir, FsError> {
         if let Some(names) = self.above(path) {
-            return Ok(Directory::Above(names));
+            return Ok(WasiDir::Above(names));
         }
         let (dir, path) = self.place(path)?;
         let opened = dir.open_at(
@@ -199,7 +199,7 @@ impl Files for WasiFiles {
             OpenFlags::DIRECTORY,
             DescriptorFlags::READ,
         );
-        opened.map(Directory::Open).map_err(meaning)
+        opened.map(WasiDir::Open).map_err(meaning)
     }
 }
 
@@ -240,7 +240,7 @@ fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError>
 #[cfg(not(feature = "host-imports"))]
 fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError> {
     let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, path).map_err(meaning)?;
-    if kind_of(&stat) != Kind::Regular {
+    if kind_of(&stat) != FileKind::Regular {
         return Err(FsError::NotRegular);
     }
     let flags = DescriptorFlags::WRITE;
@@ -252,32 +252,32 @@ fn replace(dir: &Descriptor, path: &str, contents: &[u8]) -> Result<(), FsError>
     file.sync().map_err(meaning)
 }
 
-fn kind_of(stat: &DescriptorStat) -> Kind {
+fn kind_of(stat: &DescriptorStat) -> FileKind {
     named_kind(stat.type_)
 }
 
-fn named_kind(found: DescriptorType) -> Kind {
+fn named_kind(found: DescriptorType) -> FileKind {
     match found {
-        DescriptorType::RegularFile => Kind::Regular,
-        DescriptorType::Directory => Kind::Directory,
-        DescriptorType::SymbolicLink => Kind::Symlink,
-        DescriptorType::CharacterDevice => Kind::Device,
-        DescriptorType::BlockDevice => Kind::Other,
+        DescriptorType::RegularFile => FileKind::Regular,
+        DescriptorType::Directory => FileKind::Directory,
+        DescriptorType::SymbolicLink => FileKind::Symlink,
+        DescriptorType::CharacterDevice => FileKind::Device,
+        DescriptorType::BlockDevice => FileKind::Other,
         // wasmtime has no other name for pipes and sockets.
-        DescriptorType::Fifo | DescriptorType::Socket | DescriptorType::Unknown => Kind::Pipe,
+        DescriptorType::Fifo | DescriptorType::Socket | DescriptorType::Unknown => FileKind::Pipe,
     }
 }
 
 /// An open file and a position in it.
 #[derive(Debug)]
-pub struct File {
+pub struct WasiFile {
     descriptor: Option<Descriptor>,
     offset: u64,
     /// The size of the next read, in bytes.
     ask: usize,
 }
 
-impl File {
+impl WasiFile {
     fn new(descriptor: Descriptor) -> Self {
         Self { descriptor: Some(descriptor), offset: 0, ask: FIRST_BYTES }
     }
@@ -292,7 +292,7 @@ impl File {
     }
 }
 
-impl Read for File {
+impl Read for WasiFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = buffer.len().min(self.ask);
         let read = self.descriptor()?.read(length as u64, self.offset);
@@ -304,7 +304,7 @@ impl Read for File {
     }
 }
 
-impl Seek for File {
+impl Seek for WasiFile {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let offset = match to {
             SeekFrom::Start(offset) => Some(offset),
@@ -321,21 +321,21 @@ impl Seek for File {
 
 /// A directory.
 #[derive(Debug)]
-pub enum Directory {
+pub enum WasiDir {
     /// An open directory.
     Open(Descriptor),
     /// A directory that is not granted, with the names in it that lead to granted ones.
     Above(Vec<Vec<u8>>),
 }
 
-impl ports::Directory for Directory {
-    type File = File;
+impl ports::Directory for WasiDir {
+    type File = WasiFile;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], FileKind)) -> Result<u64, FsError> {
         let open = match self {
             Self::Open(open) => open,
             Self::Above(names) => {
-                names.iter().for_each(|name| visit(name, Kind::Directory));
+                names.iter().for_each(|name| visit(name, FileKind::Directory));
                 return Ok(0);
             }
         };
@@ -352,11 +352,11 @@ impl ports::Directory for Directory {
         }
     }
 
-    fn open_file(&self, name: &[u8]) -> Result<File, FsError> {
+    fn open_file(&self, name: &[u8]) -> Result<WasiFile, FsError> {
         let Self::Open(open) = self else { return Err(FsError::Outside) };
         let name = std::str::from_utf8(name).map_err(|_| FsError::NotFound)?;
         let opened =
             open.open_at(PathFlags::empty(), name, OpenFlags::empty(), DescriptorFlags::READ);
-        opened.map(File::new).map_err(meaning)
+        opened.map(WasiFile::new).map_err(meaning)
     }
 }

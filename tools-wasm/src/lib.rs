@@ -21,7 +21,7 @@ mod files;
 
 #[cfg(feature = "host-imports")]
 pub use assets::WitAssets as HostAssets;
-pub use files::{Directory, File, WasiFiles};
+pub use files::{WasiDir, WasiFile, WasiFiles};
 #[cfg(not(feature = "host-imports"))]
 pub use ikigai_tools::ports::NoAssets as HostAssets;
 

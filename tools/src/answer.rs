@@ -17,11 +17,11 @@ pub(crate) const OUTPUT_CAP: usize = (16 << 20) - 4096;
 
 /// A successful answer, already JSON.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct JsonAnswer {
     json: Vec<u8>,
 }
 
-impl Answer {
+impl JsonAnswer {
     /// Begins `{"output":"`; the caller appends escaped text to [`Self::text`].
     pub(crate) fn begin() -> Self {
         Self { json: b"{\"output\":\"".to_vec() }
@@ -59,12 +59,12 @@ impl Answer {
 
 /// The error of an operation. The tool exits with 0 nevertheless.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct ToolFailure {
     code: ToolCode,
     message: Vec<u8>,
 }
 
-impl Failure {
+impl ToolFailure {
     /// Creates a failure with the text `message`.
     pub(crate) fn new(code: ToolCode, message: impl Into<Vec<u8>>) -> Self {
         Self { code, message: message.into() }
@@ -153,7 +153,7 @@ impl Failure {
 }
 
 /// The result of a call.
-pub(crate) type Outcome = Result<Answer, Failure>;
+pub(crate) type CallOutcome = Result<JsonAnswer, ToolFailure>;
 
 #[cfg(test)]
 mod tests {
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn keys_stand_in_the_order_of_the_specification() {
-        let answer = Answer::counted(b"Wrote 1 bytes to \"x\"", "bytes", 1);
+        let answer = JsonAnswer::counted(b"Wrote 1 bytes to \"x\"", "bytes", 1);
         assert_eq!(answer.as_bytes(), br#"{"output":"Wrote 1 bytes to \"x\"","bytes":1}"#);
-        let failure = Failure::open(FsError::NotFound, b"a\xff");
+        let failure = ToolFailure::open(FsError::NotFound, b"a\xff");
         assert_eq!(
             String::from_utf8(failure.to_json()).expect("UTF-8"),
             "{\"error\":\"File not found: a\u{FFFD}\",\"error_code\":\"FILE_NOT_FOUND\"}"
@@ -172,9 +172,9 @@ mod tests {
 
     #[test]
     fn outside_is_told_apart_from_denied() {
-        let text = |failure: Failure| String::from_utf8(failure.message).expect("UTF-8");
-        assert_eq!(text(Failure::open(FsError::Denied, b"/x")), "Permission denied: /x");
-        let outside = text(Failure::create(FsError::Outside, b"/x"));
+        let text = |failure: ToolFailure| String::from_utf8(failure.message).expect("UTF-8");
+        assert_eq!(text(ToolFailure::open(FsError::Denied, b"/x")), "Permission denied: /x");
+        let outside = text(ToolFailure::create(FsError::Outside, b"/x"));
         assert_eq!(outside, "Permission denied: /x is outside the granted directories");
     }
 }

@@ -10,13 +10,13 @@ use std::fmt;
 use ikigai_protocol::ToolCode;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use crate::answer::Failure;
+use crate::answer::ToolFailure;
 
 /// A parameter's long name and its short alias.
-type Name = (&'static str, Option<&'static str>);
+type ParameterName = (&'static str, Option<&'static str>);
 
 /// The parameters of the six tools. Others are skipped.
-const NAMES: &[Name] = &[
+const NAMES: &[ParameterName] = &[
     ("command", None),
     ("content", None),
     ("file_path", Some("path")),
@@ -64,15 +64,15 @@ impl Scalar<'_> {
 
 impl<'a> Args<'a> {
     /// Parses the one JSON object of `input`.
-    pub(crate) fn parse(input: &'a [u8]) -> Result<Self, Failure> {
+    pub(crate) fn parse(input: &'a [u8]) -> Result<Self, ToolFailure> {
         if input.iter().all(u8::is_ascii_whitespace) {
             return Err(invalid("expected one JSON object on standard input, found nothing"));
         }
         let mut reader = serde_json::Deserializer::from_slice(input);
         let root = reader.deserialize_any(RootVisitor).and_then(|root| reader.end().map(|()| root));
         match root {
-            Ok(Root::Object(args)) => Ok(args),
-            Ok(Root::Other(found)) => {
+            Ok(JsonRoot::Object(args)) => Ok(args),
+            Ok(JsonRoot::Other(found)) => {
                 Err(invalid(&format!("expected a JSON object, found {found}")))
             }
             Err(error) => Err(invalid(&format!("expected one JSON object: {error}"))),
@@ -80,13 +80,13 @@ impl<'a> Args<'a> {
     }
 
     /// Returns a required string.
-    pub(crate) fn string(&self, name: &'static str) -> Result<&str, Failure> {
+    pub(crate) fn string(&self, name: &'static str) -> Result<&str, ToolFailure> {
         self.optional_string(name)?
             .ok_or_else(|| invalid(&format!("`{name}` is missing; it must be a string")))
     }
 
     /// Returns an optional string.
-    pub(crate) fn optional_string(&self, name: &'static str) -> Result<Option<&str>, Failure> {
+    pub(crate) fn optional_string(&self, name: &'static str) -> Result<Option<&str>, ToolFailure> {
         match self.get(name) {
             None => Ok(None),
             Some(Scalar::String(text)) => Ok(Some(text)),
@@ -95,7 +95,7 @@ impl<'a> Args<'a> {
     }
 
     /// Returns an optional integer, clamped to 64 bits.
-    pub(crate) fn integer(&self, name: &'static str) -> Result<Option<i64>, Failure> {
+    pub(crate) fn integer(&self, name: &'static str) -> Result<Option<i64>, ToolFailure> {
         match self.get(name) {
             None => Ok(None),
             Some(Scalar::Integer(number)) => Ok(Some(*number)),
@@ -104,7 +104,7 @@ impl<'a> Args<'a> {
     }
 
     /// Returns an optional boolean.
-    pub(crate) fn boolean(&self, name: &'static str) -> Result<Option<bool>, Failure> {
+    pub(crate) fn boolean(&self, name: &'static str) -> Result<Option<bool>, ToolFailure> {
         match self.get(name) {
             None => Ok(None),
             Some(Scalar::Bool(value)) => Ok(Some(*value)),
@@ -124,12 +124,12 @@ impl<'a> Args<'a> {
     }
 }
 
-fn wrong_type(name: &str, expected: &str, found: &Scalar<'_>) -> Failure {
+fn wrong_type(name: &str, expected: &str, found: &Scalar<'_>) -> ToolFailure {
     invalid(&format!("`{name}` must be {expected}, found {}", found.described()))
 }
 
-fn invalid(detail: &str) -> Failure {
-    Failure::new(ToolCode::InvalidParams, format!("Invalid parameters: {detail}"))
+fn invalid(detail: &str) -> ToolFailure {
+    ToolFailure::new(ToolCode::InvalidParams, format!("Invalid parameters: {detail}"))
 }
 
 /// Returns the name as a constant, if any tool has such a parameter.
@@ -138,7 +138,7 @@ fn known(key: &str) -> Option<&'static str> {
     names.into_iter().find(|name| *name == key)
 }
 
-enum Root<'a> {
+enum JsonRoot<'a> {
     Object(Args<'a>),
     Other(&'static str),
 }
@@ -146,7 +146,7 @@ enum Root<'a> {
 struct RootVisitor;
 
 impl<'de> Visitor<'de> for RootVisitor {
-    type Value = Root<'de>;
+    type Value = JsonRoot<'de>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a JSON value")
@@ -154,7 +154,7 @@ impl<'de> Visitor<'de> for RootVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut members = Vec::new();
-        while let Some(key) = map.next_key::<Text<'de>>()? {
+        while let Some(key) = map.next_key::<MemberName<'de>>()? {
             match known(&key.0) {
                 Some(name) => members.push((name, map.next_value()?)),
                 None => {
@@ -162,36 +162,36 @@ impl<'de> Visitor<'de> for RootVisitor {
                 }
             }
         }
-        Ok(Root::Object(Args { members }))
+        Ok(JsonRoot::Object(Args { members }))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         while seq.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(Root::Other("an array"))
+        Ok(JsonRoot::Other("an array"))
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Root::Other("null"))
+        Ok(JsonRoot::Other("null"))
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(Root::Other("a boolean"))
+        Ok(JsonRoot::Other("a boolean"))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(Root::Other("a number"))
+        Ok(JsonRoot::Other("a number"))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Root::Other("a number"))
+        Ok(JsonRoot::Other("a number"))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(Root::Other("a number"))
+        Ok(JsonRoot::Other("a number"))
     }
 
     fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(Root::Other("a string"))
+        Ok(JsonRoot::Other("a string"))
     }
 }
 
@@ -251,9 +251,9 @@ impl<'de> Visitor<'de> for ScalarVisitor {
 }
 
 /// The name of a member, borrowed if it has no escape.
-struct Text<'a>(Cow<'a, str>);
+struct MemberName<'a>(Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Text<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Scalar::deserialize(deserializer)? {
             Scalar::String(text) => Ok(Self(text)),

@@ -8,7 +8,7 @@ use std::io::Write;
 
 use ikigai_protocol::ToolCode;
 
-use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::answer::{CallOutcome, JsonAnswer, OUTPUT_CAP, ToolFailure};
 use crate::args::Args;
 use crate::json::{self, Escaper};
 use crate::ports::Shell;
@@ -28,16 +28,16 @@ const MOST_ESCAPED: usize = 6;
 
 /// Answers one call. The beginning of the answer is written to `stdout` while the command runs, so
 /// that it is there if the call is ended; the returned answer is the rest.
-pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write) -> Outcome {
+pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write) -> CallOutcome {
     let command = args.string("command")?;
     if command.contains('\0') {
         let message = "`command` holds a NUL byte, which no shell command can";
-        return Err(Failure::new(ToolCode::InvalidArg, message));
+        return Err(ToolFailure::new(ToolCode::InvalidArg, message));
     }
     if command.is_empty() {
-        return Ok(Answer::counted(b"", "exit_code", EXIT_NOT_FOUND as u64));
+        return Ok(JsonAnswer::counted(b"", "exit_code", EXIT_NOT_FOUND as u64));
     }
-    let mut output = Output::new(stdout);
+    let mut output = TruncatingWriter::new(stdout);
     let exit_code = match shell.run(command, &mut |piece| output.push(piece)) {
         Ok(code) => code,
         Err(reason) => {
@@ -49,10 +49,10 @@ pub(crate) fn call<S: Shell>(shell: &S, args: &Args<'_>, stdout: &mut dyn Write)
 }
 
 /// A writer for an output of any size: it writes the beginning at once and keeps the end.
-struct Output<'a> {
+struct TruncatingWriter<'a> {
     stdout: &'a mut dyn Write,
     /// The part of the answer that is not written yet.
-    answer: Answer,
+    answer: JsonAnswer,
     escaper: Escaper,
     /// `true` if the output so far ends in a newline, which belongs to the answer only if more
     /// follows.
@@ -60,19 +60,19 @@ struct Output<'a> {
     /// The number of escaped bytes of the beginning.
     head: usize,
     /// The end of the output, once the beginning is complete.
-    end: Option<End>,
+    end: Option<OutputTail>,
 }
 
 /// The end of an output that is too large.
 #[derive(Debug, Default)]
-struct End {
+struct OutputTail {
     kept: VecDeque<u8>,
     dropped: u64,
 }
 
-impl<'a> Output<'a> {
+impl<'a> TruncatingWriter<'a> {
     fn new(stdout: &'a mut dyn Write) -> Self {
-        let (answer, escaper) = (Answer::begin(), Escaper::default());
+        let (answer, escaper) = (JsonAnswer::begin(), Escaper::default());
         Self { stdout, answer, escaper, newline: false, head: 0, end: None }
     }
 
@@ -93,7 +93,7 @@ impl<'a> Output<'a> {
     fn push_to_head(&mut self, piece: &[u8]) {
         // A character that was cut in two waits in the escaper.
         if self.head + (piece.len() + 4) * MOST_ESCAPED > HEAD_BYTES {
-            let mut end = End::default();
+            let mut end = OutputTail::default();
             end.push(&self.escaper.take());
             end.push(if self.newline { b"\n" } else { b"" });
             end.push(piece);
@@ -112,7 +112,7 @@ impl<'a> Output<'a> {
     }
 
     /// Returns the rest of the answer, without the one newline at the end of the output.
-    fn finish(self) -> Answer {
+    fn finish(self) -> JsonAnswer {
         let Self { mut answer, mut escaper, end, .. } = self;
         escaper.finish(answer.text());
         if let Some(end) = end {
@@ -122,7 +122,7 @@ impl<'a> Output<'a> {
     }
 }
 
-impl End {
+impl OutputTail {
     fn push(&mut self, piece: &[u8]) {
         self.kept.extend(piece);
         let excess = self.kept.len().saturating_sub(TAIL_BYTES);
@@ -172,7 +172,7 @@ mod tests {
 
     fn collected(pieces: &[&[u8]]) -> String {
         let mut out = Vec::new();
-        let mut output = Output::new(&mut out);
+        let mut output = TruncatingWriter::new(&mut out);
         pieces.iter().for_each(|piece| output.push(piece));
         let rest = output.finish().end();
         out.extend_from_slice(rest.as_bytes());
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn what_came_is_written_before_the_command_has_ended() {
         let mut out = Vec::new();
-        let mut output = Output::new(&mut out);
+        let mut output = TruncatingWriter::new(&mut out);
         output.push("one\ntw\u{f6}\n".as_bytes());
         drop(output);
         assert_eq!(String::from_utf8_lossy(&out), "{\"output\":\"one\\ntw\u{f6}");

@@ -7,7 +7,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::process::ExitCode;
 
-use crate::answer::{Failure, Outcome};
+use crate::answer::{CallOutcome, ToolFailure};
 use crate::args::Args;
 use crate::ports::{Assets, Files, Shell, Storage};
 use crate::{bash, file_edit, file_read, file_write, glob, grep, schemas};
@@ -76,7 +76,7 @@ pub fn answer<F: Files, A: Assets>(
 fn run<P>(
     schema: &str,
     port: impl FnOnce() -> Result<P, String>,
-    call: impl FnOnce(&P, &Args<'_>) -> Outcome,
+    call: impl FnOnce(&P, &Args<'_>) -> CallOutcome,
 ) -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     match (args.next(), args.next()) {
@@ -92,7 +92,7 @@ fn run<P>(
     match io::stdin().lock().read_to_end(&mut input) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-            return print(&Failure::no_memory().to_json());
+            return print(&ToolFailure::no_memory().to_json());
         }
         Err(error) => return complain(1, &format!("cannot read standard input: {error}")),
     }

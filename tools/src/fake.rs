@@ -13,7 +13,7 @@ mod assets;
 pub use assets::{MemoryAsset, MemoryAssets};
 
 use crate::grants::beneath;
-use crate::ports::{Directory, Files, FsError, Kind, Opened, WriteFailure};
+use crate::ports::{Directory, FileKind, Files, FsError, OpenedFile, WriteFailure};
 
 /// The number of links that Linux follows in one path.
 const MAX_LINKS: u32 = 40;
@@ -23,7 +23,7 @@ const MAX_NAME_BYTES: usize = 255;
 
 /// One name in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
+pub enum FakeNode {
     /// A file, by the number of its contents: two names with one number are hard links.
     File(u64),
     /// A directory.
@@ -37,7 +37,7 @@ pub enum Node {
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     /// The names, except the root's own.
-    pub nodes: BTreeMap<Vec<u8>, Node>,
+    pub nodes: BTreeMap<Vec<u8>, FakeNode>,
     /// The contents by number.
     pub contents: BTreeMap<u64, Vec<u8>>,
 }
@@ -66,7 +66,7 @@ impl MemoryFiles {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn resolve(&self, tree: &Tree, path: &[u8], follow: bool) -> Result<Resolved, FsError> {
+    fn resolve(&self, tree: &Tree, path: &[u8], follow: bool) -> Result<ResolvedNode, FsError> {
         let path = match path {
             [b'/', ..] => beneath(&self.root, path).ok_or(FsError::Outside)?,
             _ => path,
@@ -77,14 +77,14 @@ impl MemoryFiles {
     }
 }
 
-struct Resolved {
+struct ResolvedNode {
     key: Vec<u8>,
-    node: Option<Node>,
+    node: Option<FakeNode>,
     wants_directory: bool,
 }
 
 impl Tree {
-    fn resolve(&self, path: &[u8], follow: bool) -> Result<Resolved, FsError> {
+    fn resolve(&self, path: &[u8], follow: bool) -> Result<ResolvedNode, FsError> {
         let split = |path: &[u8]| -> Vec<Vec<u8>> {
             let parts =
                 path.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
@@ -92,10 +92,10 @@ impl Tree {
         };
         let mut waiting = split(path);
         let mut key: Vec<u8> = Vec::new();
-        let mut node = Some(Node::Directory);
+        let mut node = Some(FakeNode::Directory);
         let mut links = 0;
         while let Some(name) = waiting.pop() {
-            if node != Some(Node::Directory) {
+            if node != Some(FakeNode::Directory) {
                 return Err(if node.is_none() { FsError::NotFound } else { FsError::Other });
             }
             if name == b".." {
@@ -110,7 +110,7 @@ impl Tree {
             }
             let child = if key.is_empty() { name } else { [&key[..], b"/", &name].concat() };
             match self.nodes.get(&child) {
-                Some(Node::Symlink(target)) if follow || !waiting.is_empty() => {
+                Some(FakeNode::Symlink(target)) if follow || !waiting.is_empty() => {
                     links += 1;
                     if links > MAX_LINKS {
                         return Err(FsError::Other);
@@ -126,18 +126,18 @@ impl Tree {
                 }
             }
         }
-        Ok(Resolved { key, node, wants_directory: false })
+        Ok(ResolvedNode { key, node, wants_directory: false })
     }
 }
 
-impl Resolved {
-    fn kind(&self) -> Result<Kind, FsError> {
+impl ResolvedNode {
+    fn kind(&self) -> Result<FileKind, FsError> {
         match &self.node {
             None => Err(FsError::NotFound),
-            Some(Node::Directory) => Ok(Kind::Directory),
+            Some(FakeNode::Directory) => Ok(FileKind::Directory),
             Some(_) if self.wants_directory => Err(FsError::Other),
-            Some(Node::File(_)) => Ok(Kind::Regular),
-            Some(Node::Symlink(_)) => Ok(Kind::Symlink),
+            Some(FakeNode::File(_)) => Ok(FileKind::Regular),
+            Some(FakeNode::Symlink(_)) => Ok(FileKind::Symlink),
         }
     }
 }
@@ -146,15 +146,15 @@ impl Files for MemoryFiles {
     type File = Cursor<Vec<u8>>;
     type Dir = MemoryDir;
 
-    fn open(&self, path: &[u8]) -> Result<Opened<Self::File>, FsError> {
+    fn open(&self, path: &[u8]) -> Result<OpenedFile<Self::File>, FsError> {
         let tree = self.tree();
         let found = self.resolve(&tree, path, true)?;
         let kind = found.kind()?;
         let contents = match found.node {
-            Some(Node::File(number)) => tree.contents.get(&number).cloned().unwrap_or_default(),
+            Some(FakeNode::File(number)) => tree.contents.get(&number).cloned().unwrap_or_default(),
             _ => Vec::new(),
         };
-        Ok(Opened { kind, size: contents.len() as u64, file: Cursor::new(contents) })
+        Ok(OpenedFile { kind, size: contents.len() as u64, file: Cursor::new(contents) })
     }
 
     fn write(&self, path: &[u8], contents: &[u8]) -> Result<(), WriteFailure> {
@@ -163,11 +163,11 @@ impl Files for MemoryFiles {
         let number = match found.kind() {
             Err(FsError::NotFound) if !found.wants_directory => {
                 let number = tree.contents.keys().next_back().map_or(0, |last| last + 1);
-                tree.nodes.insert(found.key, Node::File(number));
+                tree.nodes.insert(found.key, FakeNode::File(number));
                 number
             }
             Ok(_) => match found.node {
-                Some(Node::File(number)) => number,
+                Some(FakeNode::File(number)) => number,
                 _ => return Err(WriteFailure::Open(FsError::NotRegular)),
             },
             Err(_) => return Err(WriteFailure::Open(FsError::Other)),
@@ -179,23 +179,23 @@ impl Files for MemoryFiles {
     fn replace(&self, path: &[u8], contents: &[u8]) -> Result<(), FsError> {
         let mut tree = self.tree();
         let found = self.resolve(&tree, path, true)?;
-        if found.kind()? != Kind::Regular {
+        if found.kind()? != FileKind::Regular {
             return Err(FsError::NotRegular);
         }
         let number = tree.contents.keys().next_back().map_or(0, |last| last + 1);
-        tree.nodes.insert(found.key, Node::File(number));
+        tree.nodes.insert(found.key, FakeNode::File(number));
         tree.contents.insert(number, contents.to_vec());
         Ok(())
     }
 
-    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError> {
+    fn kind(&self, path: &[u8], follow: bool) -> Result<FileKind, FsError> {
         self.resolve(&self.tree(), path, follow || path.ends_with(b"/"))?.kind()
     }
 
     fn open_dir(&self, path: &[u8]) -> Result<MemoryDir, FsError> {
         let tree = self.tree();
         let found = self.resolve(&tree, path, true)?;
-        if found.kind()? != Kind::Directory {
+        if found.kind()? != FileKind::Directory {
             return Err(FsError::Other);
         }
         let prefix =
@@ -203,7 +203,7 @@ impl Files for MemoryFiles {
         let beneath = tree.nodes.iter().filter_map(|(path, node)| {
             let name = path.strip_prefix(&prefix[..]).filter(|name| !name.contains(&b'/'))?;
             let contents = match node {
-                Node::File(number) => tree.contents.get(number).cloned(),
+                FakeNode::File(number) => tree.contents.get(number).cloned(),
                 _ => None,
             };
             Some((name.to_vec(), (node.clone(), contents.unwrap_or_default())))
@@ -215,16 +215,16 @@ impl Files for MemoryFiles {
 /// A snapshot of a directory, taken when it was opened.
 #[derive(Debug)]
 pub struct MemoryDir {
-    entries: BTreeMap<Vec<u8>, (Node, Vec<u8>)>,
+    entries: BTreeMap<Vec<u8>, (FakeNode, Vec<u8>)>,
 }
 
 impl Directory for MemoryDir {
     type File = Cursor<Vec<u8>>;
 
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError> {
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], FileKind)) -> Result<u64, FsError> {
         for (name, (node, _)) in &self.entries {
             let found =
-                Resolved { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
+                ResolvedNode { key: Vec::new(), node: Some(node.clone()), wants_directory: false };
             visit(name, found.kind()?);
         }
         Ok(0)
@@ -232,7 +232,7 @@ impl Directory for MemoryDir {
 
     fn open_file(&self, name: &[u8]) -> Result<Self::File, FsError> {
         match self.entries.get(name) {
-            Some((Node::File(_), contents)) => Ok(Cursor::new(contents.clone())),
+            Some((FakeNode::File(_), contents)) => Ok(Cursor::new(contents.clone())),
             Some(_) => Err(FsError::Other),
             None => Err(FsError::NotFound),
         }

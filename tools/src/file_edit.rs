@@ -9,34 +9,37 @@ use std::io::Read as _;
 use ikigai_protocol::ToolCode;
 use memchr::memmem::Finder;
 
-use crate::answer::{Answer, Failure, Outcome};
+use crate::answer::{CallOutcome, JsonAnswer, ToolFailure};
 use crate::args::Args;
-use crate::ports::{Assets, Files, FsError, Kind, Storage};
-use crate::target::Target;
+use crate::ports::{Assets, FileKind, Files, FsError, Storage};
+use crate::target::FileTarget;
 
 /// Answers one call.
-pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files, A: Assets>(storage: &Storage<F, A>, args: &Args<'_>) -> CallOutcome {
     let target = args.string("file_path")?;
     let old = args.string("old_string")?;
     let new = args.string("new_string")?;
     let replace_all = args.boolean("replace_all")?.unwrap_or(false);
     if old.is_empty() {
-        return Err(Failure::new(ToolCode::InvalidArg, "old_string cannot be empty"));
+        return Err(ToolFailure::new(ToolCode::InvalidArg, "old_string cannot be empty"));
     }
     if old == new {
-        return Err(Failure::new(ToolCode::InvalidArg, "old_string and new_string are identical"));
+        return Err(ToolFailure::new(
+            ToolCode::InvalidArg,
+            "old_string and new_string are identical",
+        ));
     }
-    let target = Target::named("file_path", target)?;
+    let target = FileTarget::named("file_path", target)?;
     let count = match target {
-        Target::File(path) => edit_file(&storage.files, path, old, new, replace_all)? as u64,
-        Target::Asset(uri) => {
-            storage.assets.edit(uri, old, new, replace_all).map_err(Failure::asset)?
+        FileTarget::File(path) => edit_file(&storage.files, path, old, new, replace_all)? as u64,
+        FileTarget::Asset(uri) => {
+            storage.assets.edit(uri, old, new, replace_all).map_err(ToolFailure::asset)?
         }
     };
     let noun = if count == 1 { "occurrence" } else { "occurrences" };
     let mut text = format!("Replaced {count} {noun} in ").into_bytes();
     text.extend_from_slice(target.base_name());
-    Ok(Answer::counted(&text, "replacements", count))
+    Ok(JsonAnswer::counted(&text, "replacements", count))
 }
 
 fn edit_file<F: Files>(
@@ -45,18 +48,18 @@ fn edit_file<F: Files>(
     old: &str,
     new: &str,
     replace_all: bool,
-) -> Result<usize, Failure> {
+) -> Result<usize, ToolFailure> {
     let before = read(files, path)?;
     let finder = Finder::new(old);
     let count = finder.find_iter(&before).count();
     match count {
         1 => {}
         0 if replace_all => {}
-        0 => return Err(Failure::new(ToolCode::NotFound, "String not found in file")),
+        0 => return Err(ToolFailure::new(ToolCode::NotFound, "String not found in file")),
         _ if replace_all => {}
         _ => {
             let message = format!("String found {count} times, use replace_all to replace all");
-            return Err(Failure::new(ToolCode::NotUnique, message));
+            return Err(ToolFailure::new(ToolCode::NotUnique, message));
         }
     }
     if count > 0 {
@@ -64,28 +67,30 @@ fn edit_file<F: Files>(
         drop(before);
         files.replace(path, &after).map_err(|error| match error {
             // The file was removed, or replaced by something else, since it was read.
-            FsError::NotFound | FsError::NotRegular => Failure::open(error, path),
-            _ => Failure::write(error, path),
+            FsError::NotFound | FsError::NotRegular => ToolFailure::open(error, path),
+            _ => ToolFailure::write(error, path),
         })?;
     }
     Ok(count)
 }
 
-fn read<F: Files>(files: &F, path: &[u8]) -> Result<Vec<u8>, Failure> {
+fn read<F: Files>(files: &F, path: &[u8]) -> Result<Vec<u8>, ToolFailure> {
     if path.is_empty() {
-        return Err(Failure::open(FsError::NotFound, path));
+        return Err(ToolFailure::open(FsError::NotFound, path));
     }
-    let mut opened = files.open(path).map_err(|error| Failure::open(error, path))?;
-    if opened.kind != Kind::Regular {
-        return Err(Failure::open(FsError::NotRegular, path));
+    let mut opened = files.open(path).map_err(|error| ToolFailure::open(error, path))?;
+    if opened.kind != FileKind::Regular {
+        return Err(ToolFailure::open(FsError::NotRegular, path));
     }
     let mut contents = Vec::new();
-    let size = usize::try_from(opened.size).map_err(|_| Failure::no_memory())?;
-    contents.try_reserve_exact(size).map_err(|_| Failure::no_memory())?;
+    let size = usize::try_from(opened.size).map_err(|_| ToolFailure::no_memory())?;
+    contents.try_reserve_exact(size).map_err(|_| ToolFailure::no_memory())?;
     match opened.file.read_to_end(&mut contents) {
         Ok(_) => Ok(contents),
-        Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => Err(Failure::no_memory()),
-        Err(_) => Err(Failure::read(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
+            Err(ToolFailure::no_memory())
+        }
+        Err(_) => Err(ToolFailure::read(path)),
     }
 }
 
@@ -94,13 +99,13 @@ fn replaced(
     finder: &Finder<'_>,
     new: &[u8],
     count: usize,
-) -> Result<Vec<u8>, Failure> {
+) -> Result<Vec<u8>, ToolFailure> {
     let kept = before.len() - count * finder.needle().len();
     let size = count.checked_mul(new.len()).and_then(|added| kept.checked_add(added));
     let mut after = Vec::new();
     after
-        .try_reserve_exact(size.ok_or_else(Failure::no_memory)?)
-        .map_err(|_| Failure::no_memory())?;
+        .try_reserve_exact(size.ok_or_else(ToolFailure::no_memory)?)
+        .map_err(|_| ToolFailure::no_memory())?;
     let mut rest = 0;
     for at in finder.find_iter(before) {
         after.extend_from_slice(&before[rest..at]);

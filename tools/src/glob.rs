@@ -8,13 +8,13 @@ mod walk;
 
 use ikigai_protocol::ToolCode;
 
-use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::answer::{CallOutcome, JsonAnswer, OUTPUT_CAP, ToolFailure};
 use crate::args::Args;
 use crate::json;
-use crate::ports::{Files, FsError, Kind};
+use crate::ports::{FileKind, Files, FsError};
 use crate::target::refuse_asset;
-use walk::Pattern;
-pub(crate) use walk::{Found, Matches};
+use walk::GlobPattern;
+pub(crate) use walk::{PathMatch, PathMatches};
 
 /// The longest pattern, in bytes; no path is as long.
 const MAX_PATTERN_BYTES: usize = 16 << 10;
@@ -23,15 +23,15 @@ const MAX_PATTERN_BYTES: usize = 16 << 10;
 const NOTE_BYTES: usize = 256;
 
 /// Answers one call.
-pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> CallOutcome {
     let pattern = args.string("pattern")?;
     let path = args.optional_string("path")?.unwrap_or("");
     refuse_asset("pattern", pattern)?;
     refuse_asset("path", path)?;
-    let Matches { mut found, left_out } = find(files, path, pattern, &|_| true)?;
+    let PathMatches { mut found, left_out } = find(files, path, pattern, &|_| true)?;
     found.sort_unstable();
     found.dedup();
-    let mut answer = Answer::begin();
+    let mut answer = JsonAnswer::begin();
     let out = answer.text();
     for (index, one) in found.iter().enumerate() {
         let before = out.len();
@@ -70,33 +70,35 @@ pub(crate) fn find<F: Files>(
     files: &F,
     path: &str,
     pattern: &str,
-    wanted: &dyn Fn(Kind) -> bool,
-) -> Result<Matches, Failure> {
+    wanted: &dyn Fn(FileKind) -> bool,
+) -> Result<PathMatches, ToolFailure> {
     if pattern.contains('\0')
         || path.contains('\0')
         || path.len() + pattern.len() > MAX_PATTERN_BYTES
     {
-        return Err(Failure::new(ToolCode::InvalidPattern, "Invalid glob pattern"));
+        return Err(ToolFailure::new(ToolCode::InvalidPattern, "Invalid glob pattern"));
     }
     let literal_path = !path.is_empty()
         && match files.kind(path.as_bytes(), true) {
             Ok(_) => true,
-            Err(FsError::Outside) => return Err(Failure::open(FsError::Outside, path.as_bytes())),
+            Err(FsError::Outside) => {
+                return Err(ToolFailure::open(FsError::Outside, path.as_bytes()));
+            }
             Err(_) => false,
         };
     let pattern = if literal_path {
-        Pattern::beneath(path.as_bytes(), pattern.as_bytes())
+        GlobPattern::beneath(path.as_bytes(), pattern.as_bytes())
     } else if path.is_empty() {
-        Pattern::parse(pattern.as_bytes())
+        GlobPattern::parse(pattern.as_bytes())
     } else {
-        Pattern::parse(format!("{path}/{pattern}").as_bytes())
+        GlobPattern::parse(format!("{path}/{pattern}").as_bytes())
     };
-    let Some(pattern) = pattern else { return Ok(Matches::default()) };
+    let Some(pattern) = pattern else { return Ok(PathMatches::default()) };
     let fixed = pattern.fixed();
     let is_outside = |path: &[u8]| files.kind(path, true) == Err(FsError::Outside);
     // In a workspace that is granted, a link that leads out of it matches nothing.
     if is_outside(&fixed) && (pattern.leaves_workspace() || is_outside(b".")) {
-        return Err(Failure::open(FsError::Outside, &fixed));
+        return Err(ToolFailure::open(FsError::Outside, &fixed));
     }
     Ok(walk::walk(files, &pattern, wanted))
 }

@@ -10,11 +10,11 @@ mod search;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use ikigai_protocol::ToolCode;
 
-use crate::answer::{Answer, Failure, OUTPUT_CAP, Outcome};
+use crate::answer::{CallOutcome, JsonAnswer, OUTPUT_CAP, ToolFailure};
 use crate::args::Args;
-use crate::glob::{self, Matches};
+use crate::glob::{self, PathMatches};
 use crate::json;
-use crate::ports::{Files, Kind};
+use crate::ports::{FileKind, Files};
 use crate::target::refuse_asset;
 
 /// The most memory a compiled expression takes, in bytes.
@@ -24,24 +24,24 @@ const REGEX_BYTES: usize = 32 << 20;
 const NOTE_BYTES: usize = 256;
 
 /// Answers one call.
-pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
+pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> CallOutcome {
     let pattern = args.string("pattern")?;
     let filter = args.optional_string("glob")?.filter(|filter| !filter.is_empty());
     let path = args.optional_string("path")?.filter(|path| !path.is_empty());
     refuse_asset("glob", filter.unwrap_or_default())?;
     refuse_asset("path", path.unwrap_or_default())?;
     let matcher = compile(pattern)?;
-    let regular = |kind| kind == Kind::Regular;
+    let regular = |kind| kind == FileKind::Regular;
     let matches = match (path, filter) {
         // An absolute filter contains the directory to search.
         (None, Some(filter)) if filter.starts_with('/') => glob::find(files, "", filter, &regular)?,
         (path, filter) => glob::find(files, path.unwrap_or("."), filter.unwrap_or("*"), &regular)?,
     };
-    let Matches { mut found, left_out } = matches;
+    let PathMatches { mut found, left_out } = matches;
     found.sort_unstable();
     found.dedup();
 
-    let mut answer = Answer::begin();
+    let mut answer = JsonAnswer::begin();
     let out = answer.text();
     let begin = out.len();
     let (mut count, mut shown) = (0, 0);
@@ -68,9 +68,10 @@ pub(crate) fn call<F: Files>(files: &F, args: &Args<'_>) -> Outcome {
     Ok(answer.end_with("count", count))
 }
 
-fn compile(pattern: &str) -> Result<RegexMatcher, Failure> {
-    let invalid =
-        |reason: &str| Failure::new(ToolCode::InvalidPattern, format!("Invalid pattern: {reason}"));
+fn compile(pattern: &str) -> Result<RegexMatcher, ToolFailure> {
+    let invalid = |reason: &str| {
+        ToolFailure::new(ToolCode::InvalidPattern, format!("Invalid pattern: {reason}"))
+    };
     let translated = ere::translate(pattern).map_err(|error| invalid(&error.to_string()))?;
     let mut builder = RegexMatcherBuilder::new();
     builder

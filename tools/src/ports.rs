@@ -32,7 +32,7 @@ pub enum FsError {
 
 /// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// An ordinary file.
     Regular,
     /// A directory.
@@ -49,11 +49,11 @@ pub enum Kind {
 
 /// A file that was opened for reading.
 #[derive(Debug)]
-pub struct Opened<F> {
+pub struct OpenedFile<F> {
     /// The stream, at the start of the file.
     pub file: F,
-    /// The kind of the file; never [`Kind::Symlink`].
-    pub kind: Kind,
+    /// The kind of the file; never [`FileKind::Symlink`].
+    pub kind: FileKind,
     /// The size that the file system reports, in bytes: 0 for files of `/proc`.
     pub size: u64,
 }
@@ -80,7 +80,7 @@ pub trait Files: Sync {
     /// # Errors
     ///
     /// See [`FsError`].
-    fn open(&self, path: &[u8]) -> Result<Opened<Self::File>, FsError>;
+    fn open(&self, path: &[u8]) -> Result<OpenedFile<Self::File>, FsError>;
 
     /// Creates or truncates a file, and writes all of `contents`, following links. The inode, the
     /// mode and other names of an existing file stay.
@@ -104,7 +104,7 @@ pub trait Files: Sync {
     /// # Errors
     ///
     /// See [`FsError`].
-    fn kind(&self, path: &[u8], follow: bool) -> Result<Kind, FsError>;
+    fn kind(&self, path: &[u8], follow: bool) -> Result<FileKind, FsError>;
 
     /// Opens a directory, following links.
     ///
@@ -126,7 +126,7 @@ pub trait Directory {
     /// # Errors
     ///
     /// See [`FsError`]; names visited before the failure stay visited.
-    fn entries(&self, visit: &mut dyn FnMut(&[u8], Kind)) -> Result<u64, FsError>;
+    fn entries(&self, visit: &mut dyn FnMut(&[u8], FileKind)) -> Result<u64, FsError>;
 
     /// Opens a file of this directory for reading, if it is not a link. Never blocks.
     ///
@@ -138,14 +138,14 @@ pub trait Directory {
 
 /// A window of the lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lines {
+pub struct LineWindow {
     /// The number of lines left out at the start.
     pub skip: u64,
     /// The number of lines from there; `None` for all.
     pub limit: Option<u64>,
 }
 
-impl Lines {
+impl LineWindow {
     /// The whole text.
     pub const ALL: Self = Self { skip: 0, limit: None };
 }
@@ -161,7 +161,7 @@ pub trait Assets {
     ///
     /// Returns the host's error, or [`AssetError::not_granted`] if the tool has no connection to
     /// the host.
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError>;
+    fn read(&self, uri: &str, lines: LineWindow) -> Result<String, AssetError>;
 
     /// Replaces the whole text of an asset, which need not exist before.
     ///
@@ -184,7 +184,7 @@ pub trait Assets {
 pub struct NoAssets;
 
 impl Assets for NoAssets {
-    fn read(&self, uri: &str, _: Lines) -> Result<String, AssetError> {
+    fn read(&self, uri: &str, _: LineWindow) -> Result<String, AssetError> {
         Err(AssetError::not_granted(uri))
     }
 

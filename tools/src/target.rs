@@ -5,26 +5,26 @@
 
 use ikigai_protocol::ToolCode;
 
-use crate::answer::Failure;
+use crate::answer::ToolFailure;
 
 /// The prefix, in any case, of all URIs for the host. The host reports errors in the rest of a URI.
 const ASSET_SCHEME: &str = "ikigai:";
 
 /// The target of a file parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Target<'p> {
+pub(crate) enum FileTarget<'p> {
     /// A file, by its path, which has no NUL.
     File(&'p [u8]),
     /// An asset, by its URI as it was given, which has no NUL.
     Asset(&'p str),
 }
 
-impl<'p> Target<'p> {
+impl<'p> FileTarget<'p> {
     /// Returns the target that `value`, given as `parameter`, names.
-    pub(crate) fn named(parameter: &str, value: &'p str) -> Result<Self, Failure> {
+    pub(crate) fn named(parameter: &str, value: &'p str) -> Result<Self, ToolFailure> {
         if value.contains('\0') {
             let message = format!("`{parameter}` holds a NUL byte, which no path can");
-            return Err(Failure::new(ToolCode::InvalidArg, message));
+            return Err(ToolFailure::new(ToolCode::InvalidArg, message));
         }
         if is_asset(value) {
             return Ok(Self::Asset(value));
@@ -47,7 +47,7 @@ fn is_asset(value: &str) -> bool {
 }
 
 /// Refuses an asset as the value of a parameter that says where to search.
-pub(crate) fn refuse_asset(parameter: &str, value: &str) -> Result<(), Failure> {
+pub(crate) fn refuse_asset(parameter: &str, value: &str) -> Result<(), ToolFailure> {
     if !is_asset(value) {
         return Ok(());
     }
@@ -55,7 +55,7 @@ pub(crate) fn refuse_asset(parameter: &str, value: &str) -> Result<(), Failure> 
         "`{parameter}` names an asset, and only files are searched: {value}; `file_read` reads an \
          asset by its URI"
     );
-    Err(Failure::new(ToolCode::InvalidArg, message))
+    Err(ToolFailure::new(ToolCode::InvalidArg, message))
 }
 
 fn base_name(path: &[u8]) -> &[u8] {
@@ -78,18 +78,18 @@ mod tests {
         {
             assert_eq!(base_name(path.as_bytes()), name.as_bytes(), "{path}");
         }
-        assert_eq!(Target::Asset("ikigai:///blocks/decisions.md").base_name(), b"decisions.md");
-        assert_eq!(Target::Asset("ikigai://prefs.md").base_name(), b"prefs.md");
+        assert_eq!(FileTarget::Asset("ikigai:///blocks/decisions.md").base_name(), b"decisions.md");
+        assert_eq!(FileTarget::Asset("ikigai://prefs.md").base_name(), b"prefs.md");
     }
 
     #[test]
     fn the_scheme_alone_tells_assets_from_files() {
-        let named = |value| Target::named("file_path", value);
+        let named = |value| FileTarget::named("file_path", value);
         for uri in ["ikigai:///a", "ikigai://a/b", "ikigai://", "ikigai:/a", "IKIGAI:///a"] {
-            assert_eq!(named(uri), Ok(Target::Asset(uri)));
+            assert_eq!(named(uri), Ok(FileTarget::Asset(uri)));
         }
         for path in ["ikigai", "./ikigai:///a", "ikigai\u{e9}//", "ikigai\u{e9}:", ""] {
-            assert_eq!(named(path), Ok(Target::File(path.as_bytes())));
+            assert_eq!(named(path), Ok(FileTarget::File(path.as_bytes())));
         }
         assert!(named("a\0b").is_err() && named("ikigai:///a\0").is_err());
     }

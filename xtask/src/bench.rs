@@ -22,18 +22,18 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::Value;
 
-use self::corpus::{PATTERNS, Shape};
+use self::corpus::{PATTERNS, TreeShape};
 use self::samples::Figures;
 use crate::build;
 use crate::environments;
 use crate::place::{self, PROGRAM};
-use crate::project::{HOST, NATIVE_TOOLS, Project, SUPERVISOR};
+use crate::project::{CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR};
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// Fewer rounds over smaller inputs: a minute instead of several
     #[arg(long)]
     quick: bool,
@@ -65,12 +65,12 @@ const BENCHMARK: &str = "calls";
 
 const RELEASE: &str = "release";
 
-pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> {
-    let layout = Layout::new(project, options.quick);
+pub(crate) fn bench(project: &CargoProject, options: &BenchOptions) -> anyhow::Result<()> {
+    let layout = BenchLayout::new(project, options.quick);
     if options.no_build {
         note("measuring what was built before");
     } else {
-        environments::install(project, environments::Purpose::Benchmark)?;
+        environments::install(project, environments::EnvironmentPurpose::Benchmark)?;
         step("Building in release: the host, the native tools, the components, the benchmark");
         build_all(project, &layout)?;
     }
@@ -99,23 +99,23 @@ pub(crate) fn bench(project: &Project, options: &Options) -> anyhow::Result<()> 
 }
 
 /// The directories of everything that is run or read.
-pub(crate) struct Layout {
+pub(crate) struct BenchLayout {
     root: PathBuf,
-    small: Shape,
-    large: Shape,
+    small: TreeShape,
+    large: TreeShape,
     examples: PathBuf,
     ripgrep: PathBuf,
     mcp_clients: PathBuf,
     mcp_node: PathBuf,
 }
 
-impl Layout {
-    fn new(project: &Project, quick: bool) -> Self {
-        let small = Shape { directories: 100, files_in_each: 40, bytes: 1 << 10 };
+impl BenchLayout {
+    fn new(project: &CargoProject, quick: bool) -> Self {
+        let small = TreeShape { directories: 100, files_in_each: 40, bytes: 1 << 10 };
         let large = if quick {
-            Shape { directories: 20, files_in_each: 100, bytes: 12_500 }
+            TreeShape { directories: 20, files_in_each: 100, bytes: 12_500 }
         } else {
-            Shape { directories: 160, files_in_each: 100, bytes: 12_500 }
+            TreeShape { directories: 160, files_in_each: 100, bytes: 12_500 }
         };
         Self {
             root: project.target.join("bench"),
@@ -208,7 +208,7 @@ fn renumbered(guest: &[u8], number: usize) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Builds everything that is measured, into a directory that nothing else writes to.
-fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
+fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()> {
     let benchmark = natively(project)?;
     let mut tools = build::native_tools(project, RELEASE)?;
     let components = stage::components(project, RELEASE, &[])?;
@@ -238,7 +238,7 @@ fn build_all(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 ///
 /// It is one command because cargo unifies features over all packages of a build. A second command
 /// with the benchmark's dependencies would compile the host a second time.
-fn natively(project: &Project) -> anyhow::Result<PathBuf> {
+fn natively(project: &CargoProject) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
     command.args(["--example", ECHO]);
     for package in [HOST, SUPERVISOR, NATIVE_TOOLS, GUEST, BENCH, MCP] {
@@ -254,7 +254,7 @@ fn natively(project: &Project) -> anyhow::Result<PathBuf> {
     messages.lines().find_map(executable).context("cargo built no benchmark")
 }
 
-fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
+fn guest_component(project: &CargoProject) -> anyhow::Result<PathBuf> {
     let target = project.target.join("guest");
     let mut command = project.cargo(&["build", "--package", GUEST, "--profile", "guest"]);
     command.args(["--target", WASM_TARGET, "--target-dir"]).arg(&target);
@@ -264,7 +264,7 @@ fn guest_component(project: &Project) -> anyhow::Result<PathBuf> {
 
 /// Builds one tool statically, if the toolchain can. A static process starts faster, since nothing
 /// is linked at its start.
-fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
+fn musl(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()> {
     let target = format!("{}-unknown-linux-musl", env::consts::ARCH);
     if !toolchain::has(project, &target)? {
         note(&format!("no static build to compare with: the target {target} is not installed"));
@@ -278,7 +278,7 @@ fn musl(project: &Project, layout: &Layout) -> anyhow::Result<()> {
 }
 
 /// Runs the benchmark of the host and reads its samples.
-fn inside(layout: &Layout, quick: bool) -> anyhow::Result<Figures> {
+fn inside(layout: &BenchLayout, quick: bool) -> anyhow::Result<Figures> {
     let mut command = Command::new(layout.at(BENCHMARK));
     command.arg("--figures").env("IKIGAI_BENCH", &layout.root);
     if quick {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::portable;
-use crate::project::{Built, COMPONENTS, HOST, NATIVE_TOOLS, Project, SUPERVISOR, TEST_GUESTS};
+use crate::project::{
+    BuiltProgram, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, TEST_GUESTS,
+};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
@@ -23,7 +25,7 @@ fn of_components(profile: &str) -> &'static str {
 /// It is one cargo command because cargo unifies features over all packages of a build: with two,
 /// wasmtime may be compiled twice. For the same reason the everyday build covers all default
 /// members, which the tests need.
-pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
+pub(crate) fn native(project: &CargoProject, profile: &str) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
     if profile != EVERYDAY {
         command.args(["--package", HOST, "--package", SUPERVISOR, "--package", NATIVE_TOOLS]);
@@ -33,13 +35,13 @@ pub(crate) fn native(project: &Project, profile: &str) -> anyhow::Result<()> {
 
 /// Builds everything that runs natively, tests included, in the everyday profile.
 /// Benchmarks are left to `lint`, which checks them without linking wasmtime again.
-pub(crate) fn with_tests(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn with_tests(project: &CargoProject) -> anyhow::Result<()> {
     run::run(&mut project.cargo(&["build", "--bins", "--tests", "--examples"]))
 }
 
 /// Builds the fuzz targets, with coverage of the workspace's own crates, and returns the path of
 /// their program.
-pub(crate) fn fuzz_targets(project: &Project) -> anyhow::Result<PathBuf> {
+pub(crate) fn fuzz_targets(project: &CargoProject) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--bin", "fuzz"]);
     command.args(["--features", "ikigai-fuzz/libfuzzer"]);
     // Cargo separates the results of a wrapper from other builds.
@@ -49,36 +51,39 @@ pub(crate) fn fuzz_targets(project: &Project) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the host that [`native`] built.
-pub(crate) fn host(project: &Project, profile: &str) -> Built {
-    Built { file: project.built(profile).join(HOST), name: HOST.to_owned() }
+pub(crate) fn host(project: &CargoProject, profile: &str) -> BuiltProgram {
+    BuiltProgram { file: project.built(profile).join(HOST), name: HOST.to_owned() }
 }
 
 /// Returns the supervisor that [`native`] built.
-pub(crate) fn supervisor(project: &Project, profile: &str) -> Built {
-    Built { file: project.built(profile).join(SUPERVISOR), name: SUPERVISOR.to_owned() }
+pub(crate) fn supervisor(project: &CargoProject, profile: &str) -> BuiltProgram {
+    BuiltProgram { file: project.built(profile).join(SUPERVISOR), name: SUPERVISOR.to_owned() }
 }
 
 /// Builds only the named native tools.
-pub(crate) fn some_native_tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
+pub(crate) fn some_native_tools(project: &CargoProject, names: &[String]) -> anyhow::Result<()> {
     let mut command = project.cargo(&["build", "--package", NATIVE_TOOLS]);
     named(&mut command, names);
     run::run(&mut command)
 }
 
 /// Returns the native tools that [`native`] built.
-pub(crate) fn native_tools(project: &Project, profile: &str) -> anyhow::Result<Vec<Built>> {
+pub(crate) fn native_tools(
+    project: &CargoProject,
+    profile: &str,
+) -> anyhow::Result<Vec<BuiltProgram>> {
     let directory = project.built(profile);
-    let built = |name: String| Built { file: directory.join(&name), name };
+    let built = |name: String| BuiltProgram { file: directory.join(&name), name };
     Ok(project.binaries(NATIVE_TOOLS)?.into_iter().map(built).collect())
 }
 
 /// Builds the tools as components, all or the named ones, so that each starts in every host; see
 /// [`portable`].
 pub(crate) fn components(
-    project: &Project,
+    project: &CargoProject,
     profile: &str,
     names: &[String],
-) -> anyhow::Result<Vec<Built>> {
+) -> anyhow::Result<Vec<BuiltProgram>> {
     let profile = of_components(profile);
     let (mut built, mut own) = (Vec::new(), Vec::new());
     for package in COMPONENTS {
@@ -96,7 +101,7 @@ pub(crate) fn components(
             }
         }
     }
-    let name = |(tool, _): &(Built, _)| tool.name.trim_end_matches(".wasm").to_owned();
+    let name = |(tool, _): &(BuiltProgram, _)| tool.name.trim_end_matches(".wasm").to_owned();
     let names = own.iter().map(name).collect();
     let flags = portable::WITHOUT_HOST_IMPORTS;
     let for_others = for_wasm(project, profile, portable::PACKAGE, names, flags)?;
@@ -105,7 +110,7 @@ pub(crate) fn components(
 }
 
 /// Builds the components that only the tests run.
-pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
+pub(crate) fn test_guests(project: &CargoProject) -> anyhow::Result<Vec<BuiltProgram>> {
     let names = project.binaries(TEST_GUESTS)?;
     for_wasm(project, of_components(EVERYDAY), TEST_GUESTS, names, &[])
 }
@@ -115,12 +120,12 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<Vec<Built>> {
 /// The components have a separate target directory, because the tools as components have the same
 /// names as the native ones.
 fn for_wasm(
-    project: &Project,
+    project: &CargoProject,
     profile: &str,
     package: &str,
     names: Vec<String>,
     flags: &[&str],
-) -> anyhow::Result<Vec<Built>> {
+) -> anyhow::Result<Vec<BuiltProgram>> {
     // Without a name, cargo would build all binaries.
     if names.is_empty() {
         return Ok(Vec::new());
@@ -133,7 +138,7 @@ fn for_wasm(
     let directory = target.join(WASM_TARGET).join(profile);
     let built = |name: String| {
         let name = format!("{name}.wasm");
-        Built { file: directory.join(&name), name }
+        BuiltProgram { file: directory.join(&name), name }
     };
     Ok(names.into_iter().map(built).collect())
 }

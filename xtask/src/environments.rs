@@ -9,21 +9,21 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::place;
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run::{self, note, step};
 
 /// An environment, with its versions in the folder `tests/NAME`.
-struct Environment {
+struct PinnedEnvironment {
     name: &'static str,
     language: Language,
-    purposes: &'static [Purpose],
+    purposes: &'static [EnvironmentPurpose],
     /// The variable that, set to `1`, makes a missing environment a failure, here and in the tests.
     require: &'static str,
 }
 
 /// The purpose of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum EnvironmentPurpose {
     /// The tests.
     Tests,
     /// The benchmark, which compares with other programs.
@@ -39,54 +39,54 @@ enum Language {
     Node,
 }
 
+use EnvironmentPurpose::{Benchmark, Tests};
 use Language::{Node, Python};
-use Purpose::{Benchmark, Tests};
 
-const ENVIRONMENTS: &[Environment] = &[
+const ENVIRONMENTS: &[PinnedEnvironment] = &[
     // A second implementation of the vendors' APIs, for the model clients.
-    Environment {
+    PinnedEnvironment {
         name: LLMOCK,
         language: Python("llmock"),
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_LLMOCK",
     },
     // Another host, which runs our components.
-    Environment {
+    PinnedEnvironment {
         name: OTHER_HOSTS,
         language: Python("wasmtime"),
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_OTHER_HOSTS",
     },
     // Compilers of other languages, which build the templates of `tool new`.
-    Environment {
+    PinnedEnvironment {
         name: TOOLCHAINS,
         language: Python("ziglang"),
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_TOOLCHAINS",
     },
     // The official MCP client, a fuzzer, a server, and a plain server for the benchmark.
-    Environment {
+    PinnedEnvironment {
         name: MCP_CLIENTS,
         language: Python("mcp"),
         purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
     // The same for Node.js, without a fuzzer, and the conformance suite of the protocol.
-    Environment {
+    PinnedEnvironment {
         name: MCP_NODE,
         language: Node,
         purposes: &[Tests, Benchmark],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
     // Two clients that people use. A model of the tests drives them.
-    Environment {
+    PinnedEnvironment {
         name: CODING_AGENTS,
         language: Node,
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
     // The program that `grep` is compared with.
-    Environment {
+    PinnedEnvironment {
         name: RIPGREP,
         language: Python("ripgrep"),
         purposes: &[Benchmark],
@@ -124,13 +124,13 @@ const STAMP: &str = ".installed";
 ///
 /// If the language or the network is missing, an environment is left out, and its tests report
 /// that. If the environment's variable is `1`, that is an error.
-pub(crate) fn install(project: &Project, purpose: Purpose) -> anyhow::Result<()> {
+pub(crate) fn install(project: &CargoProject, purpose: EnvironmentPurpose) -> anyhow::Result<()> {
     let mut environments = ENVIRONMENTS.iter().filter(|it| it.purposes.contains(&purpose));
     environments.try_for_each(|environment| environment.install(project))
 }
 
-impl Environment {
-    fn install(&self, project: &Project) -> anyhow::Result<()> {
+impl PinnedEnvironment {
+    fn install(&self, project: &CargoProject) -> anyhow::Result<()> {
         let Self { name, language, purposes: _, require } = self;
         let directory = project.environment(name);
         let versions = project.root.join("tests").join(name).join(language.versions());

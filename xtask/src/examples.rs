@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 
 use crate::build::{self, EVERYDAY};
 use crate::place;
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run::{self, note, step};
 
 /// The requirements of an example's build beyond Rust's toolchain.
@@ -53,7 +53,7 @@ struct Example<'p> {
 ///
 /// An example whose language is missing on this machine is left out, and its tests report that; in
 /// CI it is an error, because CI leaves nothing out.
-pub(crate) fn build(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn build(project: &CargoProject) -> anyhow::Result<()> {
     let page = project.root.join("docs").join("writing-tools.md");
     let page = fs::read_to_string(&page)
         .with_context(|| format!("cannot read `{}`", project.shown(&page)))?;
@@ -67,7 +67,7 @@ pub(crate) fn build(project: &Project) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn build_one(project: &Project, example: &Example) -> anyhow::Result<()> {
+fn build_one(project: &CargoProject, example: &Example) -> anyhow::Result<()> {
     let name = example.folder;
     let needs = NEEDS.iter().find(|needs| needs.example == name);
     if let Some(Needs { program, .. }) =
@@ -114,7 +114,7 @@ fn build_one(project: &Project, example: &Example) -> anyhow::Result<()> {
 
 /// Creates a directory with a link to the host as its only program. The link leads to a place with
 /// the layout of an installation.
-fn installed_programs(project: &Project) -> anyhow::Result<PathBuf> {
+fn installed_programs(project: &CargoProject) -> anyhow::Result<PathBuf> {
     let directory = project.built_examples().join("bin");
     place::directory(&directory)?;
     let host = build::host(project, EVERYDAY);

@@ -8,11 +8,11 @@ use anyhow::{Context as _, ensure};
 use clap::Args;
 
 use crate::build;
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run::{self, step};
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct FuzzOptions {
     /// Targets, by the names of the folders in fuzz/corpus; all of them if none is named
     targets: Vec<String>,
     /// Seconds for each target
@@ -26,7 +26,7 @@ pub(crate) struct Options {
 /// The longest time for one input, in seconds: a parser that hangs is a finding.
 const LONGEST: u32 = 10;
 
-pub(crate) fn fuzz(project: &Project, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn fuzz(project: &CargoProject, options: &FuzzOptions) -> anyhow::Result<()> {
     let seeds = project.root.join("fuzz").join("corpus");
     let known = targets(&seeds)?;
     for name in &options.targets {
@@ -52,7 +52,7 @@ fn one(
     program: &Path,
     seeds: &Path,
     found: &Path,
-    options: &Options,
+    options: &FuzzOptions,
 ) -> anyhow::Result<()> {
     // The findings of a run are kept there, so that the next run continues from them.
     let grown = found.join(name);

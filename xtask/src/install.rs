@@ -13,13 +13,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::build;
-use crate::place::{self, DATA, PROGRAM, Placed};
-use crate::project::{INSTALLED_WIT, Project};
+use crate::place::{self, CopyResult, DATA, PROGRAM};
+use crate::project::{CargoProject, INSTALLED_WIT};
 use crate::run::{self, note, step};
 use crate::stage;
 
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct InstallOptions {
     /// Directory of the installation: DIR/bin, DIR/libexec and DIR/share [default: ~/.local]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 
 /// The directories of an installation; with `--destdir`, in the staged tree.
 #[derive(Debug, PartialEq, Eq)]
-struct Layout {
+struct InstallLayout {
     bin: PathBuf,
     libexec: PathBuf,
     tools: PathBuf,
@@ -63,12 +63,12 @@ const MANUAL: &str = "man";
 #[derive(Debug, PartialEq, Eq)]
 struct Sample {
     file: PathBuf,
-    role: Role,
+    role: SampleRole,
 }
 
 /// The role of the installed sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum SampleRole {
     /// The configuration of every user of the machine.
     InForce,
     /// A configuration, in a directory that a packager chose and the host does not read.
@@ -89,8 +89,8 @@ const OF_THE_USER: &str = "~/.config/ikigai/config.toml";
 const SAMPLE_TOOL: &str = "file_read";
 const SAMPLE_ARGUMENTS: &str = r#"{"file_path":"Cargo.toml","limit":1}"#;
 
-pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()> {
-    let layout = Layout::new(options, env::home_dir().as_deref())?;
+pub(crate) fn install(project: &CargoProject, options: &InstallOptions) -> anyhow::Result<()> {
+    let layout = InstallLayout::new(options, env::home_dir().as_deref())?;
 
     step(&format!("Building the host and the native tools ({})", options.profile));
     build::native(project, &options.profile)?;
@@ -107,7 +107,7 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     changed |= stage::place_tools(&[supervisor], &layout.libexec)?;
     place::directory(&layout.bin)?;
     let installed = layout.bin.join(&host.name);
-    changed |= place::file(&host.file, &installed, PROGRAM)? == Placed::Written;
+    changed |= place::file(&host.file, &installed, PROGRAM)? == CopyResult::Written;
     changed |= place::tree(&project.wit(), &layout.wit)?;
     if !changed {
         note("nothing changed since the last install");
@@ -129,8 +129,8 @@ pub(crate) fn install(project: &Project, options: &Options) -> anyhow::Result<()
     Ok(())
 }
 
-impl Layout {
-    fn new(options: &Options, home: Option<&Path>) -> anyhow::Result<Self> {
+impl InstallLayout {
+    fn new(options: &InstallOptions, home: Option<&Path>) -> anyhow::Result<Self> {
         let prefix = match (&options.prefix, home) {
             (Some(prefix), _) => std::path::absolute(prefix).context("cannot use `--prefix`")?,
             (None, Some(home)) => home.join(".local"),
@@ -144,9 +144,9 @@ impl Layout {
             None => (prefix == Path::new("/usr")).then(|| PathBuf::from(READ)),
         };
         let (directory, role) = match sysconfdir {
-            Some(read) if read == Path::new(READ) => (read, Role::InForce),
-            Some(other) => (other, Role::Unread),
-            None => (prefix.join("share").join("doc"), Role::Documentation),
+            Some(read) if read == Path::new(READ) => (read, SampleRole::InForce),
+            Some(other) => (other, SampleRole::Unread),
+            None => (prefix.join("share").join("doc"), SampleRole::Documentation),
         };
         let destdir = options.destdir.as_ref().map(std::path::absolute).transpose();
         let destdir = destdir.context("cannot use `--destdir`")?;
@@ -166,7 +166,7 @@ impl Layout {
 }
 
 /// Makes the installed host write the script of each shell, and installs the scripts.
-fn install_completions(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
+fn install_completions(project: &CargoProject, host: &Path, share: &Path) -> anyhow::Result<()> {
     let written = empty(project, "completions")?;
     for (shell, place) in COMPLETIONS {
         let script = run::output(Command::new(host).args(["completions", shell]))?;
@@ -179,7 +179,7 @@ fn install_completions(project: &Project, host: &Path, share: &Path) -> anyhow::
 }
 
 /// Makes the installed host write its manual pages, and installs them.
-fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Result<()> {
+fn install_manual(project: &CargoProject, host: &Path, share: &Path) -> anyhow::Result<()> {
     let written = empty(project, "manual")?;
     run::output(Command::new(host).arg("__manual").arg(&written))?;
     let list = || format!("cannot list `{}`", written.display());
@@ -193,7 +193,7 @@ fn install_manual(project: &Project, host: &Path, share: &Path) -> anyhow::Resul
 }
 
 /// Creates an empty directory in the build tree.
-fn empty(project: &Project, name: &str) -> anyhow::Result<PathBuf> {
+fn empty(project: &CargoProject, name: &str) -> anyhow::Result<PathBuf> {
     let directory = project.target.join("install").join(name);
     if directory.exists() {
         fs::remove_dir_all(&directory)
@@ -216,14 +216,14 @@ fn put(source: &Path, destination: &Path) -> anyhow::Result<()> {
 /// directory, an existing file may have been edited, so it stays.
 fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
     let file = sample.file.display();
-    if sample.role != Role::Documentation && sample.file.symlink_metadata().is_ok() {
+    if sample.role != SampleRole::Documentation && sample.file.symlink_metadata().is_ok() {
         note(&format!("{file} is there already and stays as it is"));
         return Ok(());
     }
     put(source, &sample.file)?;
     match sample.role {
-        Role::InForce => step(&format!("Installed a commented configuration as {file}")),
-        Role::Unread | Role::Documentation => {
+        SampleRole::InForce => step(&format!("Installed a commented configuration as {file}")),
+        SampleRole::Unread | SampleRole::Documentation => {
             step(&format!("Installed a sample of a configuration as {file}"));
             note(&format!(
                 "it is not read there; copy it to {OF_THE_USER}, or to \
@@ -235,7 +235,7 @@ fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
 }
 
 /// Makes one call with the installed programs, and prints its envelope.
-fn prove(project: &Project, installed: &Path, sandboxed: bool) -> anyhow::Result<()> {
+fn prove(project: &CargoProject, installed: &Path, sandboxed: bool) -> anyhow::Result<()> {
     let backend = if sandboxed { "wasm" } else { "native" };
     step(&format!("A first call, by the {backend} build of {SAMPLE_TOOL}"));
     let mut command = Command::new(installed);
@@ -275,24 +275,29 @@ mod tests {
         prefix: Option<&str>,
         destdir: Option<&str>,
         sysconfdir: Option<&str>,
-    ) -> anyhow::Result<Layout> {
-        let options = Options {
+    ) -> anyhow::Result<InstallLayout> {
+        let options = InstallOptions {
             prefix: prefix.map(PathBuf::from),
             destdir: destdir.map(PathBuf::from),
             sysconfdir: sysconfdir.map(PathBuf::from),
             profile: "release".to_owned(),
         };
-        Layout::new(&options, Some(Path::new("/home/u")))
+        InstallLayout::new(&options, Some(Path::new("/home/u")))
     }
 
-    fn expect(layout: anyhow::Result<Layout>, bin: &str, tools: &str, sample: (&str, Role)) {
+    fn expect(
+        layout: anyhow::Result<InstallLayout>,
+        bin: &str,
+        tools: &str,
+        sample: (&str, SampleRole),
+    ) {
         let (file, role) = sample;
         let sample = Sample { file: file.into(), role };
         let tools = PathBuf::from(tools);
         let libexec = tools.parent().expect("a parent").to_owned();
         let share = libexec.with_file_name("share");
         let wit = share.join("ikigai").join("wit");
-        let expected = Layout { bin: bin.into(), libexec, tools, share, wit, sample };
+        let expected = InstallLayout { bin: bin.into(), libexec, tools, share, wit, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 
@@ -302,7 +307,7 @@ mod tests {
             layout(None, None, None),
             "/home/u/.local/bin",
             "/home/u/.local/libexec/ikigai",
-            ("/home/u/.local/share/doc/ikigai/config.toml", Role::Documentation),
+            ("/home/u/.local/share/doc/ikigai/config.toml", SampleRole::Documentation),
         );
     }
 
@@ -312,13 +317,13 @@ mod tests {
             layout(Some("/usr"), Some("/stage"), None),
             "/stage/usr/bin",
             "/stage/usr/libexec/ikigai",
-            ("/stage/etc/ikigai/config.toml", Role::InForce),
+            ("/stage/etc/ikigai/config.toml", SampleRole::InForce),
         );
         expect(
             layout(Some("/usr/local"), None, None),
             "/usr/local/bin",
             "/usr/local/libexec/ikigai",
-            ("/usr/local/share/doc/ikigai/config.toml", Role::Documentation),
+            ("/usr/local/share/doc/ikigai/config.toml", SampleRole::Documentation),
         );
     }
 
@@ -328,13 +333,13 @@ mod tests {
             layout(Some("/opt/i"), Some("/stage"), Some("/etc/opt")),
             "/stage/opt/i/bin",
             "/stage/opt/i/libexec/ikigai",
-            ("/stage/etc/opt/ikigai/config.toml", Role::Unread),
+            ("/stage/etc/opt/ikigai/config.toml", SampleRole::Unread),
         );
         expect(
             layout(Some("/opt/i"), None, Some("/etc")),
             "/opt/i/bin",
             "/opt/i/libexec/ikigai",
-            ("/etc/ikigai/config.toml", Role::InForce),
+            ("/etc/ikigai/config.toml", SampleRole::InForce),
         );
     }
 
@@ -344,9 +349,11 @@ mod tests {
         fs::create_dir_all(&scratch).expect("a folder");
         let source = scratch.join("sample.toml");
         fs::write(&source, "#new").expect("written");
-        for (role, kept) in
-            [(Role::InForce, "old"), (Role::Unread, "old"), (Role::Documentation, "#new")]
-        {
+        for (role, kept) in [
+            (SampleRole::InForce, "old"),
+            (SampleRole::Unread, "old"),
+            (SampleRole::Documentation, "#new"),
+        ] {
             let file = scratch.join(format!("{role:?}")).join("config.toml");
             let sample = Sample { file, role };
             install_sample(&source, &sample).expect("installed");

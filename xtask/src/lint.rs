@@ -7,14 +7,14 @@ use anyhow::bail;
 
 use crate::portable;
 use crate::ports;
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components, WASM_TARGET};
 
 /// The package that other programs embed.
 const LIBRARY: &str = "ikigai-host";
 
-pub(crate) fn lint(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn lint(project: &CargoProject) -> anyhow::Result<()> {
     step("Formatting");
     run::run(&mut project.cargo(&["fmt", "--all", "--check"]))?;
 

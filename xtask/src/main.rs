@@ -24,19 +24,19 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::project::Project;
+use crate::project::CargoProject;
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Build, install and test ikigai")]
-struct Cli {
+struct XtaskCli {
     #[command(subcommand)]
-    command: Command,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum XtaskCommand {
     /// Build in release and install the host, the tools and a sample configuration
-    Install(install::Options),
+    Install(install::InstallOptions),
     /// Build in the everyday profile and lay the tools out where that build finds them
     Stage,
     /// Build and lay out all tools, or the named ones (`file-read`, `grep`, …)
@@ -47,15 +47,15 @@ enum Command {
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
     /// Measure today's figures against their targets
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Fuzz the parsers of foreign input
-    Fuzz(fuzz::Options),
+    Fuzz(fuzz::FuzzOptions),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies
     Lint,
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = XtaskCli::parse();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,15 +65,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    let project = Project::load()?;
+fn run(command: XtaskCommand) -> anyhow::Result<()> {
+    let project = CargoProject::load()?;
     match command {
-        Command::Install(options) => install::install(&project, &options),
-        Command::Stage => stage::stage(&project),
-        Command::Tools { names } => stage::tools(&project, &names),
-        Command::Test(options) => test::test(&project, &options),
-        Command::Bench(options) => bench::bench(&project, &options),
-        Command::Fuzz(options) => fuzz::fuzz(&project, &options),
-        Command::Lint => lint::lint(&project),
+        XtaskCommand::Install(options) => install::install(&project, &options),
+        XtaskCommand::Stage => stage::stage(&project),
+        XtaskCommand::Tools { names } => stage::tools(&project, &names),
+        XtaskCommand::Test(options) => test::test(&project, &options),
+        XtaskCommand::Bench(options) => bench::bench(&project, &options),
+        XtaskCommand::Fuzz(options) => fuzz::fuzz(&project, &options),
+        XtaskCommand::Lint => lint::lint(&project),
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const DATA: u32 = 0o644;
 
 /// The result of [`file`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Placed {
+pub(crate) enum CopyResult {
     /// The file is new, or was replaced.
     Written,
     /// The same bytes were there already.
@@ -27,15 +27,15 @@ pub(crate) enum Placed {
 ///
 /// It uses a temporary file and a rename: a running program cannot be written to (ETXTBSY), and a
 /// reader of the name sees the old file or the new one.
-pub(crate) fn file(source: &Path, destination: &Path, mode: u32) -> anyhow::Result<Placed> {
+pub(crate) fn file(source: &Path, destination: &Path, mode: u32) -> anyhow::Result<CopyResult> {
     if same(source, destination, mode)
         .with_context(|| format!("cannot compare `{}`", source.display()))?
     {
-        return Ok(Placed::Unchanged);
+        return Ok(CopyResult::Unchanged);
     }
     replace(source, destination, mode)
         .with_context(|| format!("cannot write `{}`", destination.display()))?;
-    Ok(Placed::Written)
+    Ok(CopyResult::Written)
 }
 
 /// Copies the files below `from` to `to`. Returns `true` if any of them changed; other files in
@@ -50,7 +50,7 @@ pub(crate) fn tree(from: &Path, to: &Path) -> anyhow::Result<bool> {
         changed |= if entry.file_type().with_context(list)?.is_dir() {
             tree(&entry.path(), &target)?
         } else {
-            file(&entry.path(), &target, DATA)? == Placed::Written
+            file(&entry.path(), &target, DATA)? == CopyResult::Written
         };
     }
     Ok(changed)
@@ -173,12 +173,12 @@ mod tests {
         let scratch = Scratch::new("differs");
         let (from, to) = (scratch.0.join("from"), scratch.0.join("to"));
         fs::write(&from, "one").expect("written");
-        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Written);
-        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Unchanged);
+        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), CopyResult::Written);
+        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), CopyResult::Unchanged);
         fs::write(&from, "two").expect("written");
-        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Written);
+        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), CopyResult::Written);
         fs::set_permissions(&to, Permissions::from_mode(0o600)).expect("a mode");
-        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), Placed::Written);
+        assert_eq!(file(&from, &to, PROGRAM).expect("placed"), CopyResult::Written);
         assert_eq!(fs::read(&to).expect("read"), b"two");
         assert_eq!(scratch.names(), ["from", "to"], "no temporary file is left");
     }
@@ -189,11 +189,11 @@ mod tests {
         let (from, to) = (scratch.0.join("from"), scratch.0.join("to"));
         let mut bytes = vec![7_u8; (2 << 20) + 1];
         fs::write(&from, &bytes).expect("written");
-        assert_eq!(file(&from, &to, DATA).expect("placed"), Placed::Written);
-        assert_eq!(file(&from, &to, DATA).expect("placed"), Placed::Unchanged);
+        assert_eq!(file(&from, &to, DATA).expect("placed"), CopyResult::Written);
+        assert_eq!(file(&from, &to, DATA).expect("placed"), CopyResult::Unchanged);
         *bytes.last_mut().expect("a byte") = 8;
         fs::write(&from, &bytes).expect("written");
-        assert_eq!(file(&from, &to, DATA).expect("placed"), Placed::Written);
+        assert_eq!(file(&from, &to, DATA).expect("placed"), CopyResult::Written);
     }
 
     #[test]
@@ -204,7 +204,7 @@ mod tests {
         fs::write(&from, "new").expect("written");
         fs::write(&other, "old").expect("written");
         std::os::unix::fs::symlink(&other, &to).expect("a link");
-        assert_eq!(file(&from, &to, DATA).expect("placed"), Placed::Written);
+        assert_eq!(file(&from, &to, DATA).expect("placed"), CopyResult::Written);
         assert_eq!(fs::read(&other).expect("read"), b"old");
         assert_eq!(fs::read(&to).expect("read"), b"new");
     }

@@ -10,7 +10,7 @@ use std::fs;
 use anyhow::{Context as _, bail};
 
 use crate::place;
-use crate::project::{Built, Project};
+use crate::project::{BuiltProgram, CargoProject};
 
 /// The package with the feature that [`WITHOUT_HOST_IMPORTS`] turns off.
 pub(crate) const PACKAGE: &str = "ikigai-tools-wasm";
@@ -28,7 +28,7 @@ const COMPONENT_SECTION: u8 = 4;
 const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
 
 /// Returns `true` if a component imports an interface that only this host has.
-pub(crate) fn is_for_this_host_only(tool: &Built) -> anyhow::Result<bool> {
+pub(crate) fn is_for_this_host_only(tool: &BuiltProgram) -> anyhow::Result<bool> {
     let bytes = read(tool)?;
     // A component contains names of interfaces for its imports and exports only, and exports none
     // of these.
@@ -38,10 +38,10 @@ pub(crate) fn is_for_this_host_only(tool: &Built) -> anyhow::Result<bool> {
 /// Nests each component of `own` in the component of `portable` with the same name, and returns the
 /// results.
 pub(crate) fn join(
-    project: &Project,
-    own: Vec<(Built, Vec<u8>)>,
-    portable: Vec<Built>,
-) -> anyhow::Result<Vec<Built>> {
+    project: &CargoProject,
+    own: Vec<(BuiltProgram, Vec<u8>)>,
+    portable: Vec<BuiltProgram>,
+) -> anyhow::Result<Vec<BuiltProgram>> {
     let directory = project.target.join("portable");
     place::directory(&directory)?;
     let mut joined = Vec::new();
@@ -56,12 +56,12 @@ pub(crate) fn join(
             .with_context(|| format!("cannot join the builds of `{}`", own.name))?;
         let file = directory.join(&own.name);
         fs::write(&file, whole).with_context(|| format!("cannot write `{}`", file.display()))?;
-        joined.push(Built { file, name: own.name });
+        joined.push(BuiltProgram { file, name: own.name });
     }
     Ok(joined)
 }
 
-pub(crate) fn read(tool: &Built) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read(tool: &BuiltProgram) -> anyhow::Result<Vec<u8>> {
     fs::read(&tool.file).with_context(|| format!("cannot read `{}`", tool.file.display()))
 }
 

@@ -7,7 +7,7 @@ use std::env;
 
 use anyhow::bail;
 
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run::{self, note, step};
 use crate::toolchain;
 
@@ -17,7 +17,7 @@ const TARGETS: [&str; 2] = ["aarch64-unknown-linux-musl", "aarch64-apple-darwin"
 
 const PACKAGES: [&str; 3] = ["ikigai-supervisor", "ikigai-tools-native", "ikigai-protocol"];
 
-pub(crate) fn check(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn check(project: &CargoProject) -> anyhow::Result<()> {
     for target in TARGETS {
         step(&format!("Types, for {target}"));
         if toolchain::has(project, target)? {

@@ -27,13 +27,13 @@ pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
 
 /// One built program, and the name for its installation.
-pub(crate) struct Built {
+pub(crate) struct BuiltProgram {
     pub(crate) file: PathBuf,
     pub(crate) name: String,
 }
 
 /// The repository, as cargo sees it.
-pub(crate) struct Project {
+pub(crate) struct CargoProject {
     /// The root of the workspace.
     pub(crate) root: PathBuf,
     /// The target directory of cargo; `CARGO_TARGET_DIR` is respected.
@@ -43,7 +43,7 @@ pub(crate) struct Project {
     default_members: Vec<Value>,
 }
 
-impl Project {
+impl CargoProject {
     /// Asks cargo about the workspace this program was compiled from.
     pub(crate) fn load() -> anyhow::Result<Self> {
         // The folder this program was compiled in, unless cargo names another: several clones may

@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::{Context as _, bail};
 
 use crate::build::{self, EVERYDAY};
-use crate::place::{self, PROGRAM, Placed};
-use crate::project::{Built, NATIVE_TOOLS, Project};
+use crate::place::{self, CopyResult, PROGRAM};
+use crate::project::{BuiltProgram, CargoProject, NATIVE_TOOLS};
 use crate::run::{self, note, step};
 use crate::toolchain::{self, Components};
 
@@ -18,14 +18,14 @@ use crate::toolchain::{self, Components};
 const CACHE: &str = ".cache";
 
 /// Builds everything in the everyday profile and lays the tools out.
-pub(crate) fn stage(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn stage(project: &CargoProject) -> anyhow::Result<()> {
     step("Building the host and the native tools");
     build::native(project, EVERYDAY)?;
     lay_out(project)
 }
 
 /// Lays out the native builds, and the components, which are built here.
-pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn lay_out(project: &CargoProject) -> anyhow::Result<()> {
     let mut tools = build::native_tools(project, EVERYDAY)?;
     tools.extend(components(project, EVERYDAY, &[])?);
     let directory = project.staged_tools();
@@ -39,7 +39,7 @@ pub(crate) fn lay_out(project: &Project) -> anyhow::Result<()> {
 }
 
 /// Builds and lays out the named tools, or all tools. The host stays unchanged.
-pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
+pub(crate) fn tools(project: &CargoProject, names: &[String]) -> anyhow::Result<()> {
     let known = project.binaries(NATIVE_TOOLS)?;
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         bail!("there is no tool `{unknown}`; the tools are {}", known.join(", "));
@@ -58,10 +58,10 @@ pub(crate) fn tools(project: &Project, names: &[String]) -> anyhow::Result<()> {
 
 /// Builds the components for a host of `profile`, all or the named ones, if the toolchain can.
 pub(crate) fn components(
-    project: &Project,
+    project: &CargoProject,
     profile: &str,
     names: &[String],
-) -> anyhow::Result<Vec<Built>> {
+) -> anyhow::Result<Vec<BuiltProgram>> {
     match toolchain::prepare(project)? {
         Components::Buildable => {
             step("Building the tools as components");
@@ -79,7 +79,7 @@ pub(crate) fn components(
 }
 
 /// Builds the components that only the tests run, and lays them out.
-pub(crate) fn test_guests(project: &Project) -> anyhow::Result<()> {
+pub(crate) fn test_guests(project: &CargoProject) -> anyhow::Result<()> {
     if toolchain::prepare(project)? == Components::NoRustup {
         return Ok(());
     }
@@ -91,13 +91,13 @@ pub(crate) fn test_guests(project: &Project) -> anyhow::Result<()> {
 }
 
 /// Copies `tools` to `directory`. Returns `true` if any of them changed.
-pub(crate) fn place_tools(tools: &[Built], directory: &Path) -> anyhow::Result<bool> {
+pub(crate) fn place_tools(tools: &[BuiltProgram], directory: &Path) -> anyhow::Result<bool> {
     place::directory(directory)?;
     let mut changed = false;
     for tool in tools {
         let placed = place::file(&tool.file, &directory.join(&tool.name), PROGRAM)?;
-        changed |= placed == Placed::Written;
-        if placed == Placed::Written && tool.name.ends_with(".wasm") {
+        changed |= placed == CopyResult::Written;
+        if placed == CopyResult::Written && tool.name.ends_with(".wasm") {
             discard_compiled(directory)?;
         }
     }
@@ -123,7 +123,7 @@ fn discard_compiled(directory: &Path) -> anyhow::Result<()> {
 }
 
 /// Removes tools that an earlier state of the repository left in a build tree.
-fn remove_others(tools: &[Built], directory: &Path) -> anyhow::Result<()> {
+fn remove_others(tools: &[BuiltProgram], directory: &Path) -> anyhow::Result<()> {
     place::directory(directory)?;
     let list = || format!("cannot list `{}`", directory.display());
     for entry in fs::read_dir(directory).with_context(list)? {
@@ -138,7 +138,7 @@ fn remove_others(tools: &[Built], directory: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn listed(tools: &[Built]) -> String {
+fn listed(tools: &[BuiltProgram]) -> String {
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     if names.is_empty() { "nothing".to_owned() } else { names.join(" ") }
 }

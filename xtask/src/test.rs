@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 
 use crate::build::{self, EVERYDAY};
-use crate::project::{Project, SUPERVISOR};
+use crate::project::{CargoProject, SUPERVISOR};
 use crate::run::{self, note, step};
 use crate::{environments, examples, place, stage};
 
@@ -21,13 +21,13 @@ pub(crate) struct Options {
     args: Vec<OsString>,
 }
 
-pub(crate) fn test(project: &Project, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn test(project: &CargoProject, options: &Options) -> anyhow::Result<()> {
     step("Building the host, the native tools and the tests");
     build::with_tests(project)?;
     stage::lay_out(project)?;
     stage::test_guests(project)?;
     examples::build(project)?;
-    environments::install(project, environments::Purpose::Tests)?;
+    environments::install(project, environments::EnvironmentPurpose::Tests)?;
 
     // The test runner is last: its summary is the line that a reader looks for.
     step("Documentation tests");
@@ -57,7 +57,7 @@ fn report(left_out: &str) {
 }
 
 /// Sets the variables by which the tests find the programs that they run.
-fn with_paths<'a>(project: &Project, command: &'a mut Command) -> &'a mut Command {
+fn with_paths<'a>(project: &CargoProject, command: &'a mut Command) -> &'a mut Command {
     command
         .env("IKIGAI_TEST_HOST", build::host(project, EVERYDAY).file)
         .env("IKIGAI_TEST_PROGRAMS", project.built(EVERYDAY))

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::project::Project;
+use crate::project::CargoProject;
 use crate::run;
 
 /// The target of every component.
@@ -21,7 +21,7 @@ pub(crate) enum Components {
 }
 
 /// Adds the target through rustup if it is missing, and prints that.
-pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
+pub(crate) fn prepare(project: &CargoProject) -> anyhow::Result<Components> {
     if has(project, WASM_TARGET)? {
         return Ok(Components::Buildable);
     }
@@ -42,7 +42,7 @@ pub(crate) fn prepare(project: &Project) -> anyhow::Result<Components> {
 }
 
 /// Returns `true` if the standard library for `target` is there, however it was installed.
-pub(crate) fn has(project: &Project, target: &str) -> anyhow::Result<bool> {
+pub(crate) fn has(project: &CargoProject, target: &str) -> anyhow::Result<bool> {
     let mut command = Command::new("rustc");
     command.current_dir(&project.root).args(["--print=target-libdir", "--target", target]);
     // A compiler too old to know the target fails here, with its own message.

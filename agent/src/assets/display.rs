@@ -1,13 +1,13 @@
 //! Pins and sizes as text, the same for the command line, the user's commands and the model's.
 
-use ikigai_assets::{AssetPath, Metadata, Pinned, Usage, thousands};
+use ikigai_assets::{AssetMetadata, AssetPath, PinOutcome, StoreUsage, thousands};
 
 /// Returns the result of pinning: `Pinned: X`.
 #[must_use]
-pub fn pinned(path: &AssetPath, pinned: Pinned) -> String {
+pub fn pinned(path: &AssetPath, pinned: PinOutcome) -> String {
     match pinned {
-        Pinned::Now => format!("Pinned: {path}"),
-        Pinned::Already => format!("Already pinned: {path}"),
+        PinOutcome::Now => format!("Pinned: {path}"),
+        PinOutcome::Already => format!("Already pinned: {path}"),
     }
 }
 
@@ -21,7 +21,7 @@ pub fn unpinned(path: &AssetPath, was_pinned: bool) -> String {
 /// Returns the heading of the list of pins, `Pinned Blocks (87k/100k tokens):`, or a line that says
 /// that the list is empty.
 #[must_use]
-pub fn pins_heading(usage: &Usage) -> String {
+pub fn pins_heading(usage: &StoreUsage) -> String {
     if usage.pinned_assets == 0 {
         return "No pinned assets.".to_owned();
     }
@@ -30,13 +30,13 @@ pub fn pins_heading(usage: &Usage) -> String {
 
 /// Returns the used part of the budget: `87k/100k`.
 #[must_use]
-pub fn budget(usage: &Usage) -> String {
+pub fn budget(usage: &StoreUsage) -> String {
     format!("{}/{}", thousands(usage.pinned_tokens), thousands(usage.budget.0))
 }
 
 /// Returns an asset as a line of a list: `  blocks/x.md (12k tokens)`.
 #[must_use]
-pub fn listed(metadata: &Metadata) -> String {
+pub fn listed(metadata: &AssetMetadata) -> String {
     format!("  {} ({})", metadata.path, tokens(metadata.tokens))
 }
 

@@ -1,6 +1,6 @@
 //! Assets by the short names that the user or the model writes.
 
-use ikigai_assets::{AssetPath, Error, Metadata, Store, resolution};
+use ikigai_assets::{AssetMetadata, AssetPath, Error, Store, resolution};
 use ikigai_host::nearest::nearest_named;
 
 /// The reason why no asset was found.
@@ -25,7 +25,7 @@ impl From<Error> for NotNamed {
 /// # Errors
 ///
 /// Fails if no asset has one of these paths, or if the store fails.
-pub async fn named(store: &Store, name: &str) -> Result<Metadata, NotNamed> {
+pub async fn named(store: &Store, name: &str) -> Result<AssetMetadata, NotNamed> {
     for path in resolution(name).map_err(Error::from)? {
         match store.metadata(&path).await {
             Err(Error::NotFound(_)) => {}

@@ -8,15 +8,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ikigai_assets::{
-    Asset, AssetPath, Author, Cause, Error, Expected, references, thousands, tokens,
+    Asset, AssetPath, Author, ChangeCause, Error, Precondition, references, thousands, tokens,
 };
-use ikigai_provider::{Answer, Message, Part, Request, Role, Stop};
+use ikigai_provider::{Message, ModelAnswer, ModelRequest, Part, Role, StopReason};
 use serde_json::json;
 use similar::TextDiff;
 
 use super::{By, CommandError, open_assets};
 use crate::assets::{display, named};
-use crate::environment::{Environment, Model};
+use crate::environment::{Model, SessionEnvironment};
 
 /// The system prompt of the request.
 const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name, number and \
@@ -28,7 +28,7 @@ const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name,
 
 /// A shorter text of an asset, for the user to check.
 #[derive(Clone, Debug)]
-pub struct Proposal {
+pub struct RewriteProposal {
     /// The asset.
     pub path: AssetPath,
     /// The tokens of the asset.
@@ -41,7 +41,7 @@ pub struct Proposal {
 
 /// The reason why an asset is not rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RewriteRefusal {
     /// The asset is not text.
     #[error("it is not text")]
     Binary,
@@ -88,7 +88,7 @@ impl fmt::Display for Colon<'_> {
 
 /// Has the model rewrite an asset, and writes the new text if it is accepted.
 pub(super) async fn run(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     name: &str,
     target: Option<u64>,
     by: By<'_>,
@@ -101,25 +101,25 @@ pub(super) async fn run(
     let Asset { metadata, content } = store.read(&metadata.path).await?;
     let path = metadata.path;
     let refused = |refusal| CommandError::Refused { path: path.clone(), refusal };
-    let old = str::from_utf8(&content).map_err(|_| refused(Refusal::Binary))?;
+    let old = str::from_utf8(&content).map_err(|_| refused(RewriteRefusal::Binary))?;
     if old.trim().is_empty() {
-        return Err(refused(Refusal::NothingThere));
+        return Err(refused(RewriteRefusal::NothingThere));
     }
     if let Some(target) = target.filter(|target| metadata.tokens <= *target) {
-        return Err(refused(Refusal::ShortEnough { tokens: metadata.tokens, target }));
+        return Err(refused(RewriteRefusal::ShortEnough { tokens: metadata.tokens, target }));
     }
     let answer = rewritten(environment, &path, old, target).await?;
     let new = accepted(old, answer).map_err(refused)?;
     let (before, after) = (metadata.tokens, tokens(new.len()));
     if let By::Person(person) = by {
         let diff = diff(old, &new);
-        let proposal = Proposal { path: path.clone(), before, after, diff };
+        let proposal = RewriteProposal { path: path.clone(), before, after, diff };
         if !person.confirm(&proposal).await {
             return Ok(format!("Not compacted: {path}"));
         }
     }
-    let author = Author { agent: assets.agent.clone(), cause: Cause::Compact };
-    let expected = Expected::Version(metadata.version);
+    let author = Author { agent: assets.agent.clone(), cause: ChangeCause::Compact };
+    let expected = Precondition::Version(metadata.version);
     match store.write(&path, new.as_bytes(), &author, expected).await {
         Ok(_) => {}
         Err(Error::Changed { path, .. }) => return Err(CommandError::Changed { path }),
@@ -136,11 +136,11 @@ pub(super) async fn run(
 
 /// Asks the model for a shorter text of the asset, in a separate request.
 async fn rewritten(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     path: &AssetPath,
     old: &str,
     target: Option<u64>,
-) -> Result<Answer, CommandError> {
+) -> Result<ModelAnswer, CommandError> {
     let Model { client, name, max_tokens, settings, .. } =
         environment.model.as_ref().ok_or(CommandError::NoModel)?;
     let aim = match target {
@@ -148,7 +148,7 @@ async fn rewritten(
         None => "about half as long, or shorter where nothing is lost".to_owned(),
     };
     let text = format!("Rewrite the asset {} below, {aim}.\n\n{old}", path.to_uri());
-    let request = Request {
+    let request = ModelRequest {
         model: name,
         system: &[TASK.to_owned()],
         messages: &[Message { role: Role::User, parts: vec![Part::text(text)] }],
@@ -169,11 +169,11 @@ fn words(tokens: u64) -> u64 {
 }
 
 /// Returns the new text if it may replace the old one.
-fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
+fn accepted(old: &str, answer: ModelAnswer) -> Result<String, RewriteRefusal> {
     match answer.stop {
-        Stop::Finished => {}
-        Stop::Length | Stop::Window => return Err(Refusal::CutOff),
-        Stop::Refused(reason) => return Err(Refusal::Declined(reason)),
+        StopReason::Finished => {}
+        StopReason::Length | StopReason::Window => return Err(RewriteRefusal::CutOff),
+        StopReason::Refused(reason) => return Err(RewriteRefusal::Declined(reason)),
     }
     let texts = answer.parts.into_iter().filter_map(|part| match part {
         Part::Text { text, .. } => Some(text),
@@ -184,19 +184,22 @@ fn accepted(old: &str, answer: Answer) -> Result<String, Refusal> {
     let text = text.trim_start_matches(['\n', '\r']).trim_end();
     let mut new = unfenced(old, text).to_owned();
     if new.trim().is_empty() {
-        return Err(Refusal::Empty);
+        return Err(RewriteRefusal::Empty);
     }
     if old.ends_with('\n') {
         new.push('\n');
     }
     if new.len() >= old.len() {
-        return Err(Refusal::NotShorter { before: tokens(old.len()), after: tokens(new.len()) });
+        return Err(RewriteRefusal::NotShorter {
+            before: tokens(old.len()),
+            after: tokens(new.len()),
+        });
     }
     let kept: BTreeSet<String> = referred(&new).collect();
     let mut dropped: Vec<String> = referred(old).filter(|uri| !kept.contains(uri)).collect();
     dropped.sort_unstable();
     dropped.dedup();
-    if dropped.is_empty() { Ok(new) } else { Err(Refusal::Dropped(dropped)) }
+    if dropped.is_empty() { Ok(new) } else { Err(RewriteRefusal::Dropped(dropped)) }
 }
 
 /// Returns the references in a text. Equal references are written in the same way.
@@ -228,19 +231,19 @@ fn diff(old: &str, new: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_provider::Usage;
+    use ikigai_provider::TokenUsage;
 
     use super::*;
 
     const OLD: &str = "# Decisions\n\nWe have decided to use Postgres.\n\
                        See also: ikigai:///blocks/errors.md and ikigai://a.\n";
 
-    fn answer(text: &str, stop: Stop) -> Answer {
-        Answer { parts: vec![Part::text(text)], stop, usage: Usage::default() }
+    fn answer(text: &str, stop: StopReason) -> ModelAnswer {
+        ModelAnswer { parts: vec![Part::text(text)], stop, usage: TokenUsage::default() }
     }
 
-    fn judged(text: &str) -> Result<String, Refusal> {
-        accepted(OLD, answer(text, Stop::Finished))
+    fn judged(text: &str) -> Result<String, RewriteRefusal> {
+        accepted(OLD, answer(text, StopReason::Finished))
     }
 
     #[test]
@@ -258,8 +261,8 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        assert_eq!(judged(" \n"), Err(Refusal::Empty));
-        assert_eq!(judged("```\n```"), Err(Refusal::Empty));
+        assert_eq!(judged(" \n"), Err(RewriteRefusal::Empty));
+        assert_eq!(judged("```\n```"), Err(RewriteRefusal::Empty));
         let refused = judged("Postgres.").expect_err("nothing is referred to");
         assert_eq!(
             refused.to_string(),
@@ -270,8 +273,8 @@ mod tests {
             refused.to_string(),
             "the model's proposal is not shorter (25 instead of 25 tokens)"
         );
-        assert_eq!(accepted(OLD, answer("short", Stop::Length)), Err(Refusal::CutOff));
-        let refused = accepted(OLD, answer("", Stop::Refused("safety".into())));
+        assert_eq!(accepted(OLD, answer("short", StopReason::Length)), Err(RewriteRefusal::CutOff));
+        let refused = accepted(OLD, answer("", StopReason::Refused("safety".into())));
         assert_eq!(refused.expect_err("refused").to_string(), "the model refused: safety");
     }
 
@@ -279,7 +282,7 @@ mod tests {
     fn an_asset_that_begins_with_a_fence_keeps_it() {
         let old = "```\ncode that is long\n```\nand text, and text\n";
         let new = "```\ncode\n```";
-        let taken = accepted(old, answer(new, Stop::Finished));
+        let taken = accepted(old, answer(new, StopReason::Finished));
         assert_eq!(taken, Ok(format!("{new}\n")));
     }
 

@@ -4,7 +4,7 @@ use ikigai_assets::tokens;
 use ikigai_provider::Message;
 
 use crate::counting::message_bytes;
-use crate::environment::{Environment, Model};
+use crate::environment::{Model, SessionEnvironment};
 use crate::notes::{self, NoNotes};
 use crate::record::record;
 
@@ -45,7 +45,7 @@ pub(crate) enum NotesRefused {
 /// Has the model write notes on these messages. It is shown at most half as many bytes as `room`
 /// tokens have.
 pub(super) async fn notes(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     model: &Model,
     messages: &[Message],
     room: u64,

@@ -7,7 +7,7 @@
 
 use ikigai_provider::{CallResult, Message, Part, Role};
 
-use super::{Conversation, Prompt};
+use super::{Conversation, PromptEntry};
 use crate::fence::fenced;
 use crate::images;
 
@@ -21,7 +21,7 @@ const TYPED: &str = "The user's own messages in that part, oldest first, as they
 
 /// The stand-in for messages that were left out.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct LeftOut {
+pub(crate) struct OmittedMessages {
     /// The notes of a model on them.
     pub(crate) notes: String,
     /// The prompts in them, as they were typed, oldest first.
@@ -62,7 +62,7 @@ impl Conversation {
     /// with these is not one of them.
     pub(crate) fn leaving(&self, kept: usize) -> &[Message] {
         let first = self.messages.len() - kept;
-        let is_request = |prompt: &Prompt| prompt.message + 1 == first && prompt.part == 0;
+        let is_request = |prompt: &PromptEntry| prompt.message + 1 == first && prompt.part == 0;
         let requests = usize::from(self.prompts.iter().any(is_request));
         &self.messages[..first - requests]
     }
@@ -97,9 +97,9 @@ impl Conversation {
         left_out.bound(most_typed);
 
         let mut parts = left_out.parts();
-        if let Some(Prompt { message, part, typed }) = request {
+        if let Some(PromptEntry { message, part, typed }) = request {
             let request = self.messages[message].parts.split_off(part);
-            self.prompts.push(Prompt { message: 0, part: parts.len(), typed });
+            self.prompts.push(PromptEntry { message: 0, part: parts.len(), typed });
             parts.extend(request);
         }
         for prompt in &mut later {
@@ -112,10 +112,10 @@ impl Conversation {
     }
 
     /// Returns the words of a prompt, and a line for each image that went with it.
-    fn typed_with_images(&self, prompt: &Prompt) -> String {
-        let Prompt { message, part, typed } = prompt;
+    fn typed_with_images(&self, prompt: &PromptEntry) -> String {
+        let PromptEntry { message, part, typed } = prompt;
         let parts = &self.messages[*message].parts;
-        let is_next = |it: &&Prompt| it.message == *message && it.part > *part;
+        let is_next = |it: &&PromptEntry| it.message == *message && it.part > *part;
         let end = self.prompts.iter().find(is_next).map_or(parts.len(), |next| next.part);
         let images = parts[*part..end].iter().filter(|part| matches!(part, Part::Image(_)));
         let mut text = typed.clone();
@@ -147,7 +147,7 @@ impl Conversation {
     }
 
     /// Returns the stand-in for messages that were left out.
-    pub(crate) fn left_out(&self) -> Option<&LeftOut> {
+    pub(crate) fn left_out(&self) -> Option<&OmittedMessages> {
         self.left_out.as_ref()
     }
 
@@ -157,7 +157,7 @@ impl Conversation {
     }
 }
 
-impl LeftOut {
+impl OmittedMessages {
     /// Drops prompts until the others have at most `most` bytes. Keeps the first prompt, which
     /// usually states the task, and then the newest ones.
     fn bound(&mut self, most: usize) {
@@ -287,7 +287,7 @@ mod tests {
     fn the_first_prompt_stays_longest() {
         let typed = |untold: usize, texts: &[&str]| {
             let typed = texts.iter().map(ToString::to_string).collect();
-            LeftOut { notes: String::new(), typed, untold }
+            OmittedMessages { notes: String::new(), typed, untold }
         };
         let mut left_out = typed(0, &["task", "long prompt", "b", "c"]);
         left_out.bound(6);

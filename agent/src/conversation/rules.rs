@@ -1,13 +1,13 @@
 //! A check of the rules of a conversation for tests, and parts to build conversations from.
 
-use ikigai_provider::{Blob, Call, CallResult, Message, Part, Provider, Role};
+use ikigai_provider::{Blob, CallResult, Message, ModelCall, Part, Provider, Role};
 use proptest::prelude::*;
 
 use super::is_silent;
 use crate::images::tests::image;
 
-pub(crate) fn call(id: &str) -> Call {
-    Call { id: id.into(), name: "t".into(), arguments: "{}".into(), blob: None }
+pub(crate) fn call(id: &str) -> ModelCall {
+    ModelCall { id: id.into(), name: "t".into(), arguments: "{}".into(), blob: None }
 }
 
 pub(crate) fn result(id: &str) -> CallResult {

@@ -2,11 +2,11 @@
 
 use ikigai_provider::{Part, Role};
 
-use super::{Conversation, Prompt};
+use super::{Conversation, PromptEntry};
 
 /// A prompt, an answer or a call in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum Utterance<'a> {
     /// The user's own words.
     Prompt(&'a str),
     /// A text of the model.
@@ -20,10 +20,10 @@ impl Conversation {
     /// otherwise of the messages that are left out if only the last `kept` stay. It leaves out
     /// arguments, results, notes on messages that were left out, and texts that a prompt mentions
     /// or that were attached to it.
-    pub(crate) fn said(&self, kept: usize) -> Vec<Said<'_>> {
+    pub(crate) fn said(&self, kept: usize) -> Vec<Utterance<'_>> {
         let first = self.messages.len() - kept;
         let before = self.prompts.iter().take_while(|prompt| prompt.message < first);
-        let mut prompts: Vec<&Prompt> = before.collect();
+        let mut prompts: Vec<&PromptEntry> = before.collect();
         if kept > 0 {
             // The request of the first message that stays is not left out.
             prompts.pop();
@@ -32,12 +32,12 @@ impl Conversation {
         let mut said = Vec::new();
         for (at, message) in self.messages[..first].iter().enumerate() {
             while let Some(prompt) = prompts.next_if(|prompt| prompt.message == at) {
-                said.push(Said::Prompt(&prompt.typed));
+                said.push(Utterance::Prompt(&prompt.typed));
             }
             if message.role == Role::Model {
                 said.extend(message.parts.iter().filter_map(|part| match part {
-                    Part::Text { text, .. } => Some(Said::Answer(text)),
-                    Part::Call(call) => Some(Said::Call(&call.name)),
+                    Part::Text { text, .. } => Some(Utterance::Answer(text)),
+                    Part::Call(call) => Some(Utterance::Call(&call.name)),
                     Part::Result(_) | Part::Image(_) | Part::Blob(_) => None,
                 }));
             }
@@ -68,7 +68,12 @@ mod tests {
     fn only_words_and_names_of_tools_are_said() {
         let conversation = turns(&["a", "b"]);
         let turn = |typed| {
-            [Said::Prompt(typed), Said::Answer("I look."), Said::Call("t"), Said::Answer("I saw.")]
+            [
+                Utterance::Prompt(typed),
+                Utterance::Answer("I look."),
+                Utterance::Call("t"),
+                Utterance::Answer("I saw."),
+            ]
         };
         assert_eq!(conversation.said(0), [turn("a"), turn("b")].concat());
         assert_eq!(conversation.said(conversation.of_last_turns(1)), turn("a"));
@@ -78,7 +83,7 @@ mod tests {
     #[test]
     fn a_turn_that_loses_only_its_rounds_does_not_lose_its_prompt() {
         let conversation = turns(&["a"]);
-        assert_eq!(conversation.said(1), [Said::Answer("I look."), Said::Call("t")]);
+        assert_eq!(conversation.said(1), [Utterance::Answer("I look."), Utterance::Call("t")]);
     }
 
     #[test]
@@ -86,7 +91,7 @@ mod tests {
         let mut conversation = turns(&["a", "b", "c"]);
         conversation.summarize(conversation.of_last_turns(1), "poison", 100).expect("a cut");
         let said = conversation.said(0);
-        assert_eq!(said[0], Said::Prompt("c"));
+        assert_eq!(said[0], Utterance::Prompt("c"));
         assert_eq!(said.len(), 4);
         assert_eq!(conversation.turns(), 3);
     }

@@ -51,7 +51,7 @@ fn image(image: &Image) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_provider::{Blob, Call, CallResult, Provider};
+    use ikigai_provider::{Blob, CallResult, ModelCall, Provider};
 
     use super::*;
     use crate::images::tests::image;
@@ -60,7 +60,7 @@ mod tests {
     fn what_only_a_provider_reads_is_left_out() {
         let (provider, model) = (Provider::Anthropic, "m".to_owned());
         let blob = Blob { provider, model, value: json!("signature") };
-        let call = Call {
+        let call = ModelCall {
             id: "1".into(),
             name: "t".into(),
             arguments: "{".into(),

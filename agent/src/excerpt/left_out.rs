@@ -10,7 +10,7 @@ use serde_json::json;
 use super::passage::{LONGEST_LINE, broken};
 use super::{Extent, Long, where_kept, whole};
 use crate::environment::SessionAssets;
-use crate::members::Members;
+use crate::members::RawMembers;
 
 /// Returns the line that replaces a result. The whole is first kept among `assets`, unless it is
 /// there already.
@@ -22,7 +22,7 @@ pub(crate) async fn left_out(
     result: &CallResult,
     assets: &SessionAssets,
 ) -> Result<String, AssetError> {
-    let members: Members = serde_json::from_str(&result.content).unwrap_or_default();
+    let members: RawMembers = serde_json::from_str(&result.content).unwrap_or_default();
     let (uri, is_broken) = match kept_before(&members, assets).await {
         Some(uri) => (uri, false),
         None => {
@@ -42,7 +42,7 @@ pub(crate) async fn left_out(
 }
 
 /// Returns the URI of the whole of a result that was cut when it arrived, if it is still there.
-async fn kept_before(members: &Members, assets: &SessionAssets) -> Option<String> {
+async fn kept_before(members: &RawMembers, assets: &SessionAssets) -> Option<String> {
     // The first member of this name is the host's own; further ones would be the tool's.
     let (_, truncated) = members.0.iter().find(|(name, _)| name == "truncated")?;
     let truncated: String = serde_json::from_str(truncated.get()).ok()?;
@@ -53,7 +53,7 @@ async fn kept_before(members: &Members, assets: &SessionAssets) -> Option<String
 }
 
 /// Returns the text to keep of a result, and true if some of its lines were broken.
-fn text(content: &str, members: &Members) -> (String, bool) {
+fn text(content: &str, members: &RawMembers) -> (String, bool) {
     match members.get("result") {
         Some(result) => {
             let envelope = Envelope::answered(result.to_owned());
@@ -71,7 +71,7 @@ mod tests {
 
     fn kept(content: &Value) -> String {
         let content = content.to_string();
-        let members: Members = serde_json::from_str(&content).expect("an object");
+        let members: RawMembers = serde_json::from_str(&content).expect("an object");
         text(&content, &members).0
     }
 

@@ -3,20 +3,20 @@
 //! A reader ignores a member that a later version adds. If an older program must not ignore
 //! something, that gets a new version or a new kind, which the program refuses.
 
-use ikigai_host::exec::scrub::Secrets;
-use ikigai_provider::{Blob, Call, CallResult, Image, ImageError, Part, Usage};
+use ikigai_host::exec::scrub::SecretValues;
+use ikigai_provider::{Blob, CallResult, Image, ImageError, ModelCall, Part, TokenUsage};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::Event;
+use super::JournalEvent;
 
 /// The version of the form in which events are written, and the newest that is read.
 pub const VERSION: u64 = 1;
 
 /// The reason why the JSON of an event cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum EventFormatError {
     #[error("it has version {0}, and this program reads versions up to {VERSION}")]
     Newer(u64),
     #[error("this program knows no events of this kind")]
@@ -30,7 +30,7 @@ pub(super) enum Unreadable {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Prompt {
+struct PromptForm {
     typed: String,
     texts: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -38,7 +38,7 @@ struct Prompt {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Calls {
+struct CallsForm {
     parts: Vec<PartForm>,
     usage: UsageForm,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -46,12 +46,12 @@ struct Calls {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Results {
+struct ResultsForm {
     results: Vec<ResultForm>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct End {
+struct EndForm {
     reason: String,
     parts: Vec<PartForm>,
     usage: UsageForm,
@@ -63,18 +63,18 @@ struct Spent {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Model {
+struct ModelForm {
     provider: String,
     name: String,
 }
 
 #[derive(Deserialize, Serialize)]
 struct Shortened {
-    results: Vec<Line>,
+    results: Vec<ResultLineForm>,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Line {
+struct ResultLineForm {
     id: String,
     line: String,
 }
@@ -139,38 +139,44 @@ struct BlobForm {
 }
 
 /// Returns the JSON of an event, without the values of granted variables.
-pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_json::Error> {
+pub(super) fn write(
+    event: &JournalEvent,
+    secrets: &SecretValues,
+) -> Result<String, serde_json::Error> {
     let parts = |parts: &[Part]| {
         let forms: Vec<PartForm> = parts.iter().filter_map(PartForm::from_part).collect();
         without_values(forms, secrets)
     };
     let mut value = match event {
-        Event::Prompt { typed, texts, .. } => {
+        JournalEvent::Prompt { typed, texts, .. } => {
             let (typed, texts) = (typed.clone(), texts.clone());
-            serde_json::to_value(Prompt { typed, texts, images: Vec::new() })
+            serde_json::to_value(PromptForm { typed, texts, images: Vec::new() })
         }
-        Event::Calls { parts: all, usage, audit } => {
+        JournalEvent::Calls { parts: all, usage, audit } => {
             let (usage, audit) = (usage.into(), audit.clone());
-            serde_json::to_value(Calls { parts: parts(all), usage, audit })
+            serde_json::to_value(CallsForm { parts: parts(all), usage, audit })
         }
-        Event::Results { results } => serde_json::to_value(Results {
+        JournalEvent::Results { results } => serde_json::to_value(ResultsForm {
             results: results.iter().map(ResultForm::from_result).collect(),
         }),
-        Event::Dropped | Event::Cleared => Ok(json!({})),
-        Event::End { reason, parts: all, usage } => {
+        JournalEvent::Dropped | JournalEvent::Cleared => Ok(json!({})),
+        JournalEvent::End { reason, parts: all, usage } => {
             let (reason, usage) = (reason.clone(), usage.into());
-            serde_json::to_value(End { reason, parts: parts(all), usage })
+            serde_json::to_value(EndForm { reason, parts: parts(all), usage })
         }
-        Event::Spent { usage } => serde_json::to_value(Spent { usage: usage.into() }),
-        Event::Model { provider, name } => {
-            serde_json::to_value(Model { provider: provider.clone(), name: name.clone() })
+        JournalEvent::Spent { usage } => serde_json::to_value(Spent { usage: usage.into() }),
+        JournalEvent::Model { provider, name } => {
+            serde_json::to_value(ModelForm { provider: provider.clone(), name: name.clone() })
         }
-        Event::Surroundings(surroundings) => serde_json::to_value(surroundings),
-        Event::Shortened { results } => {
-            let line = |(id, line): &(String, String)| Line { id: id.clone(), line: line.clone() };
+        JournalEvent::Surroundings(surroundings) => serde_json::to_value(surroundings),
+        JournalEvent::Shortened { results } => {
+            let line = |(id, line): &(String, String)| ResultLineForm {
+                id: id.clone(),
+                line: line.clone(),
+            };
             serde_json::to_value(Shortened { results: results.iter().map(line).collect() })
         }
-        Event::Summarized { kept, notes, most_typed } => {
+        JournalEvent::Summarized { kept, notes, most_typed } => {
             let (kept, most_typed) = (*kept, *most_typed);
             serde_json::to_value(Summarized { kept, notes: notes.clone(), most_typed })
         }
@@ -188,16 +194,18 @@ pub(super) fn write(event: &Event, secrets: &Secrets) -> Result<String, serde_js
 /// occur in base64 only by chance, and removing it would destroy the image.
 fn add_images(
     value: &mut Value,
-    event: &Event,
-    secrets: &Secrets,
+    event: &JournalEvent,
+    secrets: &SecretValues,
 ) -> Result<(), serde_json::Error> {
     let forms = |images: &[Image]| {
         let forms = images.iter().map(|image| ImageForm::from_image(image, secrets));
         serde_json::to_value(forms.collect::<Vec<_>>())
     };
     match event {
-        Event::Prompt { images, .. } if !images.is_empty() => value["images"] = forms(images)?,
-        Event::Results { results } => {
+        JournalEvent::Prompt { images, .. } if !images.is_empty() => {
+            value["images"] = forms(images)?
+        }
+        JournalEvent::Results { results } => {
             for (at, result) in results.iter().enumerate().filter(|(_, it)| !it.images.is_empty()) {
                 value["results"][at]["images"] = forms(&result.images)?;
             }
@@ -208,64 +216,64 @@ fn add_images(
 }
 
 /// Reads an event of this kind.
-pub(super) fn read(kind: &str, json: &str) -> Result<Event, Unreadable> {
+pub(super) fn read(kind: &str, json: &str) -> Result<JournalEvent, EventFormatError> {
     let value: Value = serde_json::from_str(json)?;
     // Check the version first: this program may not be able to read a newer form.
-    let version = value.get("v").and_then(Value::as_u64).ok_or(Unreadable::NoVersion)?;
+    let version = value.get("v").and_then(Value::as_u64).ok_or(EventFormatError::NoVersion)?;
     if version > VERSION {
-        return Err(Unreadable::Newer(version));
+        return Err(EventFormatError::Newer(version));
     }
     fn form<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
         serde_json::from_value(value)
     }
     let parts = |forms: Vec<PartForm>| {
         let parts = forms.into_iter().filter_map(|form| form.part().transpose());
-        parts.collect::<Result<Vec<Part>, Unreadable>>()
+        parts.collect::<Result<Vec<Part>, EventFormatError>>()
     };
     Ok(match kind {
         "prompt" => {
-            let Prompt { typed, texts, images } = form(value)?;
-            Event::Prompt { typed, texts, images: ImageForm::images(images)? }
+            let PromptForm { typed, texts, images } = form(value)?;
+            JournalEvent::Prompt { typed, texts, images: ImageForm::images(images)? }
         }
         "calls" => {
-            let Calls { parts: forms, usage, audit } = form(value)?;
-            Event::Calls { parts: parts(forms)?, usage: usage.into(), audit }
+            let CallsForm { parts: forms, usage, audit } = form(value)?;
+            JournalEvent::Calls { parts: parts(forms)?, usage: usage.into(), audit }
         }
         "results" => {
-            let Results { results } = form(value)?;
+            let ResultsForm { results } = form(value)?;
             let results = results.into_iter().map(ResultForm::result);
-            Event::Results { results: results.collect::<Result<_, _>>()? }
+            JournalEvent::Results { results: results.collect::<Result<_, _>>()? }
         }
-        "dropped" => Event::Dropped,
+        "dropped" => JournalEvent::Dropped,
         "end" => {
-            let End { reason, parts: forms, usage } = form(value)?;
-            Event::End { reason, parts: parts(forms)?, usage: usage.into() }
+            let EndForm { reason, parts: forms, usage } = form(value)?;
+            JournalEvent::End { reason, parts: parts(forms)?, usage: usage.into() }
         }
         "spent" => {
             let Spent { usage } = form(value)?;
-            Event::Spent { usage: usage.into() }
+            JournalEvent::Spent { usage: usage.into() }
         }
-        "cleared" => Event::Cleared,
+        "cleared" => JournalEvent::Cleared,
         "model" => {
-            let Model { provider, name } = form(value)?;
-            Event::Model { provider, name }
+            let ModelForm { provider, name } = form(value)?;
+            JournalEvent::Model { provider, name }
         }
-        "surroundings" => Event::Surroundings(form(value)?),
+        "surroundings" => JournalEvent::Surroundings(form(value)?),
         "shortened" => {
             let Shortened { results } = form(value)?;
-            let line = |Line { id, line }| (id, line);
-            Event::Shortened { results: results.into_iter().map(line).collect() }
+            let line = |ResultLineForm { id, line }| (id, line);
+            JournalEvent::Shortened { results: results.into_iter().map(line).collect() }
         }
         "summarized" => {
             let Summarized { kept, notes, most_typed } = form(value)?;
-            Event::Summarized { kept, notes, most_typed }
+            JournalEvent::Summarized { kept, notes, most_typed }
         }
-        _ => return Err(Unreadable::Kind),
+        _ => return Err(EventFormatError::Kind),
     })
 }
 
 /// Replaces the values of granted variables in each text.
-fn scrub(value: &mut Value, secrets: &Secrets) {
+fn scrub(value: &mut Value, secrets: &SecretValues) {
     match value {
         Value::String(text) => {
             let scrubbed = secrets.scrub_text(text);
@@ -282,7 +290,7 @@ fn scrub(value: &mut Value, secrets: &Secrets) {
 /// Returns the parts of an answer. If data that only the provider reads contains a value of a
 /// granted variable, all of that data is left out. A provider refuses data that was changed or has
 /// a missing part.
-fn without_values(mut forms: Vec<PartForm>, secrets: &Secrets) -> Vec<PartForm> {
+fn without_values(mut forms: Vec<PartForm>, secrets: &SecretValues) -> Vec<PartForm> {
     let has_value = |blob: &BlobForm| {
         let mut scrubbed = blob.value.clone();
         scrub(&mut scrubbed, secrets);
@@ -307,7 +315,7 @@ impl PartForm {
             Part::Text { text, blob } => {
                 Self::Text { text: text.clone(), blob: blob.as_ref().map(BlobForm::from_blob) }
             }
-            Part::Call(Call { id, name, arguments, blob }) => Self::Call {
+            Part::Call(ModelCall { id, name, arguments, blob }) => Self::Call {
                 id: id.clone(),
                 name: name.clone(),
                 arguments: arguments.clone(),
@@ -321,14 +329,14 @@ impl PartForm {
 
     /// Returns the part. Returns nothing for data of a provider that this program does not know,
     /// since the data will never be sent to it.
-    fn part(self) -> Result<Option<Part>, Unreadable> {
+    fn part(self) -> Result<Option<Part>, EventFormatError> {
         Ok(Some(match self {
             Self::Text { text, blob } => {
                 Part::Text { text, blob: blob.and_then(BlobForm::into_blob) }
             }
             Self::Call { id, name, arguments, blob } => {
                 let blob = blob.and_then(BlobForm::into_blob);
-                Part::Call(Call { id, name, arguments, blob })
+                Part::Call(ModelCall { id, name, arguments, blob })
             }
             Self::Result(result) => Part::Result(result.result()?),
             Self::Blob(blob) => return Ok(blob.into_blob().map(Part::Blob)),
@@ -351,22 +359,22 @@ impl ResultForm {
         Self { id, name, content, is_error, images: Vec::new() }
     }
 
-    fn result(self) -> Result<CallResult, Unreadable> {
+    fn result(self) -> Result<CallResult, EventFormatError> {
         let Self { id, name, content, is_error, images } = self;
         Ok(CallResult { id, name, content, is_error, images: ImageForm::images(images)? })
     }
 }
 
 impl ImageForm {
-    fn from_image(image: &Image, secrets: &Secrets) -> Self {
+    fn from_image(image: &Image, secrets: &SecretValues) -> Self {
         let name = secrets.scrub_text(image.name()).into_owned();
         Self { name, base64: image.base64().to_owned() }
     }
 
-    fn images(forms: Vec<Self>) -> Result<Vec<Image>, Unreadable> {
+    fn images(forms: Vec<Self>) -> Result<Vec<Image>, EventFormatError> {
         let image = |Self { name, base64 }: Self| {
             let image = Image::from_base64(name.clone(), &base64);
-            image.map_err(|error| Unreadable::Image { name, error })
+            image.map_err(|error| EventFormatError::Image { name, error })
         };
         forms.into_iter().map(image).collect()
     }
@@ -384,14 +392,14 @@ impl BlobForm {
     }
 }
 
-impl From<&Usage> for UsageForm {
-    fn from(usage: &Usage) -> Self {
-        let Usage { input, output, cached, cache_written, reasoning } = *usage;
+impl From<&TokenUsage> for UsageForm {
+    fn from(usage: &TokenUsage) -> Self {
+        let TokenUsage { input, output, cached, cache_written, reasoning } = *usage;
         Self { input, output, cached, cache_written, reasoning }
     }
 }
 
-impl From<UsageForm> for Usage {
+impl From<UsageForm> for TokenUsage {
     fn from(form: UsageForm) -> Self {
         let UsageForm { input, output, cached, cache_written, reasoning } = form;
         Self { input, output, cached, cache_written, reasoning }
@@ -404,7 +412,7 @@ mod tests {
 
     use super::*;
     use crate::images::tests::image;
-    use crate::surroundings::Surroundings;
+    use crate::surroundings::TurnSurroundings;
 
     fn blob(value: &str) -> Blob {
         Blob { provider: Provider::Google, model: "m".to_owned(), value: json!([value]) }
@@ -412,12 +420,16 @@ mod tests {
 
     fn call(arguments: &str) -> Part {
         let (id, name) = ("1".to_owned(), "t".to_owned());
-        Part::Call(Call { id, name, arguments: arguments.to_owned(), blob: Some(blob("c")) })
+        Part::Call(ModelCall { id, name, arguments: arguments.to_owned(), blob: Some(blob("c")) })
     }
 
-    fn events() -> Vec<Event> {
-        let usage =
-            Usage { input: Some(1), cached: Some(0), reasoning: Some(2), ..Usage::default() };
+    fn events() -> Vec<JournalEvent> {
+        let usage = TokenUsage {
+            input: Some(1),
+            cached: Some(0),
+            reasoning: Some(2),
+            ..TokenUsage::default()
+        };
         let text = Part::Text { text: "é\n".to_owned(), blob: Some(blob("t")) };
         let result = CallResult {
             id: "1".to_owned(),
@@ -428,32 +440,32 @@ mod tests {
         };
         let plain = CallResult { id: "2".to_owned(), images: Vec::new(), ..result.clone() };
         vec![
-            Event::Prompt {
+            JournalEvent::Prompt {
                 typed: "a".to_owned(),
                 texts: vec!["a".to_owned(), "b".to_owned()],
                 images: vec![image("a.png", 0), image("b.png", 1 << 10)],
             },
-            Event::Calls {
+            JournalEvent::Calls {
                 parts: vec![Part::Blob(blob("b")), text.clone(), call("{")],
                 usage,
                 audit: vec!["of the call".to_owned()],
             },
-            Event::Results { results: vec![plain, result] },
-            Event::Dropped,
-            Event::End { reason: "answered".to_owned(), parts: vec![text], usage },
-            Event::Spent { usage },
-            Event::Cleared,
-            Event::Model { provider: "google".to_owned(), name: "m".to_owned() },
-            Event::Surroundings(Surroundings::default()),
-            Event::Shortened { results: vec![("1".to_owned(), "line".to_owned())] },
-            Event::Summarized { kept: 3, notes: "notes".to_owned(), most_typed: 80_000 },
+            JournalEvent::Results { results: vec![plain, result] },
+            JournalEvent::Dropped,
+            JournalEvent::End { reason: "answered".to_owned(), parts: vec![text], usage },
+            JournalEvent::Spent { usage },
+            JournalEvent::Cleared,
+            JournalEvent::Model { provider: "google".to_owned(), name: "m".to_owned() },
+            JournalEvent::Surroundings(TurnSurroundings::default()),
+            JournalEvent::Shortened { results: vec![("1".to_owned(), "line".to_owned())] },
+            JournalEvent::Summarized { kept: 3, notes: "notes".to_owned(), most_typed: 80_000 },
         ]
     }
 
     #[test]
     fn every_event_is_read_as_it_was_written() {
         for event in events() {
-            let json = write(&event, &Secrets::default()).expect("JSON");
+            let json = write(&event, &SecretValues::default()).expect("JSON");
             assert!(json.starts_with(r#"{"v":1"#), "{json}");
             assert_eq!(read(event.kind(), &json).expect(&json), event, "{json}");
         }
@@ -489,18 +501,19 @@ mod tests {
         let json = r#"{"v":1,"usage":{},"parts":[
             {"blob":{"provider":"new","model":"m","value":1}},
             {"text":{"text":"a","blob":{"provider":"new","model":"m","value":1}}}]}"#;
-        let (usage, audit) = (Usage::default(), Vec::new());
-        let expected = Event::Calls { parts: vec![Part::text("a")], usage, audit };
+        let (usage, audit) = (TokenUsage::default(), Vec::new());
+        let expected = JournalEvent::Calls { parts: vec![Part::text("a")], usage, audit };
         assert_eq!(read("calls", json).expect("an event"), expected);
     }
 
     #[test]
     fn values_of_granted_variables_are_not_written() {
-        let secrets = Secrets::from_variables(vec![("KEY".into(), "se\"cret-value".into())]);
+        let secrets = SecretValues::from_variables(vec![("KEY".into(), "se\"cret-value".into())]);
         let arguments = json!({ "a": "se\"cret-value" }).to_string();
-        let calls = |parts| Event::Calls { parts, usage: Usage::default(), audit: Vec::new() };
+        let calls =
+            |parts| JournalEvent::Calls { parts, usage: TokenUsage::default(), audit: Vec::new() };
         let events = [
-            Event::Prompt {
+            JournalEvent::Prompt {
                 typed: "se\"cret-value".to_owned(),
                 texts: Vec::new(),
                 images: Vec::new(),
@@ -515,11 +528,11 @@ mod tests {
         // The image contains the value by chance, and must stay an image.
         let images = vec![image("se\"cret-value.png", 0)];
         let value = images[0].base64()[4..12].to_owned();
-        let secrets = Secrets::from_variables(vec![
+        let secrets = SecretValues::from_variables(vec![
             ("KEY".into(), "se\"cret-value".into()),
             ("PART".into(), value.into()),
         ]);
-        let event = Event::Prompt { typed: "a".to_owned(), texts: Vec::new(), images };
+        let event = JournalEvent::Prompt { typed: "a".to_owned(), texts: Vec::new(), images };
         let json = write(&event, &secrets).expect("JSON");
         assert!(!json.contains("cret-value"), "{json}");
         read(event.kind(), &json).expect("still an image");

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ikigai_assets::{Error, Lease, NewEvent, NewSession, SessionChanges, SessionId, Store};
-use ikigai_host::exec::scrub::Secrets;
+use ikigai_host::exec::scrub::SecretValues;
 use ikigai_host::host::Host;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::is_deceptive;
@@ -20,10 +20,10 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use tokio::task::AbortHandle;
 
-use super::{Event, format};
+use super::{JournalEvent, format};
 use crate::assets::StoredAssets;
-use crate::environment::{Environment, SessionAssets};
-use crate::surroundings::Surroundings;
+use crate::environment::{SessionAssets, SessionEnvironment};
+use crate::surroundings::TurnSurroundings;
 
 /// The time for which a lease is valid. A process that was killed holds its session until then.
 const LEASE: Duration = Duration::from_secs(60);
@@ -36,32 +36,32 @@ const TITLE: usize = 60;
 
 /// The writer of the log of a conversation.
 #[derive(Default)]
-pub(crate) struct Keeper {
-    state: State,
+pub(crate) struct JournalWriter {
+    state: JournalState,
     /// The events that are not written yet, oldest first.
-    queue: Vec<Event>,
+    queue: Vec<JournalEvent>,
     /// The number of events at the beginning of the queue that an attempt tried to write, if its
     /// result is unknown.
     attempted: usize,
     /// The provider and the model that the log names.
     model: Option<(String, String)>,
     /// The surroundings that the log has.
-    surroundings: Option<Surroundings>,
+    surroundings: Option<TurnSurroundings>,
     /// True if the log has calls without results.
     has_open_calls: bool,
     /// True if a turn must end when its events cannot be written.
     is_required: bool,
-    secrets: Secrets,
+    secrets: SecretValues,
 }
 
 #[derive(Default)]
-enum State {
+enum JournalState {
     /// Nothing is kept.
     #[default]
     Off,
     /// The session begins with the first prompt.
     Wanted,
-    Open(Open),
+    Open(LeasedSession),
     /// An event could not be written.
     Stopped {
         /// The session that has the events before it; nothing if it was the first.
@@ -72,21 +72,21 @@ enum State {
 }
 
 /// A session that is leased.
-struct Open {
+struct LeasedSession {
     assets: Arc<StoredAssets>,
     lease: Lease,
     /// The number of the last event.
     last: u64,
-    renewal: Renewal,
+    renewal: LeaseRenewal,
 }
 
 /// The task that renews a lease. Dropping this ends it.
-struct Renewal {
+struct LeaseRenewal {
     task: AbortHandle,
     is_lost: Arc<AtomicBool>,
 }
 
-impl Drop for Renewal {
+impl Drop for LeaseRenewal {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -100,22 +100,22 @@ pub(crate) struct Resumption {
     /// The provider and the model that its log names.
     pub(crate) model: Option<(String, String)>,
     /// The surroundings of the last turn.
-    pub(crate) surroundings: Option<Surroundings>,
+    pub(crate) surroundings: Option<TurnSurroundings>,
 }
 
-impl Keeper {
+impl JournalWriter {
     /// Begins a session with the next prompt.
     pub(crate) fn want(&mut self) {
-        if matches!(self.state, State::Off) {
-            self.state = State::Wanted;
+        if matches!(self.state, JournalState::Off) {
+            self.state = JournalState::Wanted;
         }
     }
 
     /// Continues a session that is leased.
     pub(crate) fn go_on(&mut self, assets: &SessionAssets, resumption: Resumption) {
         let Resumption { lease, last, model, surroundings } = resumption;
-        let open = Open::new(Arc::clone(&assets.store), lease, last);
-        *self = Self { state: State::Open(open), model, surroundings, ..Self::default() };
+        let open = LeasedSession::new(Arc::clone(&assets.store), lease, last);
+        *self = Self { state: JournalState::Open(open), model, surroundings, ..Self::default() };
     }
 
     /// Makes turns end when their events cannot be written.
@@ -126,8 +126,8 @@ impl Keeper {
     /// Returns the reason why writing events has stopped.
     pub(crate) fn failure(&self) -> Option<&str> {
         match &self.state {
-            State::Stopped { reason, .. } => Some(reason),
-            State::Off | State::Wanted | State::Open(_) => None,
+            JournalState::Stopped { reason, .. } => Some(reason),
+            JournalState::Off | JournalState::Wanted | JournalState::Open(_) => None,
         }
     }
 
@@ -139,45 +139,45 @@ impl Keeper {
     /// Returns the session that is kept, once it has begun.
     pub(crate) fn session(&self) -> Option<SessionId> {
         match &self.state {
-            State::Off | State::Wanted => None,
+            JournalState::Off | JournalState::Wanted => None,
             // The attempt to write the first events may have failed.
-            State::Open(open) => (open.last > 0).then(|| open.lease.session()),
-            State::Stopped { session, .. } => *session,
+            JournalState::Open(open) => (open.last > 0).then(|| open.lease.session()),
+            JournalState::Stopped { session, .. } => *session,
         }
     }
 
     /// Sets the values that are not written.
-    pub(crate) fn hide(&mut self, secrets: Secrets) {
+    pub(crate) fn hide(&mut self, secrets: SecretValues) {
         self.secrets = secrets;
     }
 
     /// Adds the surroundings of a turn, if they differ from those in the log.
-    pub(crate) fn surround(&mut self, now: Surroundings) {
+    pub(crate) fn surround(&mut self, now: TurnSurroundings) {
         let now = now.or(self.surroundings.as_ref());
         if self.surroundings.as_ref() != Some(&now) {
-            self.queue(Event::Surroundings(now.clone()));
+            self.queue(JournalEvent::Surroundings(now.clone()));
             self.surroundings = Some(now);
         }
     }
 
     /// Adds an event that is written with the next one.
-    pub(crate) fn queue(&mut self, event: Event) {
-        if matches!(self.state, State::Wanted | State::Open(_)) {
+    pub(crate) fn queue(&mut self, event: JournalEvent) {
+        if matches!(self.state, JournalState::Wanted | JournalState::Open(_)) {
             self.queue.push(event);
         }
     }
 
     /// Returns whether events are to be written.
     pub(crate) fn is_on(&self) -> bool {
-        matches!(self.state, State::Wanted | State::Open(_))
+        matches!(self.state, JournalState::Wanted | JournalState::Open(_))
     }
 
     /// Writes events, together with those in the queue. Returns a warning if they cannot be
     /// written. After that, nothing more is written.
     pub(crate) async fn write(
         &mut self,
-        environment: &Environment,
-        events: impl IntoIterator<Item = Event>,
+        environment: &SessionEnvironment,
+        events: impl IntoIterator<Item = JournalEvent>,
     ) -> Option<String> {
         if !self.is_on() {
             return None;
@@ -197,23 +197,23 @@ impl Keeper {
             }
             error => format!("this conversation is not kept from here on: {error}"),
         };
-        self.state = State::Stopped { session: self.session(), reason: reason.clone() };
+        self.state = JournalState::Stopped { session: self.session(), reason: reason.clone() };
         self.queue.clear();
         Some(reason)
     }
 
     /// Puts an event into the queue, and before it the events that keep the log valid.
-    fn add(&mut self, environment: &Environment, event: Event) {
-        let is_results = matches!(event, Event::Results { .. });
+    fn add(&mut self, environment: &SessionEnvironment, event: JournalEvent) {
+        let is_results = matches!(event, JournalEvent::Results { .. });
         if std::mem::take(&mut self.has_open_calls) && !is_results {
-            self.queue.push(Event::Dropped);
+            self.queue.push(JournalEvent::Dropped);
         }
-        self.has_open_calls = matches!(event, Event::Calls { .. });
-        if let (Event::Prompt { .. }, Some(model)) = (&event, &environment.model) {
+        self.has_open_calls = matches!(event, JournalEvent::Calls { .. });
+        if let (JournalEvent::Prompt { .. }, Some(model)) = (&event, &environment.model) {
             let named = (model.client.provider().as_str().to_owned(), model.name.clone());
             if self.model.as_ref() != Some(&named) {
                 let (provider, name) = named.clone();
-                self.queue.push(Event::Model { provider, name });
+                self.queue.push(JournalEvent::Model { provider, name });
                 self.model = Some(named);
             }
         }
@@ -221,14 +221,14 @@ impl Keeper {
     }
 
     /// Writes all events of the queue. The future may be dropped at any point.
-    async fn flush(&mut self, environment: &Environment) -> Result<(), Error> {
-        if let State::Wanted = self.state
+    async fn flush(&mut self, environment: &SessionEnvironment) -> Result<(), Error> {
+        if let JournalState::Wanted = self.state
             && let Some(assets) = &environment.assets
         {
             let open = self.begin(environment, assets).await?;
-            self.state = State::Open(open);
+            self.state = JournalState::Open(open);
         }
-        let State::Open(open) = &mut self.state else { return Ok(()) };
+        let JournalState::Open(open) = &mut self.state else { return Ok(()) };
         if open.renewal.is_lost.load(Ordering::Relaxed) {
             return Err(Error::SessionLost(open.lease.session()));
         }
@@ -242,7 +242,7 @@ impl Keeper {
             }
             self.attempted = 0;
         }
-        let json = |event: &Event| {
+        let json = |event: &JournalEvent| {
             let json = format::write(event, &self.secrets);
             json.map(|json| (event.kind(), json, event.begins_turn()))
         };
@@ -269,12 +269,12 @@ impl Keeper {
     /// Begins a session, which is titled by its first prompt.
     async fn begin(
         &self,
-        environment: &Environment,
+        environment: &SessionEnvironment,
         assets: &SessionAssets,
-    ) -> Result<Open, Error> {
+    ) -> Result<LeasedSession, Error> {
         let store = assets.store.open().await?;
         let title = self.queue.iter().find_map(|event| match event {
-            Event::Prompt { typed, texts, .. } => {
+            JournalEvent::Prompt { typed, texts, .. } => {
                 Some(title(&self.secrets, std::iter::once(typed).chain(texts)))
             }
             _ => None,
@@ -288,15 +288,15 @@ impl Keeper {
             model: model.map(|(_, name)| name.as_str()),
         };
         let lease = store.create_session(&assets.agent, &session, &owner(), LEASE).await?;
-        Ok(Open::new(Arc::clone(&assets.store), lease, 0))
+        Ok(LeasedSession::new(Arc::clone(&assets.store), lease, 0))
     }
 
     /// Stops keeping the conversation: writes the queue and releases the lease.
-    pub(crate) async fn end(&mut self, environment: &Environment) -> Option<String> {
-        let is_begun = matches!(self.state, State::Open(_));
+    pub(crate) async fn end(&mut self, environment: &SessionEnvironment) -> Option<String> {
+        let is_begun = matches!(self.state, JournalState::Open(_));
         let warning = if is_begun { self.write(environment, []).await } else { None };
         let state = std::mem::take(self).state;
-        if let State::Open(open) = state
+        if let JournalState::Open(open) = state
             && let Ok(store) = open.assets.open().await
             && let Err(error) = store.release_session(&open.lease).await
         {
@@ -307,14 +307,14 @@ impl Keeper {
     }
 }
 
-impl Open {
+impl LeasedSession {
     fn new(assets: Arc<StoredAssets>, lease: Lease, last: u64) -> Self {
-        let renewal = Renewal::start(Arc::clone(&assets), lease.clone());
+        let renewal = LeaseRenewal::start(Arc::clone(&assets), lease.clone());
         Self { assets, lease, last, renewal }
     }
 }
 
-impl Renewal {
+impl LeaseRenewal {
     fn start(assets: Arc<StoredAssets>, lease: Lease) -> Self {
         let is_lost = Arc::new(AtomicBool::new(false));
         let lost = Arc::clone(&is_lost);
@@ -387,7 +387,7 @@ fn on_this_machine() -> String {
 }
 
 /// Returns the beginning of the first line that is not blank.
-fn title<'a>(secrets: &Secrets, texts: impl Iterator<Item = &'a String>) -> String {
+fn title<'a>(secrets: &SecretValues, texts: impl Iterator<Item = &'a String>) -> String {
     let mut lines = texts.flat_map(|text| text.lines()).map(str::trim);
     let line = secrets.scrub_text(lines.find(|line| !line.is_empty()).unwrap_or_default());
     let mut plain = line.chars().map(|c| if is_deceptive(c) { ' ' } else { c });
@@ -397,14 +397,14 @@ fn title<'a>(secrets: &Secrets, texts: impl Iterator<Item = &'a String>) -> Stri
 }
 
 /// Returns the values of variables that the policy grants to the tools by name.
-pub(crate) fn secrets(host: &Host, snapshot: Option<&Snapshot>) -> Secrets {
+pub(crate) fn secrets(host: &Host, snapshot: Option<&Snapshot>) -> SecretValues {
     let tools = snapshot.into_iter().flat_map(Snapshot::tools);
     let decided = tools.filter_map(|tool: &Tool| host.decide(tool.into()).ok());
     let mut values: Vec<(OsString, OsString)> =
         decided.flat_map(|decision| decision.granted_values()).collect();
     values.sort_unstable();
     values.dedup();
-    Secrets::from_variables(values)
+    SecretValues::from_variables(values)
 }
 
 #[cfg(test)]
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_title_is_the_first_line_of_a_prompt() {
-        let of = |text: &str| title(&Secrets::default(), [text.to_owned()].iter());
+        let of = |text: &str| title(&SecretValues::default(), [text.to_owned()].iter());
         assert_eq!(of("\n  fix\u{1b}it  \nplease"), "fix it");
         assert_eq!(of(&"ä".repeat(61)), format!("{}…", "ä".repeat(60)));
         assert_eq!(of(" \n"), "");

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use ikigai_assets::SessionEvent;
 use ikigai_protocol::EnvelopeCode;
-use ikigai_provider::{Call, CallResult, Message, Part, Usage};
+use ikigai_provider::{CallResult, Message, ModelCall, Part, TokenUsage};
 use serde_json::json;
 
-use super::format::{self, Unreadable};
-use super::{Event, VERSION};
+use super::format::{self, EventFormatError};
+use super::{JournalEvent, VERSION};
 use crate::conversation::{Conversation, calls};
 use crate::images;
-use crate::surroundings::Surroundings;
+use crate::surroundings::TurnSurroundings;
 use crate::usage::sum;
 
 /// A conversation as its log describes it.
@@ -22,11 +22,11 @@ pub struct Replayed {
     last: u64,
     /// The turn that did not end.
     open: OpenTurn,
-    usage: Usage,
+    usage: TokenUsage,
     model: Option<(String, String)>,
-    surroundings: Option<Surroundings>,
+    surroundings: Option<TurnSurroundings>,
     /// The answer whose calls have no results yet.
-    pending: Option<Pending>,
+    pending: Option<UnansweredCalls>,
     /// True during a turn.
     in_turn: bool,
     /// True during a turn that began with a prompt, and in which nothing was called yet.
@@ -52,14 +52,14 @@ pub struct OpenTurn {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LostCall {
     /// The call.
-    pub call: Call,
+    pub call: ModelCall,
     /// Its id in the audit log, which has a record of the call if it ended.
     pub audit: Option<String>,
 }
 
 /// An answer whose calls have no results yet.
 #[derive(Debug)]
-struct Pending {
+struct UnansweredCalls {
     parts: Vec<Part>,
     /// The ids of the calls in the audit log.
     audit: Vec<String>,
@@ -120,7 +120,7 @@ pub enum ReplayError {
 pub fn replay(events: &[SessionEvent]) -> Result<Replayed, ReplayError> {
     let mut replayed = Replayed::default();
     for event in events {
-        let read = Event::read(event)?;
+        let read = JournalEvent::read(event)?;
         let called = replayed.pending.is_some().then_some(replayed.called);
         replayed.renumber(event.seq, &read);
         replayed.apply(event.seq, read)?;
@@ -134,7 +134,7 @@ pub fn replay(events: &[SessionEvent]) -> Result<Replayed, ReplayError> {
     Ok(replayed)
 }
 
-impl Event {
+impl JournalEvent {
     /// Reads an event of a session.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Event {
         let SessionEvent { seq, kind, json, .. } = event;
         let (seq, shown) = (*seq, kind.clone());
         format::read(kind, json).map_err(|error| match error {
-            Unreadable::Newer(version) => ReplayError::Newer { seq, kind: shown, version },
+            EventFormatError::Newer(version) => ReplayError::Newer { seq, kind: shown, version },
             other => ReplayError::Unreadable { seq, kind: shown, reason: other.to_string() },
         })
     }
@@ -184,9 +184,9 @@ impl Replayed {
     }
 
     /// Returns the event for the log that gives the open calls the same results as here.
-    pub(crate) fn repair(&self) -> Option<Event> {
+    pub(crate) fn repair(&self) -> Option<JournalEvent> {
         let results: Vec<CallResult> = self.open.calls.iter().map(may_have_run).collect();
-        (!results.is_empty()).then_some(Event::Results { results })
+        (!results.is_empty()).then_some(JournalEvent::Results { results })
     }
 
     /// Returns the number of the last event.
@@ -200,7 +200,7 @@ impl Replayed {
 
     /// Returns the cost of all requests, as far as providers say.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> TokenUsage {
         self.usage
     }
 
@@ -211,7 +211,7 @@ impl Replayed {
     }
 
     /// Returns the surroundings of the last turn, if the log has them.
-    pub(crate) fn surroundings(&self) -> Option<&Surroundings> {
+    pub(crate) fn surroundings(&self) -> Option<&TurnSurroundings> {
         self.surroundings.as_ref()
     }
 
@@ -221,35 +221,35 @@ impl Replayed {
         self.conversation.left_out().map(|left_out| left_out.notes.as_str())
     }
 
-    fn apply(&mut self, seq: u64, event: Event) -> Result<(), ReplayError> {
+    fn apply(&mut self, seq: u64, event: JournalEvent) -> Result<(), ReplayError> {
         let kind = event.kind();
         let misplaced = || ReplayError::Misplaced { seq, kind: kind.to_owned() };
         match event {
-            Event::Prompt { typed, texts, images } => {
+            JournalEvent::Prompt { typed, texts, images } => {
                 self.settle();
                 self.open = OpenTurn::default();
                 let said = images::prompt(images, texts);
                 let exchange = self.conversation.begin(&typed, said).map_err(|_| misplaced())?;
                 (self.in_turn, self.is_fresh) = (true, exchange.is_fresh());
             }
-            Event::Calls { parts, usage, audit } => {
+            JournalEvent::Calls { parts, usage, audit } => {
                 self.settle();
                 if !self.in_turn || calls(&parts).is_empty() {
                     return Err(misplaced());
                 }
                 self.take_ids(seq, &parts)?;
                 self.usage = sum(self.usage, usage);
-                self.pending = Some(Pending { parts, audit });
+                self.pending = Some(UnansweredCalls { parts, audit });
             }
-            Event::Results { results } => {
-                let Pending { parts, .. } = self.pending.take().ok_or_else(misplaced)?;
+            JournalEvent::Results { results } => {
+                let UnansweredCalls { parts, .. } = self.pending.take().ok_or_else(misplaced)?;
                 self.append(parts, results);
             }
-            Event::Dropped => {
+            JournalEvent::Dropped => {
                 (self.pending, self.in_turn) = (None, false);
                 self.collect_ids();
             }
-            Event::End { parts, usage, .. } => {
+            JournalEvent::End { parts, usage, .. } => {
                 self.settle();
                 let turn = std::mem::take(&mut self.in_turn);
                 let exchange = self.conversation.go_on(self.is_fresh).filter(|_| turn);
@@ -257,21 +257,21 @@ impl Replayed {
                 self.usage = sum(self.usage, usage);
                 self.open = OpenTurn::default();
             }
-            Event::Spent { usage } => self.usage = sum(self.usage, usage),
-            Event::Cleared => {
+            JournalEvent::Spent { usage } => self.usage = sum(self.usage, usage),
+            JournalEvent::Cleared => {
                 self.conversation.clear();
                 (self.pending, self.in_turn) = (None, false);
                 self.ids.clear();
             }
-            Event::Model { provider, name } => self.model = Some((provider, name)),
-            Event::Surroundings(surroundings) => self.surroundings = Some(surroundings),
+            JournalEvent::Model { provider, name } => self.model = Some((provider, name)),
+            JournalEvent::Surroundings(surroundings) => self.surroundings = Some(surroundings),
             // If a result is not in the conversation any more, its line is ignored.
-            Event::Shortened { results } => {
+            JournalEvent::Shortened { results } => {
                 for (id, line) in results {
                     self.conversation.shorten(&id, &line);
                 }
             }
-            Event::Summarized { kept, notes, most_typed } => {
+            JournalEvent::Summarized { kept, notes, most_typed } => {
                 self.conversation.summarize(kept, &notes, most_typed).map_err(|_| misplaced())?;
                 self.collect_ids();
             }
@@ -281,11 +281,11 @@ impl Replayed {
 
     /// Updates the numbers of the messages for an event that removes some at the beginning, or
     /// whose messages come with a later event.
-    fn renumber(&mut self, seq: u64, event: &Event) {
+    fn renumber(&mut self, seq: u64, event: &JournalEvent) {
         match event {
-            Event::Calls { .. } => self.called = seq,
-            Event::Cleared => self.begun.clear(),
-            Event::Summarized { kept, .. } => {
+            JournalEvent::Calls { .. } => self.called = seq,
+            JournalEvent::Cleared => self.begun.clear(),
+            JournalEvent::Summarized { kept, .. } => {
                 let first = self.begun.len().saturating_sub(*kept);
                 self.begun.splice(..first, [seq]);
             }
@@ -307,7 +307,7 @@ impl Replayed {
 
     /// Gives the calls without results a result that says that they may have run.
     fn settle(&mut self) {
-        let Some(Pending { parts, audit }) = self.pending.take() else { return };
+        let Some(UnansweredCalls { parts, audit }) = self.pending.take() else { return };
         let mut audit = audit.into_iter();
         let lost = |call| LostCall { call, audit: audit.next() };
         let lost: Vec<LostCall> = calls(&parts).into_iter().map(lost).collect();
@@ -325,7 +325,7 @@ impl Replayed {
 
     /// Adds the ids of calls, and refuses an id that another call of the conversation has.
     fn take_ids(&mut self, seq: u64, parts: &[Part]) -> Result<(), ReplayError> {
-        for Call { id, .. } in calls(parts) {
+        for ModelCall { id, .. } in calls(parts) {
             if !self.ids.insert(id.clone()) {
                 return Err(ReplayError::Repeated { seq, id });
             }
@@ -364,7 +364,7 @@ fn may_have_run(LostCall { call, audit }: &LostCall) -> CallResult {
 mod tests {
     use std::time::SystemTime;
 
-    use ikigai_host::exec::scrub::Secrets;
+    use ikigai_host::exec::scrub::SecretValues;
     use ikigai_provider::Image;
     use proptest::prelude::*;
 
@@ -372,33 +372,41 @@ mod tests {
     use crate::conversation::rules::{call, check, parts, result};
     use crate::images::tests::image;
 
-    fn stored(events: &[Event]) -> Vec<SessionEvent> {
-        let stored = |(at, event): (usize, &Event)| SessionEvent {
+    fn stored(events: &[JournalEvent]) -> Vec<SessionEvent> {
+        let stored = |(at, event): (usize, &JournalEvent)| SessionEvent {
             seq: at as u64 + 1,
             kind: event.kind().to_owned(),
-            json: format::write(event, &Secrets::default()).expect("JSON"),
+            json: format::write(event, &SecretValues::default()).expect("JSON"),
             begins_turn: event.begins_turn(),
             written_at: SystemTime::UNIX_EPOCH,
         };
         events.iter().enumerate().map(stored).collect()
     }
 
-    fn prompt(text: &str) -> Event {
-        Event::Prompt { typed: text.to_owned(), texts: vec![text.to_owned()], images: Vec::new() }
+    fn prompt(text: &str) -> JournalEvent {
+        JournalEvent::Prompt {
+            typed: text.to_owned(),
+            texts: vec![text.to_owned()],
+            images: Vec::new(),
+        }
     }
 
-    fn called(ids: &[&str]) -> Event {
+    fn called(ids: &[&str]) -> JournalEvent {
         let parts = ids.iter().map(|id| Part::Call(call(id))).collect();
-        let usage = Usage { input: Some(10), ..Usage::default() };
-        Event::Calls { parts, usage, audit: ids.iter().map(|id| format!("audit-{id}")).collect() }
+        let usage = TokenUsage { input: Some(10), ..TokenUsage::default() };
+        JournalEvent::Calls {
+            parts,
+            usage,
+            audit: ids.iter().map(|id| format!("audit-{id}")).collect(),
+        }
     }
 
-    fn ended(text: &str) -> Event {
-        let usage = Usage { input: Some(5), output: Some(1), ..Usage::default() };
-        Event::End { reason: "answered".to_owned(), parts: vec![Part::text(text)], usage }
+    fn ended(text: &str) -> JournalEvent {
+        let usage = TokenUsage { input: Some(5), output: Some(1), ..TokenUsage::default() };
+        JournalEvent::End { reason: "answered".to_owned(), parts: vec![Part::text(text)], usage }
     }
 
-    fn refused(events: &[Event]) -> String {
+    fn refused(events: &[JournalEvent]) -> String {
         replay(&stored(events)).expect_err("no conversation").to_string()
     }
 
@@ -426,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_ended_leaves_nothing_open() {
-        let results = Event::Results { results: vec![result("1")] };
+        let results = JournalEvent::Results { results: vec![result("1")] };
         let events = [prompt("do it"), called(&["1"]), results, ended("done")];
         let replayed = replay(&stored(&events)).expect("a conversation");
         assert_eq!(replayed.open(), &OpenTurn::default());
@@ -438,14 +446,15 @@ mod tests {
     fn a_prompt_without_an_answer_is_taken_back_as_it_was() {
         let replayed = replay(&stored(&[prompt("a"), ended(" ")])).expect("a conversation");
         assert_eq!(replayed.messages(), []);
-        let dropped = [prompt("a"), called(&["1"]), Event::Dropped, prompt("b"), called(&["1"])];
+        let dropped =
+            [prompt("a"), called(&["1"]), JournalEvent::Dropped, prompt("b"), called(&["1"])];
         let replayed = replay(&stored(&dropped)).expect("an id may come again");
         assert_eq!(replayed.messages()[0].parts, [Part::text("a"), Part::text("b")]);
     }
 
     #[test]
     fn what_the_model_sees_begins_behind_the_notes() {
-        let results = |id| Event::Results { results: vec![result(id)] };
+        let results = |id| JournalEvent::Results { results: vec![result(id)] };
         let mut events = vec![
             prompt("a"),
             called(&["1"]),
@@ -456,19 +465,22 @@ mod tests {
             results("2"),
             ended("d"),
         ];
-        let seen_from = |events: &[Event]| {
+        let seen_from = |events: &[JournalEvent]| {
             let replayed = replay(&stored(events)).expect("a conversation");
             replayed.seen_from()
         };
         assert_eq!((seen_from(&[]), seen_from(&events)), (None, Some(1)));
-        let notes =
-            |kept| Event::Summarized { kept, notes: "notes".to_owned(), most_typed: 1 << 10 };
+        let notes = |kept| JournalEvent::Summarized {
+            kept,
+            notes: "notes".to_owned(),
+            most_typed: 1 << 10,
+        };
         // After the second prompt, which stays as the request of the turn.
         events.push(notes(3));
         assert_eq!(seen_from(&events), Some(6), "the calls, and not only their results");
         events.extend([prompt("e"), ended("f"), notes(3)]);
         assert_eq!(seen_from(&events), Some(8));
-        events.extend([Event::Cleared, prompt("g")]);
+        events.extend([JournalEvent::Cleared, prompt("g")]);
         assert_eq!(seen_from(&events), Some(14));
         let lost = [prompt("a"), called(&["1"]), prompt("b"), ended("c"), notes(1)];
         assert_eq!(seen_from(&lost), Some(4));
@@ -481,7 +493,7 @@ mod tests {
         assert_eq!(refused(&events), "event 3 (`calls`) cannot follow the events before it");
         let events = [prompt("a"), called(&["1", "1"])];
         assert_eq!(refused(&events), "event 2 repeats the id `1` of another call");
-        let notes = Event::Summarized { kept: 1, notes: String::new(), most_typed: 0 };
+        let notes = JournalEvent::Summarized { kept: 1, notes: String::new(), most_typed: 0 };
         assert_eq!(refused(&[notes]), "event 1 (`summarized`) cannot follow the events before it");
         let mut newer = stored(&[prompt("a")]);
         newer[0].json = r#"{"v":7}"#.to_owned();
@@ -494,7 +506,7 @@ mod tests {
 
     /// A step of a conversation.
     #[derive(Clone, Debug)]
-    enum Step {
+    enum ReplayStep {
         /// A turn with a prompt, with these numbers of calls in each answer, and with its last
         /// answer unless the turn was dropped.
         Turn {
@@ -517,31 +529,31 @@ mod tests {
         prop::collection::vec("[ab]".prop_map(|name| image(&name, 0)), 0..2)
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = ReplayStep> {
         let texts = prop::collection::vec("[a ]{0,2}", 0..3);
         let calls = prop::collection::vec(1usize..3, 0..4);
         let turn = (texts, pictures(), calls, prop::option::of(parts()))
-            .prop_map(|(texts, images, calls, end)| Step::Turn { texts, images, calls, end });
+            .prop_map(|(texts, images, calls, end)| ReplayStep::Turn { texts, images, calls, end });
         prop_oneof![
             8 => turn,
-            1 => Just(Step::Dropped),
-            1 => Just(Step::Cleared),
-            2 => (0usize..9).prop_map(Step::Shortened),
+            1 => Just(ReplayStep::Dropped),
+            1 => Just(ReplayStep::Cleared),
+            2 => (0usize..9).prop_map(ReplayStep::Shortened),
             3 => (0usize..5, 0usize..5)
-                .prop_map(|(cut, most_typed)| Step::Summarized { cut, most_typed }),
+                .prop_map(|(cut, most_typed)| ReplayStep::Summarized { cut, most_typed }),
         ]
     }
 
     /// A conversation, and the log that is written of it.
     #[derive(Default)]
-    struct Talk {
+    struct LoggedConversation {
         conversation: Conversation,
-        events: Vec<Event>,
+        events: Vec<JournalEvent>,
         ids: usize,
     }
 
-    impl Talk {
-        fn take(&mut self, step: Step) {
+    impl LoggedConversation {
+        fn take(&mut self, step: ReplayStep) {
             let Self { conversation, events, ids } = self;
             let mut parts = |count: usize| {
                 let all = *ids + 1..=*ids + count;
@@ -549,75 +561,83 @@ mod tests {
                 all.map(|id| Part::Call(call(&format!("c{id}")))).collect::<Vec<_>>()
             };
             match step {
-                Step::Turn { texts, images, calls: counts, end } => {
+                ReplayStep::Turn { texts, images, calls: counts, end } => {
                     let said = images::prompt(images.clone(), texts.clone());
                     let Ok(mut exchange) = conversation.begin("typed", said) else {
                         return;
                     };
                     let (typed, shown) = ("typed".to_owned(), images.clone());
-                    events.push(Event::Prompt { typed, texts, images: shown });
+                    events.push(JournalEvent::Prompt { typed, texts, images: shown });
                     for count in counts {
                         let parts = parts(count);
-                        let result =
-                            |call: &Call| CallResult { images: images.clone(), ..result(&call.id) };
+                        let result = |call: &ModelCall| CallResult {
+                            images: images.clone(),
+                            ..result(&call.id)
+                        };
                         let results: Vec<_> = calls(&parts).iter().map(result).collect();
                         exchange.append(parts.clone(), results.clone());
-                        let (usage, audit) = (Usage::default(), Vec::new());
-                        events.push(Event::Calls { parts, usage, audit });
-                        events.push(Event::Results { results });
+                        let (usage, audit) = (TokenUsage::default(), Vec::new());
+                        events.push(JournalEvent::Calls { parts, usage, audit });
+                        events.push(JournalEvent::Results { results });
                     }
                     if let Some(parts) = end {
-                        let (reason, usage) = ("answered".to_owned(), Usage::default());
+                        let (reason, usage) = ("answered".to_owned(), TokenUsage::default());
                         exchange.end(parts.clone());
-                        events.push(Event::End { reason, parts, usage });
+                        events.push(JournalEvent::End { reason, parts, usage });
                     }
                 }
-                Step::Dropped => {
+                ReplayStep::Dropped => {
                     drop(conversation.begin("typed", ["a".to_owned()]).expect("a prompt"));
                     events.push(prompt("a"));
-                    if let Some(Event::Prompt { typed, .. }) = events.last_mut() {
+                    if let Some(JournalEvent::Prompt { typed, .. }) = events.last_mut() {
                         "typed".clone_into(typed);
                     }
-                    let (usage, audit) = (Usage::default(), Vec::new());
-                    events.push(Event::Calls { parts: parts(2), usage, audit });
-                    events.push(Event::Dropped);
+                    let (usage, audit) = (TokenUsage::default(), Vec::new());
+                    events.push(JournalEvent::Calls { parts: parts(2), usage, audit });
+                    events.push(JournalEvent::Dropped);
                 }
-                Step::Cleared => {
+                ReplayStep::Cleared => {
                     conversation.clear();
-                    events.push(Event::Cleared);
+                    events.push(JournalEvent::Cleared);
                 }
-                Step::Shortened(id) => {
+                ReplayStep::Shortened(id) => {
                     let id = format!("c{id}");
                     if conversation.shorten(&id, "line") {
-                        events.push(Event::Shortened { results: vec![(id, "line".to_owned())] });
+                        events.push(JournalEvent::Shortened {
+                            results: vec![(id, "line".to_owned())],
+                        });
                     }
                 }
-                Step::Summarized { cut, most_typed } => {
+                ReplayStep::Summarized { cut, most_typed } => {
                     let Some(kept) = conversation.cuts().nth(cut) else { return };
                     conversation.summarize(kept, "notes", most_typed).expect("a cut");
                     let notes = "notes".to_owned();
-                    events.push(Event::Summarized { kept, notes, most_typed });
+                    events.push(JournalEvent::Summarized { kept, notes, most_typed });
                 }
             }
         }
     }
 
-    fn event() -> impl Strategy<Value = Event> {
-        let usage = Usage::default();
+    fn event() -> impl Strategy<Value = JournalEvent> {
+        let usage = TokenUsage::default();
         let results = prop::collection::vec("[1-4]".prop_map(|id| result(&id)), 0..3);
         prop_oneof![
             (prop::collection::vec("[a ]{0,2}", 0..3), pictures()).prop_map(|(texts, images)| {
-                Event::Prompt { typed: "typed".to_owned(), texts, images }
+                JournalEvent::Prompt { typed: "typed".to_owned(), texts, images }
             }),
-            parts().prop_map(move |parts| Event::Calls { parts, usage, audit: Vec::new() }),
-            results.prop_map(|results| Event::Results { results }),
-            Just(Event::Dropped),
-            parts().prop_map(move |parts| Event::End { reason: String::new(), parts, usage }),
-            Just(Event::Spent { usage }),
-            Just(Event::Cleared),
-            "[1-4]".prop_map(|id| Event::Shortened { results: vec![(id, String::new())] }),
+            parts().prop_map(move |parts| JournalEvent::Calls { parts, usage, audit: Vec::new() }),
+            results.prop_map(|results| JournalEvent::Results { results }),
+            Just(JournalEvent::Dropped),
+            parts().prop_map(move |parts| JournalEvent::End {
+                reason: String::new(),
+                parts,
+                usage
+            }),
+            Just(JournalEvent::Spent { usage }),
+            Just(JournalEvent::Cleared),
+            "[1-4]".prop_map(|id| JournalEvent::Shortened { results: vec![(id, String::new())] }),
             (0usize..9).prop_map(|kept| {
-                Event::Summarized { kept, notes: String::new(), most_typed: kept }
+                JournalEvent::Summarized { kept, notes: String::new(), most_typed: kept }
             }),
         ]
     }
@@ -627,7 +647,7 @@ mod tests {
         fn a_log_makes_the_conversation_that_it_was_written_of(
             steps in prop::collection::vec(step(), 0..8),
         ) {
-            let mut talk = Talk::default();
+            let mut talk = LoggedConversation::default();
             for step in steps {
                 talk.take(step);
             }
@@ -658,7 +678,7 @@ mod tests {
                 begins_turn: false,
                 written_at: SystemTime::UNIX_EPOCH,
             };
-            let _ = Event::read(&event);
+            let _ = JournalEvent::read(&event);
         }
     }
 }

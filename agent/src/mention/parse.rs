@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// The kind of a mention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MentionKind {
     /// `@path`
     File,
     /// `@@path`
@@ -13,7 +13,7 @@ pub enum Kind {
 
 /// A piece of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum PromptPiece<'a> {
     /// A text that stays as it is.
     Plain(&'a str),
     /// A mention.
@@ -24,7 +24,7 @@ pub enum Piece<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention<'a> {
     /// The kind of the mention.
-    pub kind: Kind,
+    pub kind: MentionKind,
     /// The mention as it is written, with its signs.
     pub written: &'a str,
     /// The name.
@@ -41,7 +41,7 @@ pub struct Mention<'a> {
 /// opening bracket. Its name ends at the next white space, or is between quotation marks. A single
 /// `@` is plain text.
 #[must_use]
-pub fn parse(text: &str) -> Vec<Piece<'_>> {
+pub fn parse(text: &str) -> Vec<PromptPiece<'_>> {
     let mut pieces = Vec::new();
     let mut plain_from = 0;
     let mut at = 0;
@@ -61,16 +61,16 @@ pub fn parse(text: &str) -> Vec<Piece<'_>> {
         if let Some((mention, range)) = mention(text, sign) {
             push_plain(&mut pieces, &text[plain_from..range.start]);
             (plain_from, at) = (range.end, range.end);
-            pieces.push(Piece::Mention(mention));
+            pieces.push(PromptPiece::Mention(mention));
         }
     }
     push_plain(&mut pieces, &text[plain_from..]);
     pieces
 }
 
-fn push_plain<'a>(pieces: &mut Vec<Piece<'a>>, text: &'a str) {
+fn push_plain<'a>(pieces: &mut Vec<PromptPiece<'a>>, text: &'a str) {
     if !text.is_empty() {
-        pieces.push(Piece::Plain(text));
+        pieces.push(PromptPiece::Plain(text));
     }
 }
 
@@ -85,8 +85,8 @@ fn word_end(text: &str, from: usize) -> usize {
 
 fn mention(text: &str, sign: usize) -> Option<(Mention<'_>, Range<usize>)> {
     let (kind, start) = match text[sign..].starts_with("@@") {
-        true => (Kind::Asset, sign + 2),
-        false => (Kind::File, sign + 1),
+        true => (MentionKind::Asset, sign + 2),
+        false => (MentionKind::File, sign + 1),
     };
     if let Some(quoted) = text[start..].strip_prefix('"') {
         // A name has no newline. Without this, a single quotation mark would take the rest of the
@@ -117,21 +117,21 @@ mod tests {
     /// Returns the mentions of a text, each as `kind name punctuation`.
     fn found(text: &str) -> Vec<String> {
         let mention = |piece| match piece {
-            Piece::Plain(_) => None,
-            Piece::Mention(Mention { kind: Kind::File, name, punctuation, .. }) => {
-                Some(format!("file {name} {punctuation}"))
-            }
-            Piece::Mention(Mention { kind: Kind::Asset, name, punctuation, .. }) => {
-                Some(format!("asset {name} {punctuation}"))
-            }
+            PromptPiece::Plain(_) => None,
+            PromptPiece::Mention(Mention {
+                kind: MentionKind::File, name, punctuation, ..
+            }) => Some(format!("file {name} {punctuation}")),
+            PromptPiece::Mention(Mention {
+                kind: MentionKind::Asset, name, punctuation, ..
+            }) => Some(format!("asset {name} {punctuation}")),
         };
         parse(text).into_iter().filter_map(mention).collect()
     }
 
     fn plain(text: &str) -> String {
         let plain = |piece| match piece {
-            Piece::Plain(text) => text,
-            Piece::Mention(mention) => mention.written,
+            PromptPiece::Plain(text) => text,
+            PromptPiece::Mention(mention) => mention.written,
         };
         parse(text).into_iter().map(plain).collect()
     }
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_backslash_at_the_start_of_a_word_goes() {
-        assert_eq!(parse(r"\@a"), [Piece::Plain("@a")]);
+        assert_eq!(parse(r"\@a"), [PromptPiece::Plain("@a")]);
         assert_eq!(plain(r"a \@b (\@@c d\@e"), r"a @b (@@c d\@e");
         assert_eq!(found(r"\@@a @b"), ["file b 0"]);
         assert_eq!(plain(r"\\@a"), r"\\@a");
@@ -177,7 +177,7 @@ mod tests {
         #[test]
         fn names_are_what_is_written(text in "(@|@@|\\\\|\"|a| |[(]|\u{e9}|[.]){0,20}") {
             for piece in parse(&text) {
-                if let Piece::Mention(mention) = piece {
+                if let PromptPiece::Mention(mention) = piece {
                     prop_assert!(text.contains(mention.written));
                     prop_assert!(mention.written.contains(mention.name));
                     prop_assert!(mention.punctuation < mention.name.len());

@@ -1,7 +1,7 @@
 //! The request for an entry.
 
-use crate::conversation::Said;
-use crate::environment::{Environment, Model};
+use crate::conversation::Utterance;
+use crate::environment::{Model, SessionEnvironment};
 use crate::notes::{self, NoNotes};
 use crate::record::{bounded, cut};
 
@@ -29,15 +29,15 @@ const TEXT: usize = 4000;
 const NAME: usize = 100;
 
 /// Returns prompts, answers and calls as a record, of at most an eighth of the `room` in tokens.
-pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> String {
+pub(super) fn record(said: &[Utterance<'_>], room: Option<u64>) -> String {
     let mut entries: Vec<String> = Vec::new();
     let mut follows_call = false;
     for said in said {
         let entry = match said {
-            Said::Prompt(text) => format!("User: {}\n\n", cut(text.trim(), TEXT)),
-            Said::Answer(text) if text.trim().is_empty() => continue,
-            Said::Answer(text) => format!("Assistant: {}\n\n", cut(text.trim(), TEXT)),
-            Said::Call(name) => {
+            Utterance::Prompt(text) => format!("User: {}\n\n", cut(text.trim(), TEXT)),
+            Utterance::Answer(text) if text.trim().is_empty() => continue,
+            Utterance::Answer(text) => format!("Assistant: {}\n\n", cut(text.trim(), TEXT)),
+            Utterance::Call(name) => {
                 let name = cut(name, NAME);
                 match entries.last_mut().filter(|_| follows_call) {
                     Some(last) => {
@@ -51,7 +51,7 @@ pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> String {
                 }
             }
         };
-        follows_call = matches!(said, Said::Call(_));
+        follows_call = matches!(said, Utterance::Call(_));
         entries.push(entry);
     }
     // A token has four bytes.
@@ -61,7 +61,7 @@ pub(super) fn record(said: &[Said<'_>], room: Option<u64>) -> String {
 
 /// Asks the model for the text of an entry.
 pub(super) async fn ask(
-    environment: &Environment,
+    environment: &SessionEnvironment,
     model: &Model,
     record: &str,
 ) -> Result<String, NoNotes> {
@@ -77,14 +77,14 @@ mod tests {
     #[test]
     fn a_record_has_words_and_names_of_tools() {
         let said = [
-            Said::Prompt(" fix it\n"),
-            Said::Answer("I look."),
-            Said::Call("grep"),
-            Said::Call("file_read"),
-            Said::Answer(" \n"),
-            Said::Call("bash"),
-            Said::Answer("Fixed."),
-            Said::Call("bash"),
+            Utterance::Prompt(" fix it\n"),
+            Utterance::Answer("I look."),
+            Utterance::Call("grep"),
+            Utterance::Call("file_read"),
+            Utterance::Answer(" \n"),
+            Utterance::Call("bash"),
+            Utterance::Answer("Fixed."),
+            Utterance::Call("bash"),
         ];
         assert_eq!(
             record(&said, None),
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_long_conversation_has_a_record_with_a_gap() {
         let long = "x".repeat(10_000);
-        let said: Vec<Said<'_>> = (0..100).map(|_| Said::Prompt(&long)).collect();
+        let said: Vec<Utterance<'_>> = (0..100).map(|_| Utterance::Prompt(&long)).collect();
         let whole = record(&said, None);
         assert!(whole.len() < 41_000 && whole.contains("entries are missing here"), "{whole}");
         assert!(record(&said, Some(32_000)).len() < 17_000);

@@ -4,8 +4,8 @@ use ikigai_assets::SessionId;
 use tokio_util::sync::CancellationToken;
 
 use super::{Session, spent_today};
-use crate::event::{Event, OnEvent};
-use crate::recent::{self, NotAdded, Part};
+use crate::event::{OnEvent, TurnEvent};
+use crate::recent::{self, ConversationPart, NotAdded};
 use crate::usage::tokens;
 
 /// The fewest turns of a conversation that is remembered.
@@ -13,9 +13,9 @@ const FEWEST_TURNS: usize = 3;
 
 /// The part of an ending conversation that is remembered.
 #[derive(Debug)]
-pub struct Ending(Part);
+pub struct ConversationEnding(ConversationPart);
 
-impl Ending {
+impl ConversationEnding {
     /// Returns the session in which the conversation is kept.
     #[must_use]
     pub fn session(&self) -> SessionId {
@@ -25,7 +25,7 @@ impl Ending {
     /// Returns the ending of a conversation that was cleared: another one follows in its session.
     #[must_use]
     pub fn cleared(self) -> Self {
-        Self(Part { is_end: false, ..self.0 })
+        Self(ConversationPart { is_end: false, ..self.0 })
     }
 }
 
@@ -34,14 +34,14 @@ impl Session {
     /// off, or if the conversation is not kept, has fewer than three turns, or has had no turn
     /// since it was resumed.
     #[must_use]
-    pub fn ending(&self) -> Option<Ending> {
+    pub fn ending(&self) -> Option<ConversationEnding> {
         let turns = self.conversation.turns();
         if !self.environment.recent.is_on() || turns < FEWEST_TURNS || turns <= self.turns_before {
             return None;
         }
         let (session, model) = (self.kept()?, self.model()?);
         let record = recent::record(&self.conversation.said(0), self.meter.room(model))?;
-        Some(Ending(Part { record, session, is_end: true }))
+        Some(ConversationEnding(ConversationPart { record, session, is_end: true }))
     }
 
     /// Has the model write an entry about a conversation that ended, and adds it to the summary of
@@ -49,7 +49,7 @@ impl Session {
     /// reason.
     pub async fn summarize(
         &mut self,
-        ending: &Ending,
+        ending: &ConversationEnding,
         cancel: &CancellationToken,
         on_event: OnEvent<'_>,
     ) {
@@ -59,7 +59,7 @@ impl Session {
     /// Adds an entry to the summary, unless the token budget is used up.
     pub(super) async fn remember(
         &mut self,
-        part: &Part,
+        part: &ConversationPart,
         cancel: &CancellationToken,
         on_event: OnEvent<'_>,
     ) {
@@ -78,7 +78,7 @@ impl Session {
             cancel.run_until_cancelled(added).await.flatten()
         };
         if let Some(warning) = warning {
-            on_event(Event::Warning(&warning));
+            on_event(TurnEvent::Warning(&warning));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::Session;
 use crate::conversation;
 use crate::environment::SessionAssets;
 use crate::journal::{self, LostCall, OpenTurn, ReplayError, Replayed, Resumption};
-use crate::surroundings::Surroundings;
+use crate::surroundings::TurnSurroundings;
 use crate::usage::tokens;
 
 /// The events that are read from the store at once.
@@ -26,7 +26,7 @@ pub struct Resumed {
     pub lost: Vec<LostCall>,
     /// The surroundings of the last turn, if they are known. The surroundings of the next turn are
     /// read anew.
-    pub before: Option<Surroundings>,
+    pub before: Option<TurnSurroundings>,
     /// True if notes replace the oldest messages that the model is sent.
     pub has_notes: bool,
 }
@@ -151,7 +151,7 @@ impl Session {
         let usage = self.environment.other_usage.take();
         if tokens(usage) > 0 {
             self.meter.spend(usage);
-            self.keeper.queue(journal::Event::Spent { usage });
+            self.keeper.queue(journal::JournalEvent::Spent { usage });
         }
         self.keeper.end(&self.environment).await
     }

@@ -14,14 +14,14 @@ use crate::store_url::StoreUrl;
 
 /// The access that failed, for an error whose code gives no detail.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Access {
+pub(crate) enum DatabaseAccess {
     Read,
     Write,
 }
 
 /// The failure of a statement, or of a value that it returned.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum DatabaseFailure {
     #[error(transparent)]
     Sqlite(#[from] rusqlite::Error),
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub(crate) enum Failure {
     Ended,
 }
 
-impl Failure {
+impl DatabaseFailure {
     pub(crate) fn value(
         column: &str,
         reason: impl Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -75,16 +75,20 @@ impl Failure {
 }
 
 /// Translates the failure of a statement.
-pub(super) fn translate(database: &Database, access: Access, failure: Failure) -> Error {
+pub(super) fn translate(
+    database: &Database,
+    access: DatabaseAccess,
+    failure: DatabaseFailure,
+) -> Error {
     let store = database.url.clone();
     let reason = match &failure {
         // Without the statement, which would fill the line.
-        Failure::Sqlite(rusqlite::Error::SqlInputError { msg, .. }) => msg.clone(),
+        DatabaseFailure::Sqlite(rusqlite::Error::SqlInputError { msg, .. }) => msg.clone(),
         other => other.to_string(),
     };
     let reason = sanitize(&store, &reason);
     match failure {
-        Failure::Sqlite(error) => {
+        DatabaseFailure::Sqlite(error) => {
             let code = sqlite_code(&error);
             let is_vague = code.is_some_and(|code| matches!(code & 0xff, IOERR | CANTOPEN));
             let shortage = store.file().filter(|_| is_vague).and_then(Shortage::at);
@@ -94,12 +98,12 @@ pub(super) fn translate(database: &Database, access: Access, failure: Failure) -
             let known = code.and_then(|code| sqlite(&store, database.busy_timeout, code, &reason));
             known.unwrap_or_else(|| access.failed(store, reason))
         }
-        Failure::Postgres(error) => of_postgres(database, access, error, reason),
-        Failure::Value { .. } => Error::Damaged { store, reason },
-        Failure::Altered(text) => Error::Altered { store, text },
-        Failure::Newer(found) => Error::Newer { store, found, known: schema::KNOWN },
-        Failure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
-        Failure::Moved | Failure::Ended => Error::Unreachable { store, reason },
+        DatabaseFailure::Postgres(error) => of_postgres(database, access, error, reason),
+        DatabaseFailure::Value { .. } => Error::Damaged { store, reason },
+        DatabaseFailure::Altered(text) => Error::Altered { store, text },
+        DatabaseFailure::Newer(found) => Error::Newer { store, found, known: schema::KNOWN },
+        DatabaseFailure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
+        DatabaseFailure::Moved | DatabaseFailure::Ended => Error::Unreachable { store, reason },
     }
 }
 
@@ -114,7 +118,12 @@ fn sqlite_code(error: &rusqlite::Error) -> Option<i32> {
 }
 
 /// Translates the error of a server. `reason` is its whole text.
-fn of_postgres(database: &Database, access: Access, error: sqlx::Error, reason: String) -> Error {
+fn of_postgres(
+    database: &Database,
+    access: DatabaseAccess,
+    error: sqlx::Error,
+    reason: String,
+) -> Error {
     let store = database.url.clone();
     match error {
         sqlx::Error::Database(error) => {
@@ -170,7 +179,7 @@ fn sanitize(store: &StoreUrl, message: &str) -> String {
     sanitized
 }
 
-impl Access {
+impl DatabaseAccess {
     /// Returns the error without more detail.
     fn failed(self, store: StoreUrl, reason: String) -> Error {
         match self {

@@ -11,13 +11,13 @@ use sqlx::query::Query;
 use sqlx::{ConnectOptions as _, Connection as _, PgConnection, PgExecutor, PgPool, Postgres};
 use url::Url;
 
-use super::Value;
-use super::failure::{self, Failure};
+use super::SqlParameter;
+use super::failure::{self, DatabaseFailure};
 use super::row::{Column, Row};
 use crate::backoff::PAUSES;
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::store_url::{InvalidStoreUrl, Location, StoreUrl};
+use crate::options::StoreOptions;
+use crate::store_url::{InvalidStoreUrl, StoreLocation, StoreUrl};
 
 /// The connections of a process to a server, whose own limit is 100 by default.
 const CONNECTIONS: u32 = 8;
@@ -32,8 +32,8 @@ const IDLE: Duration = Duration::from_secs(60);
 ///
 /// Connects once before that: a pool assumes that a server that refuses is about to start, and
 /// would report only a timeout.
-pub(super) async fn pool(address: &Url, options: &Options) -> Result<PgPool> {
-    let store = StoreUrl(Location::Postgres(address.clone()));
+pub(super) async fn pool(address: &Url, options: &StoreOptions) -> Result<PgPool> {
+    let store = StoreUrl(StoreLocation::Postgres(address.clone()));
     let connection = connection(address, options)?;
     let probe = async {
         let connect = || connection.connect();
@@ -68,7 +68,7 @@ fn is_transient(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("53300" | "57P03"))
 }
 
-fn connection(address: &Url, options: &Options) -> Result<PgConnectOptions> {
+fn connection(address: &Url, options: &StoreOptions) -> Result<PgConnectOptions> {
     // The error is left out, since it may contain a part of the address.
     let mut connection =
         PgConnectOptions::from_str(address.as_str()).map_err(|_| InvalidStoreUrl::Value)?;
@@ -107,7 +107,7 @@ fn is_remote(connection: &PgConnectOptions) -> bool {
 pub(super) async fn rows<T>(
     executor: impl PgExecutor<'_>,
     statement: &'static str,
-    values: &[Value<'_>],
+    values: &[SqlParameter<'_>],
     read: impl Fn(&Row<'_>) -> Column<T>,
 ) -> Column<Vec<T>> {
     let rows = bound(statement, values).fetch_all(executor).await?;
@@ -118,8 +118,8 @@ pub(super) async fn rows<T>(
 pub(super) async fn execute(
     connection: &mut PgConnection,
     statement: &'static str,
-    values: &[Value<'_>],
-) -> std::result::Result<u64, Failure> {
+    values: &[SqlParameter<'_>],
+) -> std::result::Result<u64, DatabaseFailure> {
     Ok(bound(statement, values).execute(connection).await?.rows_affected())
 }
 
@@ -127,17 +127,20 @@ pub(super) async fn execute(
 pub(super) async fn script(
     connection: &mut PgConnection,
     statements: &'static str,
-) -> std::result::Result<(), Failure> {
+) -> std::result::Result<(), DatabaseFailure> {
     Ok(sqlx::raw_sql(statements).execute(connection).await.map(|_| ())?)
 }
 
-fn bound(statement: &'static str, values: &[Value<'_>]) -> Query<'static, Postgres, PgArguments> {
+fn bound(
+    statement: &'static str,
+    values: &[SqlParameter<'_>],
+) -> Query<'static, Postgres, PgArguments> {
     values.iter().fold(sqlx::query(statement), |query, value| match *value {
-        Value::Text(text) => query.bind(text.to_owned()),
-        Value::OptionalText(text) => query.bind(text.map(str::to_owned)),
-        Value::Bytes(bytes) => query.bind(bytes.to_vec()),
-        Value::Int(number) => query.bind(number),
-        Value::Flag(flag) => query.bind(flag),
+        SqlParameter::Text(text) => query.bind(text.to_owned()),
+        SqlParameter::OptionalText(text) => query.bind(text.map(str::to_owned)),
+        SqlParameter::Bytes(bytes) => query.bind(bytes.to_vec()),
+        SqlParameter::Int(number) => query.bind(number),
+        SqlParameter::Flag(flag) => query.bind(flag),
     })
 }
 

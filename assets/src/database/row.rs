@@ -8,9 +8,9 @@ use rusqlite::types::{Type, ValueRef};
 use sqlx::Row as _;
 use sqlx::postgres::PgRow;
 
-use super::failure::Failure;
+use super::failure::DatabaseFailure;
 
-pub(crate) type Column<T> = std::result::Result<T, Failure>;
+pub(crate) type Column<T> = std::result::Result<T, DatabaseFailure>;
 
 /// A row of either database.
 pub(crate) enum Row<'a> {
@@ -42,9 +42,9 @@ impl Current<'_> {
     fn optional_text(&self, column: &str) -> Column<Option<&str>> {
         match self.get(column)? {
             ValueRef::Null => Ok(None),
-            ValueRef::Text(text) => {
-                str::from_utf8(text).map(Some).map_err(|error| Failure::value(column, error))
-            }
+            ValueRef::Text(text) => str::from_utf8(text)
+                .map(Some)
+                .map_err(|error| DatabaseFailure::value(column, error)),
             other => Err(unlike(column, other, "a text")),
         }
     }
@@ -75,7 +75,7 @@ impl Current<'_> {
 
 /// Returns the failure for a value of the wrong type: SQLite stores a value of any type in any
 /// column.
-fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> Failure {
+fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> DatabaseFailure {
     let found = match value.data_type() {
         Type::Null => "null",
         Type::Integer => "an integer",
@@ -83,7 +83,7 @@ fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> Failure {
         Type::Text => "a text",
         Type::Blob => "bytes",
     };
-    Failure::value(column, format!("it has {found} and not {expected}"))
+    DatabaseFailure::value(column, format!("it has {found} and not {expected}"))
 }
 
 impl<'a> Row<'a> {
@@ -138,14 +138,14 @@ impl Row<'_> {
 
     /// Reads a count, which is never negative.
     pub(crate) fn count(&self, column: &str) -> Column<u64> {
-        u64::try_from(self.int(column)?).map_err(|error| Failure::value(column, error))
+        u64::try_from(self.int(column)?).map_err(|error| DatabaseFailure::value(column, error))
     }
 
     /// Reads a time, stored as microseconds since 1970.
     pub(crate) fn time(&self, column: &str) -> Column<SystemTime> {
         let micros = Duration::from_micros(self.count(column)?);
         let time = UNIX_EPOCH.checked_add(micros);
-        time.ok_or_else(|| Failure::value(column, "out of the range of times"))
+        time.ok_or_else(|| DatabaseFailure::value(column, "out of the range of times"))
     }
 
     /// Reads a text and parses it.
@@ -153,6 +153,6 @@ impl Row<'_> {
     where
         T::Err: std::error::Error + Send + Sync + 'static,
     {
-        self.text(column)?.parse().map_err(|error| Failure::value(column, error))
+        self.text(column)?.parse().map_err(|error| DatabaseFailure::value(column, error))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use sha2::{Digest as _, Sha384};
 
-use super::{Column, Database, Lock, Row, Transaction, Value, sqlite};
+use super::{Column, Database, Row, SqlParameter, Transaction, TransactionLock, sqlite};
 use crate::backoff::retried;
 use crate::error::{Error, Result};
 
@@ -61,7 +61,7 @@ const MIGRATIONS: [(&str, &str, &str); 4] = [
 pub(super) const KNOWN: u64 = MIGRATIONS.len() as u64;
 
 /// The state of the tables of a store.
-enum State {
+enum SchemaState {
     /// The store has no tables.
     Empty,
     /// They have this version.
@@ -72,9 +72,9 @@ enum State {
 
 /// Creates the tables or brings them up to date. Only reads a store that is up to date.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
-    match checked(database, state(Reader::Store(database)).await?)? {
-        State::At(version) if version == KNOWN => return Ok(()),
-        State::Empty => sqlite::enter_wal(database).await?,
+    match checked(database, state(SchemaReader::Store(database)).await?)? {
+        SchemaState::At(version) if version == KNOWN => return Ok(()),
+        SchemaState::Empty => sqlite::enter_wal(database).await?,
         _ => {}
     }
     retried(|| bring_up_to_date(database)).await
@@ -84,9 +84,9 @@ pub(super) async fn ensure(database: &Database) -> Result<()> {
 /// once, the first applies them, and the others find the store up to date.
 async fn bring_up_to_date(database: &Database) -> Result<()> {
     let mut transaction = database.begin().await?;
-    transaction.lock(&[Lock::Schema]).await?;
-    let state = state(Reader::Transaction(&mut transaction)).await?;
-    if matches!(checked(database, state)?, State::At(version) if version == KNOWN) {
+    transaction.lock(&[TransactionLock::Schema]).await?;
+    let state = state(SchemaReader::Transaction(&mut transaction)).await?;
+    if matches!(checked(database, state)?, SchemaState::At(version) if version == KNOWN) {
         return Ok(());
     }
     migrate(&mut transaction).await?;
@@ -94,12 +94,14 @@ async fn bring_up_to_date(database: &Database) -> Result<()> {
 }
 
 /// Refuses tables that this build must not change.
-fn checked(database: &Database, state: State) -> Result<State> {
+fn checked(database: &Database, state: SchemaState) -> Result<SchemaState> {
     match state {
-        State::At(found) if found > KNOWN => {
+        SchemaState::At(found) if found > KNOWN => {
             Err(Error::Newer { store: database.url.clone(), found, known: KNOWN })
         }
-        State::Foreign(reason) => Err(Error::NotAStore { store: database.url.clone(), reason }),
+        SchemaState::Foreign(reason) => {
+            Err(Error::NotAStore { store: database.url.clone(), reason })
+        }
         _ => Ok(state),
     }
 }
@@ -127,8 +129,12 @@ async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
         let statement = "INSERT INTO ikigai_migrations \
             (version, description, success, checksum, execution_time) \
             VALUES ($1, $2, TRUE, $3, $4)";
-        let values =
-            [Value::Int(version), Value::Text(about), Value::Bytes(&checksum), Value::Int(took)];
+        let values = [
+            SqlParameter::Int(version),
+            SqlParameter::Text(about),
+            SqlParameter::Bytes(&checksum),
+            SqlParameter::Int(took),
+        ];
         transaction.execute(statement, &values).await?;
     }
     if for_sqlite {
@@ -163,12 +169,12 @@ pub(super) const VERSION: &str =
     "SELECT COALESCE(MAX(version), 0) AS version FROM ikigai_migrations";
 
 /// The access to a store whose tables are examined, with or without a transaction.
-enum Reader<'a, 't> {
+enum SchemaReader<'a, 't> {
     Store(&'a Database),
     Transaction(&'a mut Transaction<'t>),
 }
 
-impl Reader<'_, '_> {
+impl SchemaReader<'_, '_> {
     async fn rows<T>(
         &mut self,
         statement: &'static str,
@@ -189,7 +195,7 @@ impl Reader<'_, '_> {
 }
 
 /// Reads the state of the tables.
-async fn state(mut reader: Reader<'_, '_>) -> Result<State> {
+async fn state(mut reader: SchemaReader<'_, '_>) -> Result<SchemaState> {
     let (statement, expected) = if reader.is_sqlite() {
         (SQLITE_STATE, sqlite::APPLICATION_ID)
     } else {
@@ -197,11 +203,11 @@ async fn state(mut reader: Reader<'_, '_>) -> Result<State> {
     };
     let marks = reader.rows(statement, |row| Ok((row.int("mark")?, row.int("tables")?))).await?;
     match marks[..] {
-        [(0, 0)] => Ok(State::Empty),
+        [(0, 0)] => Ok(SchemaState::Empty),
         [(mark, _)] if mark == expected => {
             let versions = reader.rows(VERSION, |row| row.count("version")).await?;
-            Ok(State::At(versions.first().copied().unwrap_or(0)))
+            Ok(SchemaState::At(versions.first().copied().unwrap_or(0)))
         }
-        _ => Ok(State::Foreign("it holds the tables of another program")),
+        _ => Ok(SchemaState::Foreign("it holds the tables of another program")),
     }
 }

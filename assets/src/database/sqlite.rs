@@ -10,13 +10,13 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use self::connection::Target;
-use super::{Access, Database, Pool};
+use self::connection::PoolSettings;
+use super::{Database, DatabaseAccess, StorePool};
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::store_url::{Location, StoreUrl, companions};
+use crate::options::StoreOptions;
+use crate::store_url::{StoreLocation, StoreUrl, companions};
 
-pub(super) use self::connection::{Connection, Connections};
+pub(super) use self::connection::{PooledConnection, SqlitePool};
 pub(super) use self::shortage::Shortage;
 
 /// The application id in the header of a store's file: `ikig`.
@@ -35,37 +35,37 @@ const CONNECTIONS: u32 = 4;
 const CACHE: &str = "-8192";
 
 /// Makes a store in memory. It has one connection, since a second would be another store.
-pub(super) fn memory(options: &Options) -> Arc<Connections> {
-    Connections::new(target(None, 1, options))
+pub(super) fn memory(options: &StoreOptions) -> Arc<SqlitePool> {
+    SqlitePool::new(target(None, 1, options))
 }
 
 /// Prepares the file, and makes a pool. Connections are opened when they are needed.
-pub(super) fn file(path: &Path, options: &Options) -> Result<Arc<Connections>> {
+pub(super) fn file(path: &Path, options: &StoreOptions) -> Result<Arc<SqlitePool>> {
     // Absolute, so that the prepared file is the one that is opened. SQLite takes a relative
     // path that starts with `file:` for a URI, and the process may have changed its directory
     // before it connects.
     let path = std::path::absolute(path).map_err(|error| unreachable(path, &error))?;
     prepare(&path)?;
-    Ok(Connections::new(target(Some(path), CONNECTIONS, options)))
+    Ok(SqlitePool::new(target(Some(path), CONNECTIONS, options)))
 }
 
 /// Returns a database with the settings that every connection has.
-fn target(path: Option<PathBuf>, connections: u32, options: &Options) -> Target {
+fn target(path: Option<PathBuf>, connections: u32, options: &StoreOptions) -> PoolSettings {
     // With `synchronous = NORMAL`, WAL mode loses the last commits when the power fails.
     let mut settings =
         format!("PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL; PRAGMA cache_size = {CACHE}");
     if let Some(pages) = options.sqlite_max_pages {
         settings += &format!("; PRAGMA max_page_count = {pages}");
     }
-    Target { path, settings, connections, busy_timeout: options.busy_timeout }
+    PoolSettings { path, settings, connections, busy_timeout: options.busy_timeout }
 }
 
 /// Puts a new file into WAL mode, in which readers and a writer do not wait for each other.
 /// The mode is kept in the file.
 pub(super) async fn enter_wal(database: &Database) -> Result<()> {
     match &database.pool {
-        Pool::Sqlite(connections) if database.url.0 != Location::Memory => {
-            connections.enter_wal().await.map_err(database.failed(Access::Read))
+        StorePool::Sqlite(connections) if database.url.0 != StoreLocation::Memory => {
+            connections.enter_wal().await.map_err(database.failed(DatabaseAccess::Read))
         }
         _ => Ok(()),
     }

@@ -6,7 +6,7 @@ use crate::damage::{Damage, StoredText};
 
 /// An action that may remove the cause of an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Remedy {
+pub enum StoreRemedy {
     /// List the assets, to find the right path.
     ListAssets,
     /// List the versions of the asset that are kept.
@@ -58,30 +58,30 @@ pub enum Remedy {
 impl Error {
     /// Returns the action that may remove the cause, if the message does not imply it.
     #[must_use]
-    pub fn remedy(&self) -> Option<Remedy> {
+    pub fn remedy(&self) -> Option<StoreRemedy> {
         Some(match self {
-            Self::NotFound(_) => Remedy::ListAssets,
-            Self::NoVersion { .. } => Remedy::ListVersions,
-            Self::NoSession(_) | Self::SessionId(_) => Remedy::ListSessions,
-            Self::SessionHeld { .. } | Self::SessionLost(_) => Remedy::ForkSession,
-            Self::Changed { .. } => Remedy::ReadAgain,
-            Self::Contended(_) => Remedy::TryAgain,
-            Self::ReadOnly(_) => Remedy::AllowChanges,
-            Self::TooLarge { .. } => Remedy::Split,
-            Self::StoreReadOnly(_) => Remedy::AllowWriting,
-            Self::BudgetExceeded(_) => Remedy::FreeBudget,
-            Self::Overfull(_) => Remedy::FreeCapacity,
-            Self::Full(_) => Remedy::FreeDevice,
-            Self::Limited { .. } => Remedy::RaiseLimit,
-            Self::Locked { .. } => Remedy::ReleaseStore,
-            Self::Slow { .. } => Remedy::CheckServer,
-            Self::Unreachable { .. } => Remedy::CheckAddress,
-            Self::Unauthenticated(_) => Remedy::CheckCredentials,
-            Self::Unsafe { .. } => Remedy::DenyOthers,
-            Self::NotAStore { .. } => Remedy::NameAnother,
+            Self::NotFound(_) => StoreRemedy::ListAssets,
+            Self::NoVersion { .. } => StoreRemedy::ListVersions,
+            Self::NoSession(_) | Self::SessionId(_) => StoreRemedy::ListSessions,
+            Self::SessionHeld { .. } | Self::SessionLost(_) => StoreRemedy::ForkSession,
+            Self::Changed { .. } => StoreRemedy::ReadAgain,
+            Self::Contended(_) => StoreRemedy::TryAgain,
+            Self::ReadOnly(_) => StoreRemedy::AllowChanges,
+            Self::TooLarge { .. } => StoreRemedy::Split,
+            Self::StoreReadOnly(_) => StoreRemedy::AllowWriting,
+            Self::BudgetExceeded(_) => StoreRemedy::FreeBudget,
+            Self::Overfull(_) => StoreRemedy::FreeCapacity,
+            Self::Full(_) => StoreRemedy::FreeDevice,
+            Self::Limited { .. } => StoreRemedy::RaiseLimit,
+            Self::Locked { .. } => StoreRemedy::ReleaseStore,
+            Self::Slow { .. } => StoreRemedy::CheckServer,
+            Self::Unreachable { .. } => StoreRemedy::CheckAddress,
+            Self::Unauthenticated(_) => StoreRemedy::CheckCredentials,
+            Self::Unsafe { .. } => StoreRemedy::DenyOthers,
+            Self::NotAStore { .. } => StoreRemedy::NameAnother,
             Self::Altered { text, .. } => text.into(),
-            Self::Damaged { .. } => Remedy::Recover,
-            Self::Newer { .. } => Remedy::Upgrade,
+            Self::Damaged { .. } => StoreRemedy::Recover,
+            Self::Newer { .. } => StoreRemedy::Upgrade,
             Self::Path(_)
             | Self::Agent(_)
             | Self::Url(_)
@@ -101,7 +101,7 @@ impl Error {
     }
 }
 
-impl From<&StoredText> for Remedy {
+impl From<&StoredText> for StoreRemedy {
     fn from(text: &StoredText) -> Self {
         match text {
             StoredText::Asset { .. } => Self::RestoreVersion,
@@ -110,7 +110,7 @@ impl From<&StoredText> for Remedy {
     }
 }
 
-impl From<&Damage> for Remedy {
+impl From<&Damage> for StoreRemedy {
     fn from(damage: &Damage) -> Self {
         match damage {
             Damage::Text(text) => text.into(),

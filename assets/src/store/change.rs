@@ -11,19 +11,21 @@ use memchr::memmem::Finder;
 use super::digests::asset_digest;
 use super::{METADATA, Store, int, micros, now, one, rows};
 use crate::agent::Agent;
-use crate::asset::{Author, Cause, Edited, Expected, MAX_ASSET_BYTES, Metadata, Written};
+use crate::asset::{
+    AssetMetadata, Author, ChangeCause, EditOutcome, MAX_ASSET_BYTES, NewVersion, Precondition,
+};
 use crate::backoff::retried;
-use crate::database::{Lock, Row, Transaction, Value};
+use crate::database::{Row, SqlParameter, Transaction, TransactionLock};
 use crate::error::{Error, Result};
 use crate::path::AssetPath;
 
 /// A change of an asset.
 #[derive(Clone, Copy)]
-enum Change<'a> {
+enum AssetChange<'a> {
     /// `read_only` is the new value of the flag; if it is `None`, a read-only asset is refused.
     Write {
         content: &'a [u8],
-        expected: Expected,
+        expected: Precondition,
         read_only: Option<bool>,
     },
     Edit {
@@ -35,11 +37,11 @@ enum Change<'a> {
         version: u64,
     },
     Remove {
-        expected: Expected,
+        expected: Precondition,
     },
 }
 
-impl Change<'_> {
+impl AssetChange<'_> {
     /// Returns the new value of the flag, if the change sets it.
     fn read_only(self) -> Option<bool> {
         match self {
@@ -50,7 +52,7 @@ impl Change<'_> {
 }
 
 /// The outcome of a change.
-struct Changed {
+struct ChangeOutcome {
     version: u64,
     tokens: u64,
     replacements: u64,
@@ -70,11 +72,11 @@ impl Store {
         path: &AssetPath,
         content: &[u8],
         author: &Author,
-        expected: Expected,
-    ) -> Result<Written> {
-        let write = Change::Write { content, expected, read_only: None };
+        expected: Precondition,
+    ) -> Result<NewVersion> {
+        let write = AssetChange::Write { content, expected, read_only: None };
         let changed = self.change(path, author, write).await?;
-        Ok(Written { version: changed.version, tokens: changed.tokens })
+        Ok(NewVersion { version: changed.version, tokens: changed.tokens })
     }
 
     /// Writes the whole content of an asset, even if it is read-only, and sets the flag to
@@ -89,12 +91,12 @@ impl Store {
         path: &AssetPath,
         content: &[u8],
         author: &Author,
-        expected: Expected,
+        expected: Precondition,
         read_only: bool,
-    ) -> Result<Written> {
-        let write = Change::Write { content, expected, read_only: Some(read_only) };
+    ) -> Result<NewVersion> {
+        let write = AssetChange::Write { content, expected, read_only: Some(read_only) };
         let changed = self.change(path, author, write).await?;
-        Ok(Written { version: changed.version, tokens: changed.tokens })
+        Ok(NewVersion { version: changed.version, tokens: changed.tokens })
     }
 
     /// Replaces the only occurrence of `old`, or `all` of them, with `new`. Concurrent edits are
@@ -112,13 +114,13 @@ impl Store {
         new: &[u8],
         all: bool,
         author: &Author,
-    ) -> Result<Edited> {
+    ) -> Result<EditOutcome> {
         if old.is_empty() {
             return Err(Error::EmptyString);
         }
-        let changed = self.change(path, author, Change::Edit { old, new, all }).await?;
-        let Changed { version, tokens, replacements } = changed;
-        Ok(Edited { replacements, version, tokens })
+        let changed = self.change(path, author, AssetChange::Edit { old, new, all }).await?;
+        let ChangeOutcome { version, tokens, replacements } = changed;
+        Ok(EditOutcome { replacements, version, tokens })
     }
 
     /// Writes the content of an older version to its asset, even if the asset was removed. That
@@ -127,10 +129,15 @@ impl Store {
     /// # Errors
     ///
     /// Fails with [`Error::NoVersion`], or like [`Store::write`].
-    pub async fn restore(&self, path: &AssetPath, version: u64, agent: &Agent) -> Result<Written> {
-        let author = Author { agent: agent.clone(), cause: Cause::Restore };
-        let changed = self.change(path, &author, Change::Restore { version }).await?;
-        Ok(Written { version: changed.version, tokens: changed.tokens })
+    pub async fn restore(
+        &self,
+        path: &AssetPath,
+        version: u64,
+        agent: &Agent,
+    ) -> Result<NewVersion> {
+        let author = Author { agent: agent.clone(), cause: ChangeCause::Restore };
+        let changed = self.change(path, &author, AssetChange::Restore { version }).await?;
+        Ok(NewVersion { version: changed.version, tokens: changed.tokens })
     }
 
     /// Removes an asset and its pins. It can be restored as long as its versions are kept, but
@@ -140,9 +147,14 @@ impl Store {
     ///
     /// Fails with [`Error::NotFound`] or [`Error::ReadOnly`], with [`Error::Changed`] if the
     /// asset is not as `expected`, or if the database fails.
-    pub async fn remove(&self, path: &AssetPath, agent: &Agent, expected: Expected) -> Result<()> {
-        let author = Author { agent: agent.clone(), cause: Cause::Remove };
-        self.change(path, &author, Change::Remove { expected }).await.map(|_| ())
+    pub async fn remove(
+        &self,
+        path: &AssetPath,
+        agent: &Agent,
+        expected: Precondition,
+    ) -> Result<()> {
+        let author = Author { agent: agent.clone(), cause: ChangeCause::Remove };
+        self.change(path, &author, AssetChange::Remove { expected }).await.map(|_| ())
     }
 
     /// Sets whether an asset refuses changes.
@@ -153,9 +165,9 @@ impl Store {
     pub async fn set_read_only(&self, path: &AssetPath, read_only: bool) -> Result<()> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
-            transaction.lock(&[Lock::Asset(path.as_str())]).await?;
+            transaction.lock(&[TransactionLock::Asset(path.as_str())]).await?;
             let statement = "UPDATE stored_assets SET read_only = $2 WHERE path = $1";
-            let values = [path.value(), Value::Flag(read_only)];
+            let values = [path.value(), SqlParameter::Flag(read_only)];
             if transaction.execute(statement, &values).await? == 0 {
                 return Err(Error::NotFound(path.clone()));
             }
@@ -168,8 +180,8 @@ impl Store {
         &self,
         path: &AssetPath,
         author: &Author,
-        change: Change<'_>,
-    ) -> Result<Changed> {
+        change: AssetChange<'_>,
+    ) -> Result<ChangeOutcome> {
         retried(|| self.attempt(path, author, change)).await
     }
 
@@ -177,31 +189,31 @@ impl Store {
         &self,
         path: &AssetPath,
         author: &Author,
-        change: Change<'_>,
-    ) -> Result<Changed> {
+        change: AssetChange<'_>,
+    ) -> Result<ChangeOutcome> {
         let mut transaction = self.database.begin().await?;
-        transaction.lock(&[Lock::Asset(path.as_str())]).await?;
+        transaction.lock(&[TransactionLock::Asset(path.as_str())]).await?;
         let before = one(transaction.rows(METADATA, &[path.value()], rows::metadata).await?);
         check_admissible(path, before.as_ref(), change)?;
         let (content, replacements) = match change {
-            Change::Write { content, .. } => (Cow::Borrowed(content), 0),
-            Change::Restore { version } => {
+            AssetChange::Write { content, .. } => (Cow::Borrowed(content), 0),
+            AssetChange::Restore { version } => {
                 (Cow::Owned(content_of(&mut transaction, path, version).await?), 0)
             }
-            Change::Edit { old, new, all } => {
+            AssetChange::Edit { old, new, all } => {
                 let now = content_now(&mut transaction, path).await?;
                 let (after, replacements) = replaced(path, &now, old, new, all)?;
                 (Cow::Owned(after), replacements)
             }
-            Change::Remove { .. } => (Cow::Borrowed(&[][..]), 0),
+            AssetChange::Remove { .. } => (Cow::Borrowed(&[][..]), 0),
         };
         let changed = match (change, before) {
-            (Change::Remove { .. }, Some(before)) => {
+            (AssetChange::Remove { .. }, Some(before)) => {
                 self.remove_row(&mut transaction, &before, author).await?
             }
-            (Change::Edit { .. }, Some(before)) if replacements == 0 => {
-                let Metadata { version, tokens, .. } = before;
-                return Ok(Changed { version, tokens, replacements });
+            (AssetChange::Edit { .. }, Some(before)) if replacements == 0 => {
+                let AssetMetadata { version, tokens, .. } = before;
+                return Ok(ChangeOutcome { version, tokens, replacements });
             }
             (_, Some(before)) => {
                 let read_only = change.read_only().unwrap_or(before.read_only);
@@ -213,17 +225,17 @@ impl Store {
             }
         };
         transaction.commit().await?;
-        Ok(Changed { replacements, ..changed })
+        Ok(ChangeOutcome { replacements, ..changed })
     }
 
     async fn update_row(
         &self,
         transaction: &mut Transaction<'_>,
-        before: &Metadata,
+        before: &AssetMetadata,
         author: &Author,
         content: &[u8],
         read_only: bool,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         let path = &before.path;
         let tokens = self.admit(transaction, path, Some(before), author, content).await?;
         self.keep(transaction, before, author).await?;
@@ -238,17 +250,17 @@ impl Store {
         let values = [
             path.value(),
             int(before.version),
-            Value::Bytes(content),
+            SqlParameter::Bytes(content),
             int(tokens),
             int(version),
-            Value::Int(now()),
-            Value::Flag(read_only),
-            Value::Text(author.cause.as_str()),
-            Value::Text(author.agent.as_str()),
-            Value::Bytes(&digest),
+            SqlParameter::Int(now()),
+            SqlParameter::Flag(read_only),
+            SqlParameter::Text(author.cause.as_str()),
+            SqlParameter::Text(author.agent.as_str()),
+            SqlParameter::Bytes(&digest),
         ];
         execute_on_one(transaction, statement, &values).await?;
-        Ok(Changed { version, tokens, replacements: 0 })
+        Ok(ChangeOutcome { version, tokens, replacements: 0 })
     }
 
     async fn insert_row(
@@ -258,7 +270,7 @@ impl Store {
         author: &Author,
         content: &[u8],
         read_only: bool,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         let tokens = self.admit(transaction, path, None, author, content).await?;
         // Continues the numbers of the history, so that no version is mistaken for another as
         // long as any version of the asset is kept.
@@ -273,25 +285,25 @@ impl Store {
         let digest = asset_digest(path, version, content);
         let values = [
             path.value(),
-            Value::Bytes(content),
+            SqlParameter::Bytes(content),
             int(tokens),
             int(version),
-            Value::Flag(read_only),
-            Value::Int(now()),
-            Value::Text(author.cause.as_str()),
-            Value::Text(author.agent.as_str()),
-            Value::Bytes(&digest),
+            SqlParameter::Flag(read_only),
+            SqlParameter::Int(now()),
+            SqlParameter::Text(author.cause.as_str()),
+            SqlParameter::Text(author.agent.as_str()),
+            SqlParameter::Bytes(&digest),
         ];
         execute_on_one(transaction, statement, &values).await?;
-        Ok(Changed { version, tokens, replacements: 0 })
+        Ok(ChangeOutcome { version, tokens, replacements: 0 })
     }
 
     async fn remove_row(
         &self,
         transaction: &mut Transaction<'_>,
-        before: &Metadata,
+        before: &AssetMetadata,
         author: &Author,
-    ) -> Result<Changed> {
+    ) -> Result<ChangeOutcome> {
         // A tool's output is removed to make room, and so is its history.
         if before.path.is_output() {
             let statement = "DELETE FROM asset_versions WHERE path = $1";
@@ -302,7 +314,7 @@ impl Store {
         let statement = "DELETE FROM stored_assets WHERE path = $1 AND version = $2";
         let values = [before.path.value(), int(before.version)];
         execute_on_one(transaction, statement, &values).await?;
-        Ok(Changed { version: before.version, tokens: 0, replacements: 0 })
+        Ok(ChangeOutcome { version: before.version, tokens: 0, replacements: 0 })
     }
 
     /// Copies the current version to the history, and deletes versions there that are too old or
@@ -311,7 +323,7 @@ impl Store {
     async fn keep(
         &self,
         transaction: &mut Transaction<'_>,
-        before: &Metadata,
+        before: &AssetMetadata,
         author: &Author,
     ) -> Result<()> {
         // The same time for both statements: a version that is replaced now is never too old.
@@ -326,9 +338,9 @@ impl Store {
         let values = [
             before.path.value(),
             int(before.version),
-            Value::Int(micros(moment)),
-            Value::Text(author.cause.as_str()),
-            Value::Text(author.agent.as_str()),
+            SqlParameter::Int(micros(moment)),
+            SqlParameter::Text(author.cause.as_str()),
+            SqlParameter::Text(author.agent.as_str()),
         ];
         execute_on_one(transaction, statement, &values).await?;
         // The numbers of the versions of an asset have no gaps.
@@ -336,7 +348,7 @@ impl Store {
             WHERE path = $1 AND (replaced_at < $2 OR version <= $3)";
         let values = [
             before.path.value(),
-            Value::Int(micros(oldest)),
+            SqlParameter::Int(micros(oldest)),
             int(before.version.saturating_sub(u64::from(self.retention.count))),
         ];
         transaction.execute(statement, &values).await.map(|_| ())
@@ -344,23 +356,27 @@ impl Store {
 }
 
 /// Checks that the asset may be changed in this way.
-fn check_admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<'_>) -> Result<()> {
+fn check_admissible(
+    path: &AssetPath,
+    before: Option<&AssetMetadata>,
+    change: AssetChange<'_>,
+) -> Result<()> {
     let found = before.map(|before| before.version);
     match change {
-        Change::Edit { .. } | Change::Remove { .. } if before.is_none() => {
+        AssetChange::Edit { .. } | AssetChange::Remove { .. } if before.is_none() => {
             return Err(Error::NotFound(path.clone()));
         }
-        Change::Write { expected, .. } | Change::Remove { expected } => {
+        AssetChange::Write { expected, .. } | AssetChange::Remove { expected } => {
             let as_expected = match expected {
-                Expected::Any => true,
-                Expected::Absent => found.is_none(),
-                Expected::Version(version) => found == Some(version),
+                Precondition::Any => true,
+                Precondition::Absent => found.is_none(),
+                Precondition::Version(version) => found == Some(version),
             };
             if !as_expected {
                 return Err(Error::Changed { path: path.clone(), found });
             }
         }
-        Change::Edit { .. } | Change::Restore { .. } => {}
+        AssetChange::Edit { .. } | AssetChange::Restore { .. } => {}
     }
     if before.is_some_and(|before| before.read_only) && change.read_only().is_none() {
         return Err(Error::ReadOnly(path.clone()));
@@ -372,7 +388,7 @@ fn check_admissible(path: &AssetPath, before: Option<&Metadata>, change: Change<
 async fn execute_on_one(
     transaction: &mut Transaction<'_>,
     statement: &'static str,
-    values: &[Value<'_>],
+    values: &[SqlParameter<'_>],
 ) -> Result<()> {
     match transaction.execute(statement, values).await? {
         1 => Ok(()),

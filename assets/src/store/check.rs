@@ -15,7 +15,7 @@ impl Store {
     ///
     /// Fails if the database cannot be used for a reason other than damage.
     pub async fn check(&self) -> Result<Vec<Damage>> {
-        let mut found = Findings::default();
+        let mut found = DamageReport::default();
         if self.url().is_sqlite() {
             let statement = "SELECT integrity_check AS finding FROM pragma_integrity_check";
             let findings =
@@ -51,9 +51,9 @@ impl Store {
 
 /// The damage that was found, without repetition.
 #[derive(Default)]
-struct Findings(Vec<Damage>);
+struct DamageReport(Vec<Damage>);
 
-impl Findings {
+impl DamageReport {
     fn add(&mut self, damage: Damage) {
         if !self.0.contains(&damage) {
             self.0.push(damage);

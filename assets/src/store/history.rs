@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{METADATA, Store, before_now, int, one, rows};
-use crate::asset::{Snapshot, Version};
+use crate::asset::{AssetVersion, Snapshot};
 use crate::backoff::retried;
-use crate::database::{Column, Lock, Row, Value};
+use crate::database::{Column, Row, SqlParameter, TransactionLock};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 
@@ -20,7 +20,7 @@ impl Store {
     /// # Errors
     ///
     /// Fails with [`Error::NotFound`] if no version exists, or if the database fails.
-    pub async fn log(&self, path: &AssetPath) -> Result<Vec<Version>> {
+    pub async fn log(&self, path: &AssetPath) -> Result<Vec<AssetVersion>> {
         let statement = "SELECT version, CAST(octet_length(content) AS BIGINT) AS size, tokens, \
             updated_at AS written_at, written_cause, written_agent, \
             CAST(NULL AS BIGINT) AS replaced_at, \
@@ -67,7 +67,7 @@ impl Store {
     pub async fn purge(&self, path: &AssetPath) -> Result<u64> {
         retried(|| async {
             let mut transaction = self.database.begin().await?;
-            transaction.lock(&[Lock::Asset(path.as_str())]).await?;
+            transaction.lock(&[TransactionLock::Asset(path.as_str())]).await?;
             let current = transaction.rows(METADATA, &[path.value()], rows::metadata).await?;
             if one(current).is_some_and(|current| current.read_only) {
                 return Err(Error::ReadOnly(path.clone()));
@@ -110,7 +110,7 @@ impl Store {
         let statement = "SELECT updated_at, CAST(octet_length(content) AS BIGINT) AS size \
             FROM stored_assets WHERE path >= $1 AND path < $2 AND NOT read_only \
             ORDER BY updated_at DESC";
-        let values = [Value::Text(OUTPUTS), Value::Text(&above)];
+        let values = [SqlParameter::Text(OUTPUTS), SqlParameter::Text(&above)];
         let all = self.database.rows(statement, &values, rows::written).await?;
         let mut total = 0_u64;
         let is_beyond = |size: u64| {
@@ -127,13 +127,18 @@ impl Store {
     }
 
     async fn prune_outputs_before(&self, time: i64) -> Result<u64> {
-        let oldest = Value::Int(time);
+        let oldest = SqlParameter::Int(time);
         let above = successor(OUTPUTS).unwrap_or_default();
         let mut pruned = 0;
         loop {
             let statement = "SELECT path FROM stored_assets WHERE path >= $1 AND path < $2 \
                 AND updated_at < $3 AND NOT read_only ORDER BY path LIMIT $4";
-            let values = [Value::Text(OUTPUTS), Value::Text(&above), oldest, Value::Int(BATCH)];
+            let values = [
+                SqlParameter::Text(OUTPUTS),
+                SqlParameter::Text(&above),
+                oldest,
+                SqlParameter::Int(BATCH),
+            ];
             let paths = self.database.rows(statement, &values, path).await?;
             if paths.is_empty() {
                 return Ok(pruned);
@@ -142,7 +147,7 @@ impl Store {
         }
     }
 
-    async fn remove_outputs(&self, paths: &[AssetPath], oldest: Value<'_>) -> Result<u64> {
+    async fn remove_outputs(&self, paths: &[AssetPath], oldest: SqlParameter<'_>) -> Result<u64> {
         let mut transaction = self.database.begin().await?;
         transaction.lock(&locks(paths)).await?;
         let mut removed = 0;
@@ -168,12 +173,12 @@ impl Store {
     ///
     /// Fails if the database fails. Some versions may have been deleted.
     pub async fn prune_versions(&self) -> Result<u64> {
-        let oldest = Value::Int(before_now(self.retention.age));
+        let oldest = SqlParameter::Int(before_now(self.retention.age));
         let mut pruned = 0;
         loop {
             let statement = "SELECT DISTINCT path FROM asset_versions \
                 WHERE replaced_at < $1 ORDER BY path LIMIT $2";
-            let values = [oldest, Value::Int(BATCH)];
+            let values = [oldest, SqlParameter::Int(BATCH)];
             let paths = self.database.rows(statement, &values, path).await?;
             if paths.is_empty() {
                 return Ok(pruned);
@@ -182,7 +187,7 @@ impl Store {
         }
     }
 
-    async fn remove_versions(&self, paths: &[AssetPath], oldest: Value<'_>) -> Result<u64> {
+    async fn remove_versions(&self, paths: &[AssetPath], oldest: SqlParameter<'_>) -> Result<u64> {
         let mut transaction = self.database.begin().await?;
         transaction.lock(&locks(paths)).await?;
         let mut removed = 0;
@@ -199,6 +204,6 @@ fn path(row: &Row<'_>) -> Column<AssetPath> {
     row.parsed("path")
 }
 
-fn locks(paths: &[AssetPath]) -> Vec<Lock<'_>> {
-    paths.iter().map(|path| Lock::Asset(path.as_str())).collect()
+fn locks(paths: &[AssetPath]) -> Vec<TransactionLock<'_>> {
+    paths.iter().map(|path| TransactionLock::Asset(path.as_str())).collect()
 }

@@ -6,17 +6,17 @@ use crate::error::{Error, Result};
 use crate::session::{Holder, SessionSummary};
 
 /// A row of the table of sessions.
-pub(super) struct Kept {
+pub(super) struct SessionRow {
     /// The session, without the holder of its lease, which depends on the time.
     pub(super) summary: SessionSummary,
     /// The number of its last lease.
     pub(super) fence: u64,
     /// The time of that lease; `None` if it was released.
-    pub(super) term: Option<Term>,
+    pub(super) term: Option<LeaseTerm>,
 }
 
 /// The time of a lease, in microseconds since 1970.
-pub(super) struct Term {
+pub(super) struct LeaseTerm {
     pub(super) owner: String,
     /// The time at which it was last renewed.
     pub(super) from: i64,
@@ -24,7 +24,7 @@ pub(super) struct Term {
     pub(super) until: i64,
 }
 
-impl Kept {
+impl SessionRow {
     /// Returns the holder of the lease at this time.
     pub(super) fn holder(&self, now: i64) -> Option<Holder> {
         let term = self.term.as_ref().filter(|term| term.holds(now))?;
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-impl Term {
+impl LeaseTerm {
     /// Returns whether the lease has not ended at this time.
     ///
     /// A lease whose renewal is in the future has ended too, if the renewal is further away than

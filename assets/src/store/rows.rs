@@ -2,17 +2,20 @@
 //! the statements.
 
 use crate::agent::Agent;
-use crate::asset::{Asset, Author, Cause, Metadata, Pin, Replaced, Snapshot, Usage, Version};
+use crate::asset::{
+    Asset, AssetMetadata, AssetVersion, Author, ChangeCause, PinnedAsset, Snapshot, StoreUsage,
+    VersionEnd,
+};
 use crate::budget::Budget;
 use crate::damage::StoredText;
-use crate::database::{Column, Failure, Row};
+use crate::database::{Column, DatabaseFailure, Row};
 use crate::path::AssetPath;
 use crate::session::{SessionEvent, SessionId, SessionSummary};
 use crate::store::digests::{asset_digest, event_digest};
-use crate::store::kept::{Kept, Term};
+use crate::store::kept::{LeaseTerm, SessionRow};
 
-pub(super) fn metadata(row: &Row) -> Column<Metadata> {
-    Ok(Metadata {
+pub(super) fn metadata(row: &Row) -> Column<AssetMetadata> {
+    Ok(AssetMetadata {
         path: row.parsed("path")?,
         size: row.count("size")?,
         tokens: row.count("tokens")?,
@@ -32,13 +35,13 @@ pub(super) fn asset(row: &Row) -> Column<Asset> {
 pub(super) fn content(row: &Row, path: &AssetPath, version: u64) -> Column<Vec<u8>> {
     let (digest, content) = (row.bytes("digest")?, row.bytes("content")?);
     if digest != asset_digest(path, version, &content) {
-        return Err(Failure::Altered(StoredText::Asset { path: path.clone(), version }));
+        return Err(DatabaseFailure::Altered(StoredText::Asset { path: path.clone(), version }));
     }
     Ok(content)
 }
 
-pub(super) fn pin(row: &Row) -> Column<Pin> {
-    Ok(Pin { metadata: metadata(row)?, pinned_at: row.time("pinned_at")? })
+pub(super) fn pin(row: &Row) -> Column<PinnedAsset> {
+    Ok(PinnedAsset { metadata: metadata(row)?, pinned_at: row.time("pinned_at")? })
 }
 
 pub(super) fn agent(row: &Row) -> Column<Agent> {
@@ -46,10 +49,10 @@ pub(super) fn agent(row: &Row) -> Column<Agent> {
 }
 
 fn named(column: &str, name: &str) -> Column<Agent> {
-    Agent::new(name).map_err(|error| Failure::value(column, error))
+    Agent::new(name).map_err(|error| DatabaseFailure::value(column, error))
 }
 
-pub(super) fn version(row: &Row) -> Column<Version> {
+pub(super) fn version(row: &Row) -> Column<AssetVersion> {
     let author = match row.optional_text("written_agent")? {
         None => None,
         Some(name) => Some(Author {
@@ -60,13 +63,13 @@ pub(super) fn version(row: &Row) -> Column<Version> {
     // The current version was not replaced.
     let replaced = match row.optional_int("replaced_at")? {
         None => None,
-        Some(_) => Some(Replaced {
+        Some(_) => Some(VersionEnd {
             at: row.time("replaced_at")?,
-            cause: row.parsed::<Cause>("cause")?,
+            cause: row.parsed::<ChangeCause>("cause")?,
             agent: agent(row)?,
         }),
     };
-    Ok(Version {
+    Ok(AssetVersion {
         version: row.count("version")?,
         size: row.count("size")?,
         tokens: row.count("tokens")?,
@@ -87,9 +90,9 @@ pub(super) fn snapshot(row: &Row, path: &AssetPath) -> Column<Snapshot> {
     Ok(Snapshot { version, content })
 }
 
-pub(super) fn usage(row: &Row, budget: Budget) -> Column<Usage> {
+pub(super) fn usage(row: &Row, budget: Budget) -> Column<StoreUsage> {
     let (outputs, output_tokens) = (row.count("outputs")?, row.count("output_tokens")?);
-    Ok(Usage {
+    Ok(StoreUsage {
         budget,
         pinned_assets: row.count("pinned_assets")?,
         pinned_tokens: row.count("pinned_tokens")?,
@@ -101,7 +104,7 @@ pub(super) fn usage(row: &Row, budget: Budget) -> Column<Usage> {
     })
 }
 
-pub(super) fn session(row: &Row) -> Column<Kept> {
+pub(super) fn session(row: &Row) -> Column<SessionRow> {
     // In the order of the columns, which is fastest to find.
     let summary = SessionSummary {
         id: row.parsed("id")?,
@@ -127,10 +130,10 @@ pub(super) fn session(row: &Row) -> Column<Kept> {
         None => None,
         Some(owner) => {
             let (from, until) = (row.int("leased_at")?, row.int("lease_until")?);
-            Some(Term { owner: owner.to_owned(), from, until })
+            Some(LeaseTerm { owner: owner.to_owned(), from, until })
         }
     };
-    Ok(Kept { summary, fence, term })
+    Ok(SessionRow { summary, fence, term })
 }
 
 /// Reads an event of a session, and checks that it was not altered.
@@ -139,8 +142,8 @@ pub(super) fn session_event(row: &Row, session: SessionId) -> Column<SessionEven
     let (begins_turn, written_at) = (row.flag("begins_turn")?, row.time("written_at")?);
     let (digest, json) = (row.bytes("digest")?, row.bytes("json")?);
     if digest != event_digest(seq, &kind, begins_turn, &json) {
-        return Err(Failure::Altered(StoredText::Event { session, seq }));
+        return Err(DatabaseFailure::Altered(StoredText::Event { session, seq }));
     }
-    let json = String::from_utf8(json).map_err(|error| Failure::value("json", error))?;
+    let json = String::from_utf8(json).map_err(|error| DatabaseFailure::value("json", error))?;
     Ok(SessionEvent { seq, kind, json, begins_turn, written_at })
 }

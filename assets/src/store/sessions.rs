@@ -7,11 +7,11 @@ mod due;
 mod events;
 mod lease;
 
-use super::kept::Kept;
+use super::kept::SessionRow;
 use super::{Store, one, rows};
 use crate::agent::Agent;
 use crate::backoff::retried;
-use crate::database::{Lock, Transaction, Value};
+use crate::database::{SqlParameter, Transaction, TransactionLock};
 use crate::error::{Error, Result};
 use crate::session::{
     Lease, SessionChanges, SessionFilter, SessionId, SessionSummary, check_owner,
@@ -43,7 +43,8 @@ impl Store {
     /// Fails with [`Error::NoSession`], or if the database fails.
     pub async fn session(&self, id: &SessionId) -> Result<SessionSummary> {
         let name = id.to_string();
-        let found = self.database.rows(SESSION, &[Value::Text(&name)], rows::session).await?;
+        let found =
+            self.database.rows(SESSION, &[SqlParameter::Text(&name)], rows::session).await?;
         let kept = one(found).ok_or(Error::NoSession(*id))?;
         Ok(kept.summary(self.database.clock().await?))
     }
@@ -59,8 +60,8 @@ impl Store {
         filter: &SessionFilter<'_>,
         limit: Option<u32>,
     ) -> Result<Vec<SessionSummary>> {
-        let agent = Value::Text(filter.agent.as_str());
-        let limit = Value::Int(limit.map_or(i64::MAX, i64::from));
+        let agent = SqlParameter::Text(filter.agent.as_str());
+        let limit = SqlParameter::Int(limit.map_or(i64::MAX, i64::from));
         let found = match filter.workspace {
             // A workspace never contains a NUL, and PostgreSQL does not allow it in text.
             Some(workspace) if workspace.contains('\0') => return Ok(Vec::new()),
@@ -69,7 +70,7 @@ impl Store {
                     "WHERE agent = $1 AND workspace = $2 \
                     ORDER BY updated_at DESC, id DESC LIMIT $3"
                 );
-                let values = [agent, Value::Text(workspace), limit];
+                let values = [agent, SqlParameter::Text(workspace), limit];
                 self.database.rows(statement, &values, rows::session).await?
             }
             None => {
@@ -167,7 +168,7 @@ impl Store {
             kept.check_free(owner, transaction.clock().await?)?;
             let name = id.to_string();
             let statement = "DELETE FROM sessions WHERE id = $1";
-            transaction.execute(statement, &[Value::Text(&name)]).await?;
+            transaction.execute(statement, &[SqlParameter::Text(&name)]).await?;
             transaction.commit().await
         })
         .await
@@ -178,14 +179,14 @@ impl Store {
 const SESSION: &str = select_session!("WHERE id = $1");
 
 async fn lock(transaction: &mut Transaction<'_>, id: &SessionId) -> Result<()> {
-    transaction.lock(&[Lock::Session(&id.to_string())]).await
+    transaction.lock(&[TransactionLock::Session(&id.to_string())]).await
 }
 
 /// Locks a session, and reads its row.
-async fn locked(transaction: &mut Transaction<'_>, id: &SessionId) -> Result<Kept> {
+async fn locked(transaction: &mut Transaction<'_>, id: &SessionId) -> Result<SessionRow> {
     lock(transaction, id).await?;
     let name = id.to_string();
-    let found = transaction.rows(SESSION, &[Value::Text(&name)], rows::session).await?;
+    let found = transaction.rows(SESSION, &[SqlParameter::Text(&name)], rows::session).await?;
     one(found).ok_or(Error::NoSession(*id))
 }
 
@@ -198,10 +199,10 @@ async fn change(
         provider = COALESCE($3, provider), model = COALESCE($4, model) WHERE id = $1";
     let name = id.to_string();
     let values = [
-        Value::Text(&name),
-        Value::OptionalText(changes.title),
-        Value::OptionalText(changes.provider),
-        Value::OptionalText(changes.model),
+        SqlParameter::Text(&name),
+        SqlParameter::OptionalText(changes.title),
+        SqlParameter::OptionalText(changes.provider),
+        SqlParameter::OptionalText(changes.model),
     ];
     match transaction.execute(statement, &values).await? {
         0 => Err(Error::NoSession(*id)),

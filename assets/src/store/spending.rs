@@ -4,7 +4,7 @@
 use super::{Store, one};
 use crate::agent::Agent;
 use crate::backoff::retried;
-use crate::database::{Row, Value};
+use crate::database::{Row, SqlParameter};
 use crate::error::Result;
 
 /// The maximum number of tokens that are added at once, so that a number from a provider cannot
@@ -23,10 +23,10 @@ impl Store {
     ///
     /// Fails if the database fails.
     pub async fn add_spent(&self, agent: &Agent, day: u32, tokens: u64) -> Result<()> {
-        let agent = Value::Text(agent.as_str());
+        let agent = SqlParameter::Text(agent.as_str());
         let tokens = i64::try_from(tokens.min(MOST)).unwrap_or(i64::MAX);
-        let oldest = Value::Int(day.saturating_sub(MONTH).into());
-        let (day, tokens) = (Value::Int(day.into()), Value::Int(tokens));
+        let oldest = SqlParameter::Int(day.saturating_sub(MONTH).into());
+        let (day, tokens) = (SqlParameter::Int(day.into()), SqlParameter::Int(tokens));
         retried(|| async {
             let mut transaction = self.database.begin().await?;
             let statement = "DELETE FROM spent_tokens WHERE agent = $1 AND day < $2";
@@ -47,7 +47,7 @@ impl Store {
     /// Fails if the database fails.
     pub async fn spent(&self, agent: &Agent, day: u32) -> Result<u64> {
         let statement = "SELECT tokens FROM spent_tokens WHERE agent = $1 AND day = $2";
-        let values = [Value::Text(agent.as_str()), Value::Int(day.into())];
+        let values = [SqlParameter::Text(agent.as_str()), SqlParameter::Int(day.into())];
         let found = self.database.rows(statement, &values, |row: &Row| row.count("tokens"));
         Ok(one(found.await?).unwrap_or(0))
     }

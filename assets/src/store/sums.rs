@@ -6,10 +6,10 @@
 
 use super::{Store, one, rows};
 use crate::agent::Agent;
-use crate::asset::{Author, MAX_ASSET_BYTES, Metadata};
-use crate::budget::{Purpose, Sum};
+use crate::asset::{AssetMetadata, Author, MAX_ASSET_BYTES};
+use crate::budget::{BudgetedOperation, Sum};
 use crate::capacity::OVERHEAD;
-use crate::database::{Lock, Row, Transaction, Value};
+use crate::database::{Row, SqlParameter, Transaction, TransactionLock};
 use crate::error::{Error, Result};
 use crate::path::{AssetPath, OUTPUTS, successor};
 use crate::tokens::{BYTES_PER_TOKEN, tokens};
@@ -24,7 +24,7 @@ impl Store {
         &self,
         transaction: &mut Transaction<'_>,
         path: &AssetPath,
-        before: Option<&Metadata>,
+        before: Option<&AssetMetadata>,
         author: &Author,
         content: &[u8],
     ) -> Result<u64> {
@@ -38,20 +38,23 @@ impl Store {
         }
         let statement = "SELECT agent FROM asset_pins WHERE path = $1 AND agent <> $2 \
             ORDER BY agent";
-        let values = [path.value(), Value::Text(author.agent.as_str())];
+        let values = [path.value(), SqlParameter::Text(author.agent.as_str())];
         let mut agents = vec![author.agent.clone()];
         agents.extend(transaction.rows(statement, &values, rows::agent).await?);
-        let locks: Vec<_> = agents.iter().map(|agent| Lock::Agent(agent.as_str())).collect();
+        let locks: Vec<_> =
+            agents.iter().map(|agent| TransactionLock::Agent(agent.as_str())).collect();
         transaction.lock(&locks).await?;
         let mut sums = Vec::with_capacity(agents.len());
         for agent in agents {
             sums.push(sum(transaction, agent, path).await?);
         }
         let before = before.map(|before| before.tokens);
-        self.budget.admits(Purpose::Write, tokens, before, &sums).map_err(Error::BudgetExceeded)?;
+        self.budget
+            .admits(BudgetedOperation::Write, tokens, before, &sums)
+            .map_err(Error::BudgetExceeded)?;
         // An asset that does not grow always passes, as with the budget.
         if before.is_none_or(|before| tokens > before) {
-            transaction.lock(&[Lock::Total]).await?;
+            transaction.lock(&[TransactionLock::Total]).await?;
             let others = stored_beside(transaction, path).await?;
             self.capacity.admits(size, others).map_err(Error::Overfull)?;
         }
@@ -66,7 +69,7 @@ async fn stored_beside(transaction: &mut Transaction<'_>, path: &AssetPath) -> R
         CAST(COALESCE(SUM(tokens), 0) AS BIGINT) AS tokens FROM stored_assets \
         WHERE (path < $1 OR path >= $2) AND path <> $3";
     let above = successor(OUTPUTS).unwrap_or_default();
-    let values = [Value::Text(OUTPUTS), Value::Text(&above), path.value()];
+    let values = [SqlParameter::Text(OUTPUTS), SqlParameter::Text(&above), path.value()];
     let read = |row: &Row| Ok((row.count("assets")?, row.count("tokens")?));
     let found = one(transaction.rows(statement, &values, read).await?);
     let (assets, tokens) = found.unwrap_or((0, 0));
@@ -83,7 +86,7 @@ pub(super) async fn sum(
         CAST(COALESCE(SUM(CASE WHEN d.path = $2 THEN 0 ELSE d.tokens END), 0) AS BIGINT) \
         AS others \
         FROM asset_pins p JOIN stored_assets d ON d.path = p.path WHERE p.agent = $1";
-    let values = [Value::Text(agent.as_str()), path.value()];
+    let values = [SqlParameter::Text(agent.as_str()), path.value()];
     let read = |row: &Row| Ok((row.count("total")?, row.count("others")?));
     let (total, others) = one(transaction.rows(statement, &values, read).await?).unwrap_or((0, 0));
     Ok(Sum { agent, total, others })

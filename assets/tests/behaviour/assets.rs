@@ -1,6 +1,6 @@
 //! Writing, reading, editing, listing.
 
-use ikigai_assets::{Budget, Error, Expected, MAX_ASSET_BYTES, Options, PathError};
+use ikigai_assets::{Budget, Error, MAX_ASSET_BYTES, PathError, Precondition, StoreOptions};
 use ikigai_protocol::ToolCode;
 
 use crate::{Fixture, agent, ann, path};
@@ -8,7 +8,7 @@ use crate::{Fixture, agent, ann, path};
 pub(crate) async fn written_and_read(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("ikigai:///blocks/x.md");
-    let written = store.write(&x, b"12345", &ann(), Expected::Any).await.expect("written");
+    let written = store.write(&x, b"12345", &ann(), Precondition::Any).await.expect("written");
     assert_eq!((written.version, written.tokens), (1, 2));
     let asset = store.read(&x).await.expect("read");
     assert_eq!(asset.content, b"12345");
@@ -18,7 +18,7 @@ pub(crate) async fn written_and_read(fixture: &Fixture<'_>) {
     assert_eq!(metadata.path, x);
     let age = metadata.updated_at.elapsed().expect("in the past");
     assert!(age.as_secs() < 60, "{age:?}");
-    let written = store.write(&x, b"", &ann(), Expected::Any).await.expect("written");
+    let written = store.write(&x, b"", &ann(), Precondition::Any).await.expect("written");
     assert_eq!((written.version, written.tokens), (2, 0));
     assert_eq!(store.read(&x).await.expect("read").content, b"");
 }
@@ -27,7 +27,7 @@ pub(crate) async fn any_bytes(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let content: Vec<u8> = (0..=255).cycle().take(100_003).collect();
     let x = path("bytes");
-    store.write(&x, &content, &ann(), Expected::Any).await.expect("written");
+    store.write(&x, &content, &ann(), Precondition::Any).await.expect("written");
     assert!(store.read(&x).await.expect("read").content == content);
     let edited = store.edit(&x, b"\xff\0\x01", b"\0'\"$1", true, &ann()).await.expect("edited");
     assert_eq!(edited.replacements, 390);
@@ -42,7 +42,7 @@ pub(crate) async fn not_there(fixture: &Fixture<'_>) {
         store.read(&x).await.expect_err("read"),
         store.metadata(&x).await.expect_err("metadata"),
         store.edit(&x, b"a", b"b", true, &ann()).await.expect_err("edit"),
-        store.remove(&x, &by, Expected::Any).await.expect_err("remove"),
+        store.remove(&x, &by, Precondition::Any).await.expect_err("remove"),
         store.set_read_only(&x, true).await.expect_err("set_read_only"),
         store.pin(&by, &x).await.expect_err("pin"),
         store.log(&x).await.expect_err("log"),
@@ -64,7 +64,7 @@ pub(crate) async fn not_there(fixture: &Fixture<'_>) {
 pub(crate) async fn edits(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
-    store.write(&x, b"one two two", &ann(), Expected::Any).await.expect("written");
+    store.write(&x, b"one two two", &ann(), Precondition::Any).await.expect("written");
     let error = store.edit(&x, b"three", b"", false, &ann()).await.expect_err("0 times");
     assert_eq!(
         (error.code(), &*error.to_string()),
@@ -90,33 +90,35 @@ pub(crate) async fn expectations(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
-    store.write(&x, b"1", &ann(), Expected::Absent).await.expect("it was absent");
-    store.write(&x, b"2", &ann(), Expected::Version(1)).await.expect("it was at 1");
-    for expected in [Expected::Absent, Expected::Version(1), Expected::Version(u64::MAX)] {
+    store.write(&x, b"1", &ann(), Precondition::Absent).await.expect("it was absent");
+    store.write(&x, b"2", &ann(), Precondition::Version(1)).await.expect("it was at 1");
+    for expected in
+        [Precondition::Absent, Precondition::Version(1), Precondition::Version(u64::MAX)]
+    {
         let error = store.write(&x, b"3", &ann(), expected).await.expect_err("changed");
         assert!(matches!(error, Error::Changed { found: Some(2), .. }), "{error:?}");
         let error = store.remove(&x, &by, expected).await.expect_err("changed");
         assert_eq!(error.code(), ToolCode::WriteFailed, "{error:?}");
     }
     assert_eq!(store.read(&x).await.expect("there").content, b"2");
-    let error = store.write(&path("y"), b"", &ann(), Expected::Version(1)).await;
+    let error = store.write(&path("y"), b"", &ann(), Precondition::Version(1)).await;
     let error = error.expect_err("absent");
     assert_eq!(error.to_string(), "asset `y` has changed: it does not exist");
-    store.remove(&x, &by, Expected::Version(2)).await.expect("it was at 2");
+    store.remove(&x, &by, Precondition::Version(2)).await.expect("it was at 2");
 }
 
 pub(crate) async fn read_only(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
-    store.write(&x, b"a", &ann(), Expected::Any).await.expect("written");
+    store.write(&x, b"a", &ann(), Precondition::Any).await.expect("written");
     store.set_read_only(&x, true).await.expect("set");
     assert!(store.metadata(&x).await.expect("there").read_only);
     for error in [
-        store.write(&x, b"", &ann(), Expected::Any).await.expect_err("write"),
+        store.write(&x, b"", &ann(), Precondition::Any).await.expect_err("write"),
         store.edit(&x, b"a", b"b", false, &ann()).await.expect_err("edit"),
         store.restore(&x, 1, &by).await.expect_err("restore"),
-        store.remove(&x, &by, Expected::Any).await.expect_err("remove"),
+        store.remove(&x, &by, Precondition::Any).await.expect_err("remove"),
     ] {
         assert_eq!(
             (error.code(), &*error.to_string()),
@@ -125,12 +127,12 @@ pub(crate) async fn read_only(fixture: &Fixture<'_>) {
     }
     store.pin(&by, &x).await.expect("it can still be pinned");
     store.set_read_only(&x, false).await.expect("set");
-    store.write(&x, b"b", &ann(), Expected::Any).await.expect("written");
+    store.write(&x, b"b", &ann(), Precondition::Any).await.expect("written");
 }
 
 pub(crate) async fn put_decides_the_flag(fixture: &Fixture<'_>) {
     let budget = Budget(10);
-    let store = fixture.store_with(&Options { budget, ..Options::default() }).await;
+    let store = fixture.store_with(&StoreOptions { budget, ..StoreOptions::default() }).await;
     let x = path("x");
     let put = async |content: &[u8], expected, read_only| {
         let put = store.put(&x, content, &ann(), expected, read_only).await;
@@ -140,20 +142,20 @@ pub(crate) async fn put_decides_the_flag(fixture: &Fixture<'_>) {
         let asset = store.read(&x).await.expect("there");
         (asset.content, asset.metadata.version, asset.metadata.read_only)
     };
-    assert_eq!(put(b"a", Expected::Absent, true).await.expect("a new one"), 1);
+    assert_eq!(put(b"a", Precondition::Absent, true).await.expect("a new one"), 1);
     assert_eq!(now().await, (b"a".to_vec(), 1, true));
-    assert_eq!(put(b"b", Expected::Any, true).await.expect("a protected one"), 2);
+    assert_eq!(put(b"b", Precondition::Any, true).await.expect("a protected one"), 2);
     assert_eq!(now().await, (b"b".to_vec(), 2, true));
-    let error = store.write(&x, b"", &ann(), Expected::Any).await.expect_err("protected");
+    let error = store.write(&x, b"", &ann(), Precondition::Any).await.expect_err("protected");
     assert!(matches!(error, Error::ReadOnly(_)), "{error:?}");
-    let error = put(&[b'x'; 41], Expected::Any, false).await.expect_err("too much");
+    let error = put(&[b'x'; 41], Precondition::Any, false).await.expect_err("too much");
     assert!(matches!(error, Error::BudgetExceeded(_)), "{error:?}");
-    let error = put(b"c", Expected::Version(1), false).await.expect_err("changed");
+    let error = put(b"c", Precondition::Version(1), false).await.expect_err("changed");
     assert!(matches!(error, Error::Changed { .. }), "{error:?}");
     assert_eq!(now().await, (b"b".to_vec(), 2, true), "a refusal leaves it protected");
-    assert_eq!(put(b"c", Expected::Version(2), false).await.expect("lifted"), 3);
+    assert_eq!(put(b"c", Precondition::Version(2), false).await.expect("lifted"), 3);
     assert_eq!(now().await, (b"c".to_vec(), 3, false));
-    store.write(&x, b"d", &ann(), Expected::Any).await.expect("it takes changes");
+    store.write(&x, b"d", &ann(), Precondition::Any).await.expect("it takes changes");
     assert_eq!(store.log(&x).await.expect("a log").len(), 4, "each left a version");
 }
 
@@ -161,7 +163,7 @@ pub(crate) async fn listing_by_prefix(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let paths = ["B", "a%", "a/b", "a/c", "a0", "a_", "ab", "b", "é/x", "\u{10ffff}/x", "日"];
     for name in paths {
-        store.write(&path(name), b"12345", &ann(), Expected::Any).await.expect("written");
+        store.write(&path(name), b"12345", &ann(), Precondition::Any).await.expect("written");
     }
     let listed = async |prefix: &str| -> Vec<String> {
         let found = store.list(prefix, None).await.expect("listed");
@@ -195,13 +197,13 @@ pub(crate) async fn paths_are_distinguished(fixture: &Fixture<'_>) {
     // A database that normalizes or folds would mix these up: composed and decomposed, two cases.
     let names = ["\u{e9}", "e\u{301}", "E\u{301}", "a b", "a  b", "a%20b", "a?b", "a#b"];
     for name in names {
-        store.write(&path(name), name.as_bytes(), &ann(), Expected::Absent).await.expect(name);
+        store.write(&path(name), name.as_bytes(), &ann(), Precondition::Absent).await.expect(name);
     }
     for name in names {
         assert_eq!(store.read(&path(name)).await.expect(name).content, name.as_bytes());
     }
     let longest = "é".repeat(512);
-    store.write(&path(&longest), b"", &ann(), Expected::Any).await.expect("1,024 bytes");
+    store.write(&path(&longest), b"", &ann(), Precondition::Any).await.expect("1,024 bytes");
     let error = Error::from(ikigai_assets::AssetPath::parse("a//b").expect_err("refused"));
     assert!(matches!(error, Error::Path(PathError::EmptySegment)));
     assert_eq!(error.code(), ToolCode::InvalidArg);
@@ -212,13 +214,13 @@ pub(crate) async fn no_larger_than_the_largest(fixture: &Fixture<'_>) {
     let x = path("outputs/x");
     let size = usize::try_from(MAX_ASSET_BYTES).expect("fits") + 1;
     let content = vec![b'x'; size];
-    let error = store.write(&x, &content, &ann(), Expected::Any).await.expect_err("too large");
+    let error = store.write(&x, &content, &ann(), Precondition::Any).await.expect_err("too large");
     assert_eq!(
         error.to_string(),
         "asset `outputs/x` would have 67108865 bytes; the largest has 67108864"
     );
     assert_eq!(error.code(), ToolCode::InvalidArg);
-    store.write(&x, &content[1..], &ann(), Expected::Any).await.expect("the largest");
+    store.write(&x, &content[1..], &ann(), Precondition::Any).await.expect("the largest");
     assert_eq!(store.metadata(&x).await.expect("there").size, MAX_ASSET_BYTES);
     let error = store.edit(&x, b"x", &content[..1000], true, &ann()).await.expect_err("too large");
     assert!(matches!(error, Error::TooLarge { size: 67_108_864_000, .. }), "{error:?}");
@@ -227,7 +229,7 @@ pub(crate) async fn no_larger_than_the_largest(fixture: &Fixture<'_>) {
 pub(crate) async fn a_dropped_future_leaves_all_or_nothing(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
-    store.write(&x, b"0 end", &ann(), Expected::Any).await.expect("written");
+    store.write(&x, b"0 end", &ann(), Precondition::Any).await.expect("written");
     let by = ann();
     let mut dropped = 0;
     for step in 0..150 {

@@ -1,12 +1,14 @@
 //! Budgets and the capacity: a change that does not fit is refused.
 
-use ikigai_assets::{Author, Budget, Capacity, Cause, Error, Expected, Options, Store};
+use ikigai_assets::{
+    Author, Budget, Capacity, ChangeCause, Error, Precondition, Store, StoreOptions,
+};
 use ikigai_protocol::ToolCode;
 
 use crate::{Fixture, agent, ann, path, text};
 
 async fn write(store: &Store, name: &str, tokens: usize) -> Result<(), Error> {
-    store.write(&path(name), &text(tokens), &ann(), Expected::Any).await.map(|_| ())
+    store.write(&path(name), &text(tokens), &ann(), Precondition::Any).await.map(|_| ())
 }
 
 async fn pin(store: &Store, who: &str, name: &str) -> Result<(), Error> {
@@ -38,8 +40,8 @@ pub(crate) async fn the_dialogue_of_the_specification(fixture: &Fixture<'_>) {
     assert!(matches!(store.read(&path("blocks/large-doc.md")).await, Err(Error::NotFound(_))));
     // The agent reads the old block, makes it shorter, and unpins the other.
     let old = store.read(&path("blocks/old.md")).await.expect("read");
-    let shorter = Author { agent: agent("ann@host"), cause: Cause::Compact };
-    let expected = Expected::Version(old.metadata.version);
+    let shorter = Author { agent: agent("ann@host"), cause: ChangeCause::Compact };
+    let expected = Precondition::Version(old.metadata.version);
     store.write(&path("blocks/old.md"), &text(20_000), &shorter, expected).await.expect("shorter");
     assert!(refused(write(&store, "blocks/large-doc.md", 80_000).await).contains("55k/100k"));
     assert!(store.unpin(&agent("ann@host"), &path("blocks/other.md")).await.expect("unpinned"));
@@ -50,7 +52,7 @@ pub(crate) async fn the_dialogue_of_the_specification(fixture: &Fixture<'_>) {
 
 pub(crate) async fn an_edit_is_a_write(fixture: &Fixture<'_>) {
     let store = filled(fixture).await;
-    store.write(&path("x"), b"here", &ann(), Expected::Any).await.expect("it fits");
+    store.write(&path("x"), b"here", &ann(), Precondition::Any).await.expect("it fits");
     let edit = async |name: &str, tokens: usize| {
         let edited = store.edit(&path(name), b"here", &text(tokens), false, &ann()).await;
         edited.map(|_| ())
@@ -67,7 +69,7 @@ pub(crate) async fn a_smaller_content_always_passes(fixture: &Fixture<'_>) {
     write(&store, "blocks/other.md", 40_000).await.expect("itself left out, it fits");
     assert!(refused(write(&store, "blocks/other.md", 40_001).await).contains("100k/100k"));
 
-    let options = Options { budget: Budget(50), ..Options::default() };
+    let options = StoreOptions { budget: Budget(50), ..StoreOptions::default() };
     let store = fixture.store_with(&options).await;
     write(&store, "outputs/x", 90).await.expect("outside the budget");
     write(&store, "x", 40).await.expect("it fits");
@@ -84,8 +86,11 @@ pub(crate) async fn a_smaller_content_always_passes(fixture: &Fixture<'_>) {
 
 pub(crate) async fn pinning_checks_the_same_sum(fixture: &Fixture<'_>) {
     let store = filled(fixture).await;
-    let author = Author { agent: agent("bob"), cause: Cause::Write };
-    store.write(&path("x"), &text(5_001), &author, Expected::Any).await.expect("bob's sum is 0");
+    let author = Author { agent: agent("bob"), cause: ChangeCause::Write };
+    store
+        .write(&path("x"), &text(5_001), &author, Precondition::Any)
+        .await
+        .expect("bob's sum is 0");
     assert_eq!(
         refused(pin(&store, "ann@host", "x").await),
         "Block budget exceeded: 95k/100k tokens. This pin would use 5k tokens."
@@ -97,10 +102,10 @@ pub(crate) async fn pinning_checks_the_same_sum(fixture: &Fixture<'_>) {
 
 pub(crate) async fn an_asset_others_have_pinned(fixture: &Fixture<'_>) {
     let store = filled(fixture).await;
-    let bob = Author { agent: agent("bob"), cause: Cause::Write };
+    let bob = Author { agent: agent("bob"), cause: ChangeCause::Write };
     let write_as_bob = async |tokens: usize| {
         let content = text(tokens);
-        store.write(&path("blocks/old.md"), &content, &bob, Expected::Any).await.map(|_| ())
+        store.write(&path("blocks/old.md"), &content, &bob, Precondition::Any).await.map(|_| ())
     };
     assert_eq!(
         refused(write_as_bob(65_001).await),
@@ -132,7 +137,7 @@ pub(crate) async fn outputs_are_outside(fixture: &Fixture<'_>) {
 
 pub(crate) async fn all_assets_fit_the_capacity(fixture: &Fixture<'_>) {
     // Three assets of 1 KiB, each with an overhead of 1 KiB.
-    let options = Options { capacity: Capacity(6 << 10), ..Options::default() };
+    let options = StoreOptions { capacity: Capacity(6 << 10), ..StoreOptions::default() };
     let store = fixture.store_with(&options).await;
     let no_room = |result: Result<(), Error>| {
         let error = result.expect_err("past the capacity");
@@ -162,6 +167,6 @@ pub(crate) async fn all_assets_fit_the_capacity(fixture: &Fixture<'_>) {
     write(&store, "a", 0).await.expect("smaller");
     write(&store, "d", 0).await.expect("it fits to the byte");
     no_room(store.restore(&path("a"), 1, &agent("ann@host")).await.map(|_| ()));
-    store.remove(&path("b"), &agent("ann@host"), Expected::Any).await.expect("removed");
+    store.remove(&path("b"), &agent("ann@host"), Precondition::Any).await.expect("removed");
     store.restore(&path("a"), 1, &agent("ann@host")).await.expect("it fits again");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_assets::{Author, Cause, Error, Expected, Options, Retention};
+use ikigai_assets::{Author, ChangeCause, Error, Precondition, Retention, StoreOptions};
 
 use crate::{Fixture, agent, ann, path};
 
@@ -10,10 +10,19 @@ pub(crate) async fn each_version_has_its_author_and_its_end(fixture: &Fixture<'_
     let store = fixture.store().await;
     let x = path("x");
     let by = |name: &str, cause| Author { agent: agent(name), cause };
-    store.write(&x, b"one", &by("a", Cause::Write), Expected::Any).await.expect("written");
-    store.write(&x, b"two two", &by("b", Cause::Write), Expected::Any).await.expect("written");
-    store.edit(&x, b"two", b"2", true, &by("c", Cause::Edit)).await.expect("edited");
-    store.write(&x, b"2", &by("d", Cause::Compact), Expected::Version(3)).await.expect("written");
+    store
+        .write(&x, b"one", &by("a", ChangeCause::Write), Precondition::Any)
+        .await
+        .expect("written");
+    store
+        .write(&x, b"two two", &by("b", ChangeCause::Write), Precondition::Any)
+        .await
+        .expect("written");
+    store.edit(&x, b"two", b"2", true, &by("c", ChangeCause::Edit)).await.expect("edited");
+    store
+        .write(&x, b"2", &by("d", ChangeCause::Compact), Precondition::Version(3))
+        .await
+        .expect("written");
     let restored = store.restore(&x, 1, &agent("e")).await.expect("restored");
     assert_eq!(restored.version, 5);
     assert_eq!(store.read(&x).await.expect("read").content, b"one");
@@ -56,28 +65,28 @@ pub(crate) async fn a_removed_asset_comes_back(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let x = path("x");
     let by = agent("ann@host");
-    store.write(&x, b"one", &ann(), Expected::Any).await.expect("written");
-    store.remove(&x, &by, Expected::Any).await.expect("removed");
+    store.write(&x, b"one", &ann(), Precondition::Any).await.expect("written");
+    store.remove(&x, &by, Precondition::Any).await.expect("removed");
     assert!(matches!(store.read(&x).await, Err(Error::NotFound(_))));
     assert!(store.list("", None).await.expect("listed").is_empty());
     let log = store.log(&x).await.expect("a log");
     assert_eq!(log.len(), 1);
-    assert_eq!(log[0].replaced.as_ref().map(|end| end.cause), Some(Cause::Remove));
+    assert_eq!(log[0].replaced.as_ref().map(|end| end.cause), Some(ChangeCause::Remove));
     let restored = store.restore(&x, 1, &by).await.expect("restored");
     assert_eq!(restored.version, 2, "a number is given out once");
     assert_eq!(store.read(&x).await.expect("read").content, b"one");
-    store.remove(&x, &by, Expected::Version(2)).await.expect("removed");
-    let written = store.write(&x, b"new", &ann(), Expected::Absent).await.expect("written");
+    store.remove(&x, &by, Precondition::Version(2)).await.expect("removed");
+    let written = store.write(&x, b"new", &ann(), Precondition::Absent).await.expect("written");
     assert_eq!(written.version, 3);
     assert_eq!(store.log(&x).await.expect("a log").len(), 3);
 }
 
 pub(crate) async fn bounded_by_count(fixture: &Fixture<'_>) {
     let retention = Retention { count: 3, ..Retention::default() };
-    let store = fixture.store_with(&Options { retention, ..Options::default() }).await;
+    let store = fixture.store_with(&StoreOptions { retention, ..StoreOptions::default() }).await;
     for content in [b"1", b"2", b"3", b"4", b"5", b"6"] {
         for name in ["x", "y"] {
-            store.write(&path(name), content, &ann(), Expected::Any).await.expect("written");
+            store.write(&path(name), content, &ann(), Precondition::Any).await.expect("written");
         }
     }
     let log = store.log(&path("x")).await.expect("a log");
@@ -88,22 +97,22 @@ pub(crate) async fn bounded_by_count(fixture: &Fixture<'_>) {
 
 pub(crate) async fn bounded_by_age(fixture: &Fixture<'_>) {
     let retention = Retention { age: Duration::ZERO, ..Retention::default() };
-    let store = fixture.store_with(&Options { retention, ..Options::default() }).await;
+    let store = fixture.store_with(&StoreOptions { retention, ..StoreOptions::default() }).await;
     let (x, y) = (path("x"), path("y"));
     for asset in [&x, &y] {
         for content in [b"1", b"2", b"3"] {
-            store.write(asset, content, &ann(), Expected::Any).await.expect("written");
+            store.write(asset, content, &ann(), Precondition::Any).await.expect("written");
         }
     }
     // Each write deletes the versions that were replaced before it, but not the one that it
     // replaces.
     assert!(store.log(&x).await.expect("a log").len() <= 3);
-    store.remove(&y, &agent("a"), Expected::Any).await.expect("removed");
+    store.remove(&y, &agent("a"), Precondition::Any).await.expect("removed");
     let pruned = store.prune_versions().await.expect("pruned");
     assert!(pruned >= 2, "what was replaced last, and what was removed: {pruned}");
     assert_eq!(store.log(&x).await.expect("a log").len(), 1);
     assert!(matches!(store.log(&y).await, Err(Error::NotFound(_))));
-    let written = store.write(&y, b"new", &ann(), Expected::Absent).await.expect("written");
+    let written = store.write(&y, b"new", &ann(), Precondition::Absent).await.expect("written");
     assert_eq!(written.version, 1, "nothing is left that it could be mistaken for");
     assert_eq!(store.read(&x).await.expect("untouched").content, b"3");
 }
@@ -112,12 +121,12 @@ pub(crate) async fn outputs_are_pruned_by_age(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     for number in 0..120 {
         let output = path(&format!("outputs/{number}"));
-        store.write(&output, b"long", &ann(), Expected::Any).await.expect("written");
+        store.write(&output, b"long", &ann(), Precondition::Any).await.expect("written");
     }
-    store.write(&path("outputs/0"), b"longer", &ann(), Expected::Any).await.expect("written");
+    store.write(&path("outputs/0"), b"longer", &ann(), Precondition::Any).await.expect("written");
     store.set_read_only(&path("outputs/1"), true).await.expect("set");
     for name in ["outputs", "outputs0", "output", "blocks/outputs/x"] {
-        store.write(&path(name), b"", &ann(), Expected::Any).await.expect("written");
+        store.write(&path(name), b"", &ann(), Precondition::Any).await.expect("written");
     }
     let day = Duration::from_secs(86400);
     assert_eq!(store.prune_outputs(day).await.expect("pruned"), 0, "none is so old");
@@ -132,7 +141,7 @@ pub(crate) async fn outputs_are_pruned_by_size(fixture: &Fixture<'_>) {
     let store = fixture.store().await;
     let write = async |name: &str, size: usize| {
         let content = vec![b'x'; size];
-        store.write(&path(name), &content, &ann(), Expected::Any).await.expect("written");
+        store.write(&path(name), &content, &ann(), Precondition::Any).await.expect("written");
     };
     for name in ["outputs/locked", "outputs/a", "outputs/b", "blocks/large", "outputs/c"] {
         write(name, 1000).await;

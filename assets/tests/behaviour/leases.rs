@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use ikigai_assets::{Budget, Capacity, Error, Lease, NewEvent, NewSession, Options, Store};
+use ikigai_assets::{Budget, Capacity, Error, Lease, NewEvent, NewSession, Store, StoreOptions};
 use ikigai_protocol::ToolCode;
 
 use super::sessions::HOUR;
@@ -183,7 +183,8 @@ pub(crate) async fn a_dropped_append_leaves_all_or_nothing(fixture: &Fixture<'_>
 }
 
 pub(crate) async fn no_budget_and_no_capacity_bounds_them(fixture: &Fixture<'_>) {
-    let options = Options { budget: Budget(0), capacity: Capacity(0), ..Options::default() };
+    let options =
+        StoreOptions { budget: Budget(0), capacity: Capacity(0), ..StoreOptions::default() };
     let store = fixture.store_with(&options).await;
     let lease = begin(&store, "ann@host", "/w", None).await;
     append(&store, &lease, 0, &[event(&"x".repeat(100_000))]).await;

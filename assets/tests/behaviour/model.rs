@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ikigai_assets::{Agent, Budget, Error, Expected, Options, Store, tokens};
+use ikigai_assets::{Agent, Budget, Error, Precondition, Store, StoreOptions, tokens};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -103,13 +103,13 @@ async fn take(store: &Store, by: &Agent, step: &Step) -> Result<(), Error> {
     match step {
         Step::Write(name, content) => {
             let content = content.as_bytes();
-            store.write(&named(name), content, &ann(), Expected::Any).await.map(|_| ())
+            store.write(&named(name), content, &ann(), Precondition::Any).await.map(|_| ())
         }
         Step::Edit(name, old, new, all) => {
             let (old, new) = (old.as_bytes(), new.as_bytes());
             store.edit(&named(name), old, new, *all, &ann()).await.map(|_| ())
         }
-        Step::Remove(name) => store.remove(&named(name), by, Expected::Any).await,
+        Step::Remove(name) => store.remove(&named(name), by, Precondition::Any).await,
         Step::Restore(name, version) => store.restore(&named(name), *version, by).await.map(|_| ()),
         Step::Pin(name) => store.pin(by, &named(name)).await.map(|_| ()),
         Step::Unpin(name) => store.unpin(by, &named(name)).await.map(|_| ()),
@@ -130,7 +130,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 pub(crate) async fn random_operations_agree_with_a_model(fixture: &Fixture<'_>) {
-    let options = Options { budget: Budget(BUDGET), ..Options::default() };
+    let options = StoreOptions { budget: Budget(BUDGET), ..StoreOptions::default() };
     let store = fixture.store_with(&options).await;
     let by = agent("ann@host");
     let mut model = Model::default();

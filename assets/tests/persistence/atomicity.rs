@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Capacity, Cause, Error, Expected, NewSession, Options,
-    SessionChanges, SessionFilter, Store, StoreUrl,
+    Agent, AssetPath, Author, Budget, Capacity, ChangeCause, Error, NewSession, Precondition,
+    SessionChanges, SessionFilter, Store, StoreOptions, StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use proptest::prelude::Rng as _;
@@ -36,7 +36,7 @@ fn agent(name: &str) -> Agent {
 }
 
 fn author(name: &str) -> Author {
-    Author { agent: agent(name), cause: Cause::Edit }
+    Author { agent: agent(name), cause: ChangeCause::Edit }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -44,7 +44,7 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 async fn open(url: &StoreUrl) -> Store {
-    Store::open(url, &Options::default()).await.expect("it opens")
+    Store::open(url, &StoreOptions::default()).await.expect("it opens")
 }
 
 fn spawn(role: &str, store: &str, number: usize) -> Child {
@@ -96,7 +96,7 @@ fn child() {
             runtime().block_on(async {
                 let store = open(&url).await;
                 let own = path(&format!("opened/{number}"));
-                store.write(&own, b"", &author("a"), Expected::Absent).await.expect("written");
+                store.write(&own, b"", &author("a"), Precondition::Absent).await.expect("written");
             });
         }
         "edit" => runtime().block_on(async {
@@ -114,7 +114,7 @@ fn child() {
             let (x, by) = (path("x"), author("a"));
             for (number, letter) in (b'a'..=b'z').cycle().enumerate() {
                 let content = vec![letter; LENGTH];
-                store.write(&x, &content, &by, Expected::Any).await.expect("written");
+                store.write(&x, &content, &by, Precondition::Any).await.expect("written");
                 if number == 0 {
                     print_ready();
                 }
@@ -129,7 +129,10 @@ fn sixteen_processes_lose_no_edit(store: &str) {
     let runtime = runtime();
     runtime.block_on(async {
         let store = open(&url).await;
-        store.write(&path("x"), b"[END]", &author("a"), Expected::Absent).await.expect("written");
+        store
+            .write(&path("x"), b"[END]", &author("a"), Precondition::Absent)
+            .await
+            .expect("written");
         store.close().await;
     });
     together("edit", store);
@@ -177,8 +180,11 @@ fn tables_are_seen_together(server: &Server) {
         });
         // A long time, because the machine is busy.
         let long = Duration::from_secs(60);
-        let options =
-            Options { connect_timeout: long, statement_timeout: long, ..Options::default() };
+        let options = StoreOptions {
+            connect_timeout: long,
+            statement_timeout: long,
+            ..StoreOptions::default()
+        };
         let open = || runtime().block_on(Store::open(&url, &options));
         let opened = (0..OPENED).map(|_| std::panic::catch_unwind(open)).collect();
         done.store(true, Ordering::Release);
@@ -207,7 +213,7 @@ const OPENED: usize = 200;
 fn nobody_exceeds_a_budget(url: &StoreUrl) {
     const BUDGET: u64 = 60;
     const WRITERS: u64 = 6;
-    let options = Options { budget: Budget(BUDGET), ..Options::default() };
+    let options = StoreOptions { budget: Budget(BUDGET), ..StoreOptions::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(3)
         .enable_all()
@@ -248,7 +254,7 @@ fn nobody_exceeds_a_budget(url: &StoreUrl) {
 /// Lets six assets of one agent, of which three fit, grow at the same moment, and be pinned at
 /// the same moment. They share only the sum of the agent.
 fn three_of_six_fit(url: &StoreUrl) {
-    let options = Options { budget: Budget(60), ..Options::default() };
+    let options = StoreOptions { budget: Budget(60), ..StoreOptions::default() };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(ASSETS)
         .enable_all()
@@ -271,7 +277,10 @@ fn three_of_six_fit(url: &StoreUrl) {
                             at_once.wait().await;
                             let done = if pinned_before {
                                 let content = [b'x'; 80];
-                                store.write(&name, &content, &by, Expected::Any).await.map(|_| ())
+                                store
+                                    .write(&name, &content, &by, Precondition::Any)
+                                    .await
+                                    .map(|_| ())
                             } else {
                                 store.pin(&who, &name).await.map(|_| ())
                             };
@@ -306,9 +315,12 @@ fn three_of_six_fit_the_store(url: &StoreUrl) {
     runtime.block_on(async {
         let store = open(url).await;
         for metadata in store.list("", None).await.expect("listed") {
-            store.remove(&metadata.path, &agent("setup"), Expected::Any).await.expect("removed");
+            store
+                .remove(&metadata.path, &agent("setup"), Precondition::Any)
+                .await
+                .expect("removed");
         }
-        let options = Options { capacity: Capacity(3 * 2048), ..Options::default() };
+        let options = StoreOptions { capacity: Capacity(3 * 2048), ..StoreOptions::default() };
         let mut stores = Vec::new();
         for _ in 0..ASSETS {
             stores.push(Arc::new(Store::open(url, &options).await.expect("it opens")));
@@ -321,7 +333,7 @@ fn three_of_six_fit_the_store(url: &StoreUrl) {
                     tokio::spawn(async move {
                         let (name, by) = (nth(number), author(&format!("agent{number}")));
                         at_once.wait().await;
-                        match store.write(&name, &[b'x'; 1024], &by, Expected::Any).await {
+                        match store.write(&name, &[b'x'; 1024], &by, Precondition::Any).await {
                             Ok(_) => Some(name),
                             Err(Error::Overfull(_)) => None,
                             Err(error) => panic!("{error:?}"),
@@ -335,7 +347,7 @@ fn three_of_six_fit_the_store(url: &StoreUrl) {
             }
             assert_eq!(fitted.len(), 3, "round {round}");
             for name in fitted {
-                store.remove(&name, &agent("setup"), Expected::Any).await.expect("removed");
+                store.remove(&name, &agent("setup"), Precondition::Any).await.expect("removed");
             }
         }
     });
@@ -355,7 +367,7 @@ async fn prepare_six(store: &Store, pinned: bool) {
     }
     for number in 0..ASSETS {
         let content = vec![b'x'; if pinned { 0 } else { 80 }];
-        store.write(&nth(number), &content, &setup, Expected::Any).await.expect("it fits");
+        store.write(&nth(number), &content, &setup, Precondition::Any).await.expect("it fits");
         if pinned {
             store.pin(&who, &nth(number)).await.expect("nothing fits");
         }
@@ -373,7 +385,7 @@ async fn write_and_pin(store: Store, writer: u64) -> (u32, u32) {
         let done = match random.next_u32() % 8 {
             0..=2 => store.pin(&agent(who), &name).await.map(|_| ()),
             3 => store.unpin(&agent(who), &name).await.map(|_| ()),
-            _ => store.write(&name, &content, &author(who), Expected::Any).await.map(|_| ()),
+            _ => store.write(&name, &content, &author(who), Precondition::Any).await.map(|_| ()),
         };
         match done {
             Ok(()) => fitted += 1,
@@ -483,13 +495,13 @@ fn futures_go_to_other_threads() {
     runtime().block_on(async {
         let store = open(&StoreUrl::memory()).await;
         let (x, by, who) = (path("x"), author("a"), agent("a"));
-        sendable(Store::open(&StoreUrl::memory(), &Options::default()));
+        sendable(Store::open(&StoreUrl::memory(), &StoreOptions::default()));
         sendable(store.read(&x));
-        sendable(store.write(&x, b"", &by, Expected::Any));
-        sendable(store.put(&x, b"", &by, Expected::Any, true));
+        sendable(store.write(&x, b"", &by, Precondition::Any));
+        sendable(store.put(&x, b"", &by, Precondition::Any, true));
         sendable(store.edit(&x, b"a", b"b", true, &by));
         sendable(store.restore(&x, 1, &who));
-        sendable(store.remove(&x, &who, Expected::Any));
+        sendable(store.remove(&x, &who, Precondition::Any));
         sendable(store.set_read_only(&x, true));
         sendable(store.list("", None));
         sendable(store.check());

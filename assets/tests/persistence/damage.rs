@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, Cause, Damage, Error, Expected, NewEvent, NewSession, Options,
-    Remedy, Store, StoreUrl, StoredText,
+    Agent, AssetPath, Author, ChangeCause, Damage, Error, NewEvent, NewSession, Precondition,
+    Store, StoreOptions, StoreRemedy, StoreUrl, StoredText,
 };
 
 use crate::{directory, sqlite};
@@ -15,7 +15,7 @@ fn path(text: &str) -> AssetPath {
 }
 
 fn ann() -> Author {
-    Author { agent: Agent::new("ann@host").expect("a name"), cause: Cause::Write }
+    Author { agent: Agent::new("ann@host").expect("a name"), cause: ChangeCause::Write }
 }
 
 /// A version of an asset, as errors and checks name it.
@@ -25,11 +25,11 @@ fn version(name: &str, version: u64) -> StoredText {
 
 async fn open(directory: &tempfile::TempDir) -> Store {
     let url = StoreUrl::parse(&sqlite(directory.path())).expect("an address");
-    Store::open(&url, &Options::default()).await.expect("it opens")
+    Store::open(&url, &StoreOptions::default()).await.expect("it opens")
 }
 
 async fn write(store: &Store, name: &str, text: &str) -> Result<(), Error> {
-    store.write(&path(name), text.as_bytes(), &ann(), Expected::Any).await.map(|_| ())
+    store.write(&path(name), text.as_bytes(), &ann(), Precondition::Any).await.map(|_| ())
 }
 
 /// Changes the file as a fault does, by a statement.
@@ -68,7 +68,7 @@ async fn a_text_that_was_altered_is_not_read_and_an_older_version_replaces_it() 
         error.to_string().ends_with("version 2 of asset `a` is not what was written"),
         "{error}"
     );
-    assert_eq!(error.remedy(), Some(Remedy::RestoreVersion));
+    assert_eq!(error.remedy(), Some(StoreRemedy::RestoreVersion));
     store.restore(&path("a"), 1, &ann().agent).await.expect("the older version is intact");
     assert_eq!(store.read(&path("a")).await.expect("read").content, b"first");
     assert_altered(store.version(&path("a"), 2).await, &altered);
@@ -126,7 +126,7 @@ async fn an_event_that_was_altered_is_not_read_and_a_fork_has_the_turns_before_i
     found.retain(|it| *it != Damage::Text(altered(session)));
     assert_eq!(found, [Damage::Text(altered(whole))], "both are found, and no other");
     let error = store.session_events(&session, 0, 10).await.expect_err("altered");
-    assert_eq!(error.remedy(), Some(Remedy::ForkBefore));
+    assert_eq!(error.remedy(), Some(StoreRemedy::ForkBefore));
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn damage_of_the_tables_is_called_so_unless_a_newer_version_changed_them()
         let store = open(&directory).await;
         let error = write(&store, "a", "other").await.expect_err("it cannot be written");
         assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
-        assert_eq!(error.remedy(), Some(Remedy::Recover));
+        assert_eq!(error.remedy(), Some(StoreRemedy::Recover));
         damage(
             &directory,
             "INSERT INTO ikigai_migrations (version, description, success, checksum, \

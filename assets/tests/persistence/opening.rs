@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, Cause, Error, Expected, NewSession, Options, Store, StoreUrl,
+    Agent, AssetPath, Author, ChangeCause, Error, NewSession, Precondition, Store, StoreOptions,
+    StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
@@ -24,16 +25,16 @@ fn path(text: &str) -> AssetPath {
 }
 
 fn ann() -> Author {
-    Author { agent: Agent::new("ann@host").expect("a name"), cause: Cause::Write }
+    Author { agent: Agent::new("ann@host").expect("a name"), cause: ChangeCause::Write }
 }
 
 /// Returns options with short timeouts, so that a test soon notices a missing store.
-fn short_timeouts() -> Options {
-    Options {
+fn short_timeouts() -> StoreOptions {
+    StoreOptions {
         busy_timeout: Duration::from_millis(300),
         connect_timeout: Duration::from_millis(500),
         statement_timeout: Duration::from_millis(500),
-        ..Options::default()
+        ..StoreOptions::default()
     }
 }
 
@@ -43,7 +44,7 @@ fn run<T>(work: impl Future<Output = T>) -> T {
 }
 
 async fn write(store: &Store, name: &str, content: &[u8]) -> Result<(), Error> {
-    store.write(&path(name), content, &ann(), Expected::Any).await.map(|_| ())
+    store.write(&path(name), content, &ann(), Precondition::Any).await.map(|_| ())
 }
 
 async fn refused(url: &StoreUrl) -> Error {
@@ -317,7 +318,7 @@ async fn is_brought_up_to_date(url: &StoreUrl) {
     assert_eq!(authors("new").await, [(2, by("write ann@host")), (1, None)]);
     let lifted = store.set_read_only(&path("x"), false).await;
     lifted.expect("the asset is there");
-    store.remove(&path("x"), &ann().agent, Expected::Any).await.expect("removed");
+    store.remove(&path("x"), &ann().agent, Precondition::Any).await.expect("removed");
     assert!(store.pins(&ann().agent).await.expect("pins").is_empty(), "a pin goes with it");
     let new = NewSession { workspace: "/w", title: None, provider: None, model: None };
     let lease = store.create_session(&ann().agent, &new, "here", Duration::ZERO).await;
@@ -383,7 +384,7 @@ fn are_brought_up_to_date_at_once(url: &StoreUrl) {
     let open = || {
         start.wait();
         run(async {
-            let store = Store::open(url, &Options::default()).await.expect("it opens");
+            let store = Store::open(url, &StoreOptions::default()).await.expect("it opens");
             let session = SESSION.parse().expect("an id");
             let events = store.session_events(&session, 0, 10).await.expect("read");
             assert_eq!(events.iter().map(|it| &*it.json).collect::<String>(), r#"{"v":1}{"v":2}"#);
@@ -495,7 +496,7 @@ fn a_file_that_is_removed_or_replaced_takes_nothing_more() {
     run(async {
         let fixture = Fixture::new();
         let (file, aside) = (fixture.file(), fixture.directory.path().join("aside.db"));
-        let store = Store::open(&fixture.url(), &Options::default()).await.expect("it opens");
+        let store = Store::open(&fixture.url(), &StoreOptions::default()).await.expect("it opens");
         write(&store, "x", b"kept").await.expect("written");
         let refuses = async || {
             let error = write(&store, "x", b"lost").await.expect_err("nobody would find it");
@@ -517,7 +518,7 @@ fn a_file_that_is_removed_or_replaced_takes_nothing_more() {
 fn a_full_store_keeps_what_it_has() {
     run(async {
         let fixture = Fixture::new();
-        let options = Options { sqlite_max_pages: Some(60), ..Options::default() };
+        let options = StoreOptions { sqlite_max_pages: Some(60), ..StoreOptions::default() };
         let store = Store::open(&fixture.url(), &options).await.expect("it opens");
         write(&store, "x", b"kept").await.expect("written");
         let error = write(&store, "x", &[b'y'; 300_000]).await.expect_err("full");

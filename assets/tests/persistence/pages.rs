@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
+use ikigai_assets::{
+    Agent, AssetPath, Author, ChangeCause, Error, Precondition, Store, StoreOptions, StoreUrl,
+};
 
 /// The bytes of a page of SQLite.
 const PAGE: usize = 4096;
@@ -30,14 +32,14 @@ async fn metadata_is_read_without_content() {
     let file = directory.path().join("store.db");
     let path = AssetPath::parse("x").expect("a path");
     let agent = |name| Agent::new(name).expect("a name");
-    let by = Author { agent: agent("ann@host"), cause: Cause::Write };
+    let by = Author { agent: agent("ann@host"), cause: ChangeCause::Write };
     let open = async || {
-        Store::open(&StoreUrl::sqlite(&file), &Options::default()).await.expect("it opens")
+        Store::open(&StoreUrl::sqlite(&file), &StoreOptions::default()).await.expect("it opens")
     };
     let content = [b'x'; 40 * PAGE];
     let store = open().await;
     for _ in 0..2 {
-        store.write(&path, &content, &by, Expected::Any).await.expect("written");
+        store.write(&path, &content, &by, Precondition::Any).await.expect("written");
     }
     store.pin(&agent("bob"), &path).await.expect("pinned");
     store.close().await;

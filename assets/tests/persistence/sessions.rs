@@ -8,7 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use ikigai_assets::{
-    Agent, Error, Lease, NewEvent, NewSession, Options, SessionFilter, SessionId, Store, StoreUrl,
+    Agent, Error, Lease, NewEvent, NewSession, SessionFilter, SessionId, Store, StoreOptions,
+    StoreUrl,
 };
 use ikigai_assets_testing::Server;
 
@@ -31,7 +32,7 @@ fn ann() -> Agent {
 
 async fn open(url: &str) -> Store {
     let url = StoreUrl::parse(url).expect("an address");
-    Store::open(&url, &Options::default()).await.expect("it opens")
+    Store::open(&url, &StoreOptions::default()).await.expect("it opens")
 }
 
 /// Opens the file of the store as another program does.

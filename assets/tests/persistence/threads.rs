@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Options, Store, StoreUrl};
+use ikigai_assets::{
+    Agent, AssetPath, Author, ChangeCause, Error, Precondition, Store, StoreOptions, StoreUrl,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{directory, sqlite};
@@ -14,8 +16,8 @@ fn x() -> AssetPath {
 }
 
 async fn write(store: &Store, content: &[u8]) -> Result<u64, Error> {
-    let by = Author { agent: Agent::new("ann@host").expect("a name"), cause: Cause::Write };
-    store.write(&x(), content, &by, Expected::Any).await.map(|written| written.version)
+    let by = Author { agent: Agent::new("ann@host").expect("a name"), cause: ChangeCause::Write };
+    store.write(&x(), content, &by, Precondition::Any).await.map(|written| written.version)
 }
 
 struct Fixture {
@@ -44,7 +46,7 @@ impl Fixture {
     fn store(&self) -> Store {
         let url = StoreUrl::parse(&sqlite(self.directory.path())).expect("an address");
         self.runtime.block_on(async {
-            let store = Store::open(&url, &Options::default()).await.expect("it opens");
+            let store = Store::open(&url, &StoreOptions::default()).await.expect("it opens");
             write(&store, b"1").await.expect("written");
             store
         })
@@ -71,7 +73,7 @@ fn an_own_thread_needs_no_other() {
     let fixture = Fixture { directory: fixture.directory, ..Fixture::new() };
     let url = StoreUrl::parse(&sqlite(fixture.directory.path())).expect("an address");
     fixture.runtime.block_on(async {
-        let store = Store::open(&url, &Options::default()).await.expect("it opens");
+        let store = Store::open(&url, &StoreOptions::default()).await.expect("it opens");
         let own = store.on_own_thread();
         assert_eq!(write(&own, b"2").await.expect("written"), 2);
         assert_eq!(own.read(&x()).await.expect("read").content, b"2");

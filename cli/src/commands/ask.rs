@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use ikigai_provider::FailureKind;
-use ikigai_terminal::{Look, Screen, one_line};
+use ikigai_terminal::{OutputFeatures, Screen, one_line};
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
@@ -22,22 +22,22 @@ use super::tool::list;
 use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::kept::{self, Kept, KeptOptions};
+use crate::kept::{self, KeptOptions, SessionChoice};
 use crate::model::{ENVIRONMENT, ModelOptions, Models};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_exact};
 use crate::person::Person;
 use crate::remedy;
-use exchange::{Ending, Exchange, Outcome};
+use exchange::{CheckedEnd, ExchangeReport, SaveOutcome};
 use ikigai_agent::{
-    End, Event, MAX_ROUNDS, Model, Prompt, Resumed, SLASH_COMMAND, Session, Surroundings, Turn,
-    prune_sessions,
+    MAX_ROUNDS, Model, Prompt, Resumed, SLASH_COMMAND, Session, Turn, TurnEnd, TurnEvent,
+    TurnSurroundings, prune_sessions,
 };
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, Snapshot};
+use ikigai_host::registry::{ScanDepth, Snapshot};
 use prompt::UserPrompt;
-use report::Report;
+use report::TurnReport;
 use schema::AnswerSchema;
 
 /// The end of `--help`.
@@ -81,7 +81,7 @@ Examples:
 
 /// The form of the output on stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum ReportForm {
     /// The answer only.
     Text,
     /// The whole exchange as one object.
@@ -143,11 +143,11 @@ impl Arguments {
         }
     }
 
-    fn form(&self) -> Form {
+    fn form(&self) -> ReportForm {
         match (self.json, self.stream_json) {
-            (_, true) => Form::Lines,
-            (true, false) => Form::Object,
-            (false, false) => Form::Text,
+            (_, true) => ReportForm::Lines,
+            (true, false) => ReportForm::Object,
+            (false, false) => ReportForm::Text,
         }
     }
 
@@ -158,12 +158,15 @@ impl Arguments {
     }
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let cancel = cancelled_by_signals()?;
     let choice = arguments.model.resolve(&options.config, ENVIRONMENT)?;
     let approval = arguments.approval.resolve(&options.config, ENVIRONMENT)?;
     let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
-    let goes_on = arguments.kept.kept() != Kept::New;
+    let goes_on = arguments.kept.kept() != SessionChoice::New;
     // A resumed conversation has its own model.
     let model = if goes_on { None } else { Some(choice.model(&options.config, ENVIRONMENT)?) };
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
@@ -178,17 +181,18 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     session.set_auto_summary(choice.has_auto_summary());
     session.set_max_rounds(arguments.max_rounds);
     let tools = match &arguments.tools {
-        None => Tools::All(Arc::clone(&host)),
+        None => ToolSet::All(Arc::clone(&host)),
         Some(names) => {
             let Some(snapshot) = cancel.run_until_cancelled(scan(&host)).await else {
                 return Ok(ExitCode::from(error::INTERRUPTED));
             };
-            Tools::Some(only(&mut session, &snapshot, names)?)
+            ToolSet::Some(only(&mut session, &snapshot, names)?)
         }
     };
     let form = arguments.form();
-    let is_read_by_person =
-        form == Form::Text && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let is_read_by_person = form == ReportForm::Text
+        && std::io::stdout().is_terminal()
+        && std::io::stderr().is_terminal();
     let resumed = arguments.kept.apply(&mut session, is_read_by_person).await?;
     if let Some(resumed) = &resumed {
         let models = Models::new(options.config.clone(), arguments.model.clone());
@@ -203,17 +207,17 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         Some(before) => {
             let found = cancel.run_until_cancelled(tools.snapshot()).await.flatten();
             if let Some(snapshot) = &found {
-                let now = Surroundings::now(&host, session.assets(), Some(snapshot)).await;
+                let now = TurnSurroundings::now(&host, session.assets(), Some(snapshot)).await;
                 for line in before.changes(&now) {
                     eprint(&format!("{}\n", one_line(&line)));
                 }
             }
             // If the scan was interrupted, the turn reports that.
-            Tools::Some(found.unwrap_or_default())
+            ToolSet::Some(found.unwrap_or_default())
         }
     };
 
-    if form == Form::Lines {
+    if form == ReportForm::Lines {
         stream::print_begin(&prompt, &session)?;
     }
     // An answer that does not match its schema does not count, so it is held until it is checked.
@@ -222,8 +226,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let screen = approval.asks_at_stderr().then(screen_of_stderr);
     let person = screen.clone().map(|screen| Arc::new(Person::alone(screen)));
     session.set_front_end(person.clone().map(|person| person as Arc<dyn FrontEnd>));
-    let report = Report::new(form, schema.is_some(), screen);
-    let shown = Shown { report, failed: None };
+    let report = TurnReport::new(form, schema.is_some(), screen);
+    let shown = ReportSink { report, failed: None };
     let shown = Arc::new(Mutex::new(shown));
     let mut on_event = on_event(&shown, &cancel);
     let sent = Prompt { typed: &prompt.typed, attached: prompt.attached.as_deref() };
@@ -232,7 +236,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(person) = person {
         person.settle();
     }
-    let mut kept = Outcome { session: session.kept(), unkept: session.unkept().map(str::to_owned) };
+    let mut kept =
+        SaveOutcome { session: session.kept(), unkept: session.unkept().map(str::to_owned) };
     if let Some(warning) = session.release().await {
         eprint(&format!("warning: {warning}\n"));
         kept.unkept = Some(warning);
@@ -246,23 +251,23 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     if let Some(error) = shown.failed.take() {
         return Err(error);
     }
-    let ending = Ending::from_end(&turn.end, turn.answer.as_deref(), schema.as_ref());
+    let ending = CheckedEnd::from_end(&turn.end, turn.answer.as_deref(), schema.as_ref());
     match form {
-        Form::Text => {
+        ReportForm::Text => {
             shown.report.finish(&ending)?;
             if let Some(line) = kept.line() {
                 eprint(&line);
             }
         }
-        Form::Object => {
-            let exchange = Exchange::new(&prompt, &session, &kept, &turn, &ending);
+        ReportForm::Object => {
+            let exchange = ExchangeReport::new(&prompt, &session, &kept, &turn, &ending);
             print_exact(&format!("{}\n", serde_json::to_string(&exchange)?))?;
         }
-        Form::Lines => stream::print_end(&kept, &turn, &ending)?,
+        ReportForm::Lines => stream::print_end(&kept, &turn, &ending)?,
     }
     match ending {
-        Ending::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
-        Ending::Answered(_) | Ending::Other(_) => {
+        CheckedEnd::Mismatched(reason) => Err(CliError::failed(anyhow::Error::msg(reason))),
+        CheckedEnd::Answered(_) | CheckedEnd::Other(_) => {
             let is_unkept = arguments.kept.is_required() && kept.unkept.is_some();
             exit_code(&turn, is_unkept, arguments.denied_ok)
         }
@@ -270,7 +275,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// Removes conversations that are past their retention, as each start of the REPL does.
-async fn prune(options: &Options, session: &Session) {
+async fn prune(options: &SharedOptions, session: &Session) {
     let Some(assets) = session.assets() else { return };
     if let Err(error) = prune_sessions(assets, options.config.sessions().0).await {
         eprint(&format!("warning: old conversations were not removed: {error}\n"));
@@ -292,18 +297,18 @@ fn model_of(models: &Models, resumed: &Resumed) -> Result<Model, CliError> {
 
 /// Returns the screen of stderr.
 pub(super) fn screen_of_stderr() -> Screen {
-    Screen::new(std::io::stderr(), Look::for_stream(&std::io::stderr()))
+    Screen::new(std::io::stderr(), OutputFeatures::for_stream(&std::io::stderr()))
 }
 
 /// The tools that the model is offered.
-enum Tools {
+enum ToolSet {
     /// All tools, once they are known.
     All(Arc<Host>),
     /// The tools that `--tools` names.
     Some(Arc<Snapshot>),
 }
 
-impl Tools {
+impl ToolSet {
     async fn snapshot(self) -> Option<Arc<Snapshot>> {
         Some(match self {
             Self::All(host) => scan(&host).await,
@@ -314,7 +319,7 @@ impl Tools {
 
 /// Discovers the tools, and prints warnings.
 async fn scan(host: &Host) -> Arc<Snapshot> {
-    let snapshot = host.registry().scan(Depth::Remembered).await;
+    let snapshot = host.registry().scan(ScanDepth::Remembered).await;
     list::print_warnings(&snapshot);
     snapshot
 }
@@ -338,17 +343,17 @@ fn only(
 }
 
 /// The report of a turn, and the first error in writing it.
-struct Shown {
-    report: Report,
+struct ReportSink {
+    report: TurnReport,
     failed: Option<CliError>,
 }
 
 /// Returns a function that reports events. If it cannot write to stdout, it cancels the turn, since
 /// there is no reader for the rest.
 fn on_event(
-    shown: &Arc<Mutex<Shown>>,
+    shown: &Arc<Mutex<ReportSink>>,
     cancel: &CancellationToken,
-) -> impl for<'e> FnMut(Event<'e>) + Send {
+) -> impl for<'e> FnMut(TurnEvent<'e>) + Send {
     let (shown, cancel) = (Arc::clone(shown), cancel.clone());
     move |event| {
         let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -362,22 +367,24 @@ fn on_event(
 /// Returns the exit code of a turn, or the error that has an exit code.
 fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, CliError> {
     let failed = |text: String| CliError::failed(anyhow::Error::msg(text));
-    if turn.end == End::Answered && is_unkept {
+    if turn.end == TurnEnd::Answered && is_unkept {
         return Err(failed("the answer could not be saved".to_owned()));
     }
     Err(match &turn.end {
-        End::Answered if !denied_ok && turn.calls.iter().any(|call| call.is_refused) => {
+        TurnEnd::Answered if !denied_ok && turn.calls.iter().any(|call| call.is_refused) => {
             return Ok(ExitCode::from(error::REFUSED));
         }
-        End::Answered => return Ok(ExitCode::SUCCESS),
-        End::Interrupted => {
+        TurnEnd::Answered => return Ok(ExitCode::SUCCESS),
+        TurnEnd::Interrupted => {
             // The terminal shows `^C` without a line end.
             eprint("\ninterrupted\n");
             return Ok(ExitCode::from(error::INTERRUPTED));
         }
         // A warning already gave the reason.
-        End::Unkept(_) => failed("stopped, because the conversation could not be saved".to_owned()),
-        End::Failed(failure) => {
+        TurnEnd::Unkept(_) => {
+            failed("stopped, because the conversation could not be saved".to_owned())
+        }
+        TurnEnd::Failed(failure) => {
             let is_usage = matches!(failure.kind, FailureKind::NoKey { .. } | FailureKind::Address);
             let hint = remedy::provider::hint(failure);
             let error = CliError::failed(failure.clone()).hints(hint);
@@ -385,7 +392,7 @@ fn exit_code(turn: &Turn, is_unkept: bool, denied_ok: bool) -> Result<ExitCode, 
         }
         end => {
             let error = failed(exchange::reason(end).unwrap_or_default());
-            let is_silent = *end == End::Silent;
+            let is_silent = *end == TurnEnd::Silent;
             if is_silent { error.hint("ask again, or ask another model") } else { error }
         }
     })

@@ -12,18 +12,18 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::Subcommand;
-use ikigai_assets::{Error, Metadata, Store};
+use ikigai_assets::{AssetMetadata, Error, Store};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::remedy;
 use ikigai_agent::assets::NotNamed;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum AssetCommand {
     /// List assets with their token counts, or search them for a text
     #[command(after_help = list::EXAMPLES)]
     List(list::Arguments),
@@ -50,15 +50,15 @@ pub(super) enum Command {
                             ikigai asset purge notes/draft.md notes/old.md --yes")]
     Purge(purge::Arguments),
     /// Show the versions of an asset
-    Log(history::Log),
+    Log(history::LogArguments),
     /// Restore an older version of an asset, as a new version
     Restore(history::Restore),
     /// Pin an asset into an agent's context, or show the pinned assets
-    Pin(pins::Pin),
+    Pin(pins::PinArguments),
     /// Unpin an asset from an agent's context
     Unpin(pins::Unpin),
     /// Show the pinned assets and how full the store is
-    Usage(pins::Usage),
+    Usage(pins::UsageArguments),
     /// Find broken references
     ///
     /// Searches all assets for `ikigai://` references and for file paths, which are relative to the workspace.
@@ -67,23 +67,26 @@ pub(super) enum Command {
     Check(check::Arguments),
 }
 
-pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    command: AssetCommand,
+) -> Result<ExitCode, CliError> {
     let assets = options.assets()?;
     let store = assets.open().await?;
     let agent = options.agent()?;
     match command {
-        Command::List(arguments) => list::run(store, &agent, arguments).await,
-        Command::Get(arguments) => history::get(store, arguments).await,
-        Command::Put(arguments) => change::put(&assets, &agent, arguments).await,
-        Command::Edit(arguments) => edit::run(store, &agent, arguments).await,
-        Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
-        Command::Purge(arguments) => purge::run(store, arguments).await,
-        Command::Log(arguments) => history::log(store, arguments).await,
-        Command::Restore(arguments) => history::restore(store, &agent, arguments).await,
-        Command::Pin(arguments) => pins::pin(store, &agent, arguments).await,
-        Command::Unpin(arguments) => pins::unpin(store, &agent, arguments).await,
-        Command::Usage(arguments) => pins::usage(store, &agent, arguments).await,
-        Command::Check(arguments) => check::run(store, &options.workspace()?, arguments).await,
+        AssetCommand::List(arguments) => list::run(store, &agent, arguments).await,
+        AssetCommand::Get(arguments) => history::get(store, arguments).await,
+        AssetCommand::Put(arguments) => change::put(&assets, &agent, arguments).await,
+        AssetCommand::Edit(arguments) => edit::run(store, &agent, arguments).await,
+        AssetCommand::Rm(arguments) => change::remove(store, &agent, arguments).await,
+        AssetCommand::Purge(arguments) => purge::run(store, arguments).await,
+        AssetCommand::Log(arguments) => history::log(store, arguments).await,
+        AssetCommand::Restore(arguments) => history::restore(store, &agent, arguments).await,
+        AssetCommand::Pin(arguments) => pins::pin(store, &agent, arguments).await,
+        AssetCommand::Unpin(arguments) => pins::unpin(store, &agent, arguments).await,
+        AssetCommand::Usage(arguments) => pins::usage(store, &agent, arguments).await,
+        AssetCommand::Check(arguments) => check::run(store, &options.workspace()?, arguments).await,
     }
 }
 
@@ -110,12 +113,12 @@ impl From<NotNamed> for CliError {
 }
 
 /// Returns the asset with a path or a short name.
-async fn named(store: &Store, name: &str) -> Result<Metadata, CliError> {
+async fn named(store: &Store, name: &str) -> Result<AssetMetadata, CliError> {
     Ok(ikigai_agent::assets::named(store, name).await?)
 }
 
 /// Returns an asset as JSON.
-fn as_json(metadata: &Metadata) -> Value {
+fn as_json(metadata: &AssetMetadata) -> Value {
     json!({
         "path": metadata.path.as_str(),
         "uri": metadata.path.to_uri(),

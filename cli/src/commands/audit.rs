@@ -16,16 +16,16 @@ use jiff::tz::TimeZone;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use strum::VariantArray as _;
 
-use self::details::{Details, HEADINGS, columns};
+use self::details::{CallDetails, HEADINGS, columns};
 use self::filter::{Filter, OutcomeFilter, parse_time};
 use super::cancelled_by_signals;
 use super::tool::list::plain_table;
 use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_exact};
-use ikigai_host::audit::{Batch, Line, Reader, Record, Via};
+use ikigai_host::audit::{Batch, LogLine, LogReader, Record, Via};
 
 /// The number of calls that `--follow` shows before new ones, unless `--tail` sets it.
 const FOLLOWED_TAIL: usize = 10;
@@ -84,12 +84,15 @@ pub(super) struct Arguments {
     follow: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let dir = options.paths().state.ok_or_else(|| {
         let text = "there is no place for an audit log";
         CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")
     })?;
-    let mut reader = Reader::open(&dir).map_err(|error| refused(error, &dir))?;
+    let mut reader = LogReader::open(&dir).map_err(|error| refused(error, &dir))?;
     let filter = Filter {
         ids: arguments.ids.iter().map(|id| id.to_lowercase()).collect(),
         tools: arguments.tools,
@@ -102,14 +105,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     };
     let is_of_few = arguments.tail == Some(1) || !arguments.ids.is_empty();
     let form = if arguments.json {
-        Form::Json
+        RecordForm::Json
     } else if arguments.long || (is_of_few && !arguments.follow) {
-        Form::Long
+        RecordForm::Long
     } else {
-        Form::Table
+        RecordForm::Table
     };
     let most = arguments.tail.unwrap_or(if arguments.follow { FOLLOWED_TAIL } else { usize::MAX });
-    let mut printer = Printer { form, zone: TimeZone::system(), filter, damaged: 0 };
+    let mut printer = RecordPrinter { form, zone: TimeZone::system(), filter, damaged: 0 };
     let lines = printer.last(&mut reader, most)?;
     if arguments.follow {
         return printer.follow(reader, lines).await;
@@ -119,7 +122,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     printer.print_all(&lines)?;
     printer.print_damaged();
-    if form == Form::Table && lines.iter().any(|line| lacks_arguments(&line.record)) {
+    if form == RecordForm::Table && lines.iter().any(|line| lacks_arguments(&line.record)) {
         eprint(ARGUMENTS_NOTE);
     }
     if lines.is_empty() && most > 0 {
@@ -156,24 +159,24 @@ pub(super) fn refused(error: std::io::Error, dir: &Path) -> CliError {
 
 /// The form in which records are printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum RecordForm {
     Json,
     Table,
     Long,
 }
 
-struct Printer {
-    form: Form,
+struct RecordPrinter {
+    form: RecordForm,
     zone: TimeZone,
     filter: Filter,
     /// The number of lines that are not records.
     damaged: u64,
 }
 
-impl Printer {
+impl RecordPrinter {
     /// Reads the last calls that match the filter, oldest first.
-    fn last(&mut self, reader: &mut Reader, most: usize) -> Result<Vec<Line>, CliError> {
-        let mut lines: VecDeque<Line> = VecDeque::new();
+    fn last(&mut self, reader: &mut LogReader, most: usize) -> Result<Vec<LogLine>, CliError> {
+        let mut lines: VecDeque<LogLine> = VecDeque::new();
         while lines.len() < most
             && let Some(batch) = reader.read_back()
         {
@@ -183,13 +186,13 @@ impl Printer {
         Ok(lines.into())
     }
 
-    fn wanted(&mut self, batch: Batch) -> Vec<Line> {
+    fn wanted(&mut self, batch: Batch) -> Vec<LogLine> {
         self.damaged += batch.damaged;
         batch.lines.into_iter().filter(|line| self.filter.takes(&line.record)).collect()
     }
 
-    fn print_all(&self, lines: &[Line]) -> Result<(), CliError> {
-        if self.form != Form::Table {
+    fn print_all(&self, lines: &[LogLine]) -> Result<(), CliError> {
+        if self.form != RecordForm::Table {
             return self.print_each(lines);
         }
         if lines.is_empty() {
@@ -206,9 +209,13 @@ impl Printer {
     }
 
     /// Prints these calls, and then each new one as soon as it is recorded.
-    async fn follow(mut self, mut reader: Reader, lines: Vec<Line>) -> Result<ExitCode, CliError> {
+    async fn follow(
+        mut self,
+        mut reader: LogReader,
+        lines: Vec<LogLine>,
+    ) -> Result<ExitCode, CliError> {
         let cancel = cancelled_by_signals()?;
-        if self.form == Form::Table {
+        if self.form == RecordForm::Table {
             print(&row(HEADINGS.map(|(name, _)| name.to_owned())))?;
         }
         self.print_each(&lines)?;
@@ -227,32 +234,32 @@ impl Printer {
         }
     }
 
-    fn print_each(&self, lines: &[Line]) -> Result<(), CliError> {
+    fn print_each(&self, lines: &[LogLine]) -> Result<(), CliError> {
         let mut text = String::new();
         for line in lines {
             match self.form {
-                Form::Json => {
+                RecordForm::Json => {
                     // A line that was parsed as a record is valid UTF-8.
                     text.push_str(&String::from_utf8_lossy(&line.text));
                     text.push('\n');
                 }
-                Form::Table => {
+                RecordForm::Table => {
                     text.push_str(&row(columns(&line.record, &self.zone)));
                 }
-                Form::Long => {
-                    let details = Details { record: &line.record, zone: &self.zone };
+                RecordForm::Long => {
+                    let details = CallDetails { record: &line.record, zone: &self.zone };
                     // Writing to a string cannot fail.
                     let _ = writeln!(text, "{details}");
                 }
             }
         }
         // Print no empty line at the end.
-        if self.form == Form::Long && text.ends_with("\n\n") {
+        if self.form == RecordForm::Long && text.ends_with("\n\n") {
             text.pop();
         }
         match self.form {
-            Form::Json => print_exact(&text),
-            Form::Table | Form::Long => print(&text),
+            RecordForm::Json => print_exact(&text),
+            RecordForm::Table | RecordForm::Long => print(&text),
         }
     }
 

@@ -22,10 +22,10 @@ use ikigai_terminal::sanitize;
 use serde::Serialize;
 
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print_json, print_raw};
-use ikigai_host::host::{Host, Subject};
-use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_host::host::{CallTarget, Host};
+use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -36,7 +36,7 @@ pub(super) struct Arguments {
 
 /// The result of one check.
 #[derive(Debug, Serialize)]
-struct Check {
+struct DoctorCheck {
     section: &'static str,
     what: String,
     status: Status,
@@ -58,7 +58,7 @@ enum Status {
     Fail,
 }
 
-impl Check {
+impl DoctorCheck {
     fn new(section: &'static str, what: impl Into<String>, detail: impl Into<String>) -> Self {
         let (what, detail) = (what.into(), detail.into());
         Self { section, what, status: Status::Ok, detail, advice: None }
@@ -78,7 +78,10 @@ impl Check {
     }
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let checks = match options.host() {
         Ok(host) => all(options, &host).await?,
         Err(error) => without_host(options, &error).await?,
@@ -93,10 +96,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if good { 0 } else { error::FAILED }))
 }
 
-async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
+async fn all(options: &SharedOptions, host: &Host) -> Result<Vec<DoctorCheck>, CliError> {
     // This must run before the scan. If a sandbox worked once, the scan assumes that it still does.
     let sandbox = host.machine().await;
-    let snapshot = host.registry().scan(Depth::Failed).await;
+    let snapshot = host.registry().scan(ScanDepth::Failed).await;
     let mut checks = machine::checks(host.registry().paths());
     checks.extend(runtime::checks());
     checks.extend(sandbox::checks(host, &snapshot, sandbox));
@@ -111,7 +114,10 @@ async fn all(options: &Options, host: &Host) -> Result<Vec<Check>, CliError> {
 }
 
 /// Checks the parts that need no policy and no tools, since this error prevents a host.
-async fn without_host(options: &Options, error: &CliError) -> Result<Vec<Check>, CliError> {
+async fn without_host(
+    options: &SharedOptions,
+    error: &CliError,
+) -> Result<Vec<DoctorCheck>, CliError> {
     let paths = options.paths();
     let mut checks = machine::checks(&paths);
     checks.extend(runtime::checks());
@@ -123,9 +129,9 @@ async fn without_host(options: &Options, error: &CliError) -> Result<Vec<Check>,
 
 /// Checks which keys of model providers are set, and which tools get them. Does not show their
 /// values.
-fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+fn keys(host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
     let has = |tool: &&Tool, name: &str| {
-        let decision = host.decide(Subject::from(*tool));
+        let decision = host.decide(CallTarget::from(*tool));
         decision.is_ok_and(|it| it.variables.iter().any(|variable| variable.name == name))
     };
     let state = |name: &str| match std::env::var_os(name) {
@@ -140,7 +146,7 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
     };
     ProviderKey::ALL
         .iter()
-        .map(|key| Check::new("keys of model providers", key.as_str(), state(key.as_str())))
+        .map(|key| DoctorCheck::new("keys of model providers", key.as_str(), state(key.as_str())))
         .collect()
 }
 
@@ -149,7 +155,7 @@ fn colour() -> bool {
     AutoStream::choice(&std::io::stdout()) != ColorChoice::Never
 }
 
-fn as_text(checks: &[Check], colour: bool) -> String {
+fn as_text(checks: &[DoctorCheck], colour: bool) -> String {
     let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or_default();
     let paint = |style: Style, text: &str| match colour {
         true => format!("{style}{text}{style:#}"),
@@ -187,9 +193,9 @@ mod tests {
     #[test]
     fn columns_line_up_and_colours_are_for_terminals() {
         let checks = [
-            Check::new("one", "short", "fine"),
-            Check::new("one", "rather long", "meagre").warn("feed it"),
-            Check::new("two", "x", "missing").fail("find it"),
+            DoctorCheck::new("one", "short", "fine"),
+            DoctorCheck::new("one", "rather long", "meagre").warn("feed it"),
+            DoctorCheck::new("two", "x", "missing").fail("find it"),
         ];
         let expected = "one\n  ok    short        fine\n  warn  rather long  meagre\n                     \
                         to do: feed it\n\ntwo\n  FAIL  x            missing\n                     \

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use clap::{Args, Subcommand};
 use ikigai_agent::SHOWN_CHARACTERS;
 use ikigai_host::policy::{Approve, Override, Overrides};
-use ikigai_mcp::Server;
+use ikigai_mcp::ServerIdentity;
 use strum::VariantArray as _;
 use tokio_util::sync::CancellationToken;
 
@@ -27,14 +27,14 @@ use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::logging::{finish_log, log_in_background};
-use crate::mcp::{HostOffer, Settings};
-use crate::options::Options;
+use crate::mcp::{HostOffer, ServeSettings};
+use crate::options::SharedOptions;
 use crate::output::eprint;
 use crate::progress;
-use http::{Asked, HttpArguments};
+use http::{HttpArguments, HttpServerSetup};
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum McpCommand {
     /// Serve the tools to the MCP client that started ikigai, or to several over HTTP
     ///
     /// Supports revision 2026-07-28 of the protocol and the earlier ones with a handshake, over stdin and stdout or
@@ -84,21 +84,21 @@ pub(super) enum Command {
 
 /// Runs a command. `definition` makes the command definition of this program.
 pub(super) async fn run(
-    options: &Options,
-    command: Command,
+    options: &SharedOptions,
+    command: McpCommand,
     definition: fn() -> clap::Command,
 ) -> Result<ExitCode, CliError> {
     match command {
-        Command::Serve(arguments) => serve(options, *arguments).await,
-        Command::Install(arguments) => install::run(options, arguments, definition),
-        Command::Uninstall(arguments) => install::uninstall(options, &arguments),
-        Command::Add(arguments) => add::run(options, *arguments).await,
-        Command::List(arguments) => list::run(options, arguments).await,
-        Command::Show(arguments) => show::run(options, arguments).await,
-        Command::Approve(arguments) => approve::run(options, arguments).await,
-        Command::Login(arguments) => login::run(options, *arguments).await,
-        Command::Logout(arguments) => logout::run(options, arguments).await,
-        Command::Remove(arguments) => remove::run(options, arguments),
+        McpCommand::Serve(arguments) => serve(options, *arguments).await,
+        McpCommand::Install(arguments) => install::run(options, arguments, definition),
+        McpCommand::Uninstall(arguments) => install::uninstall(options, &arguments),
+        McpCommand::Add(arguments) => add::run(options, *arguments).await,
+        McpCommand::List(arguments) => list::run(options, arguments).await,
+        McpCommand::Show(arguments) => show::run(options, arguments).await,
+        McpCommand::Approve(arguments) => approve::run(options, arguments).await,
+        McpCommand::Login(arguments) => login::run(options, *arguments).await,
+        McpCommand::Logout(arguments) => logout::run(options, arguments).await,
+        McpCommand::Remove(arguments) => remove::run(options, arguments),
     }
 }
 
@@ -143,7 +143,7 @@ fn approve_help(approve: Approve) -> Option<&'static str> {
     })
 }
 
-async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode, CliError> {
+async fn serve(options: &SharedOptions, arguments: ServeArguments) -> Result<ExitCode, CliError> {
     let ServeArguments { tools, max_result, approve, http } = arguments;
     log_in_background();
     let approve = approve.map(|value| Override { value, from: "--approve".into() });
@@ -151,7 +151,7 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
     let (host, assets) = options.living_host(progress::reporter(), overrides, http.secrets())?;
     let cancel = cancelled_by_signals()?;
     let workspace = options.workspace()?;
-    let server = Server {
+    let server = ServerIdentity {
         name: "ikigai".to_owned(),
         title: "ikigai".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -167,7 +167,7 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
     };
     let asked = http.asked()?;
     let is_remote = asked.is_some();
-    let settings = Settings { tools, max_result, is_remote };
+    let settings = ServeSettings { tools, max_result, is_remote };
     let offer = HostOffer::new(host, assets, settings);
     offer.watch_changes();
     if let Err(missing) = offer.check_names().await {
@@ -191,11 +191,11 @@ async fn serve(options: &Options, arguments: ServeArguments) -> Result<ExitCode,
 /// Serves clients over HTTP until `cancel` is cancelled.
 async fn serve_http(
     offer: HostOffer,
-    server: Server,
-    asked: Asked,
+    server: ServerIdentity,
+    asked: HttpServerSetup,
     cancel: CancellationToken,
 ) -> Result<(), CliError> {
-    let Asked { address, settings, token, has_tls } = asked;
+    let HttpServerSetup { address, settings, token, has_tls } = asked;
     let listener = ikigai_mcp::listen(address).map_err(|error| {
         let error = anyhow::Error::new(error).context(format!("cannot listen at `{address}`"));
         CliError::failed(error)

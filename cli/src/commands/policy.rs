@@ -16,13 +16,13 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::error::{CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::eprint;
 use ikigai_host::policy::Proposal;
 use ikigai_protocol::written_out;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum PolicyCommand {
     /// Show what each tool may touch, and which line says so
     Show(show::Arguments),
     /// Grant a tool something, or limit it, in your own policy file
@@ -63,14 +63,17 @@ pub(super) enum Command {
     Test(test::Arguments),
 }
 
-pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    command: PolicyCommand,
+) -> Result<ExitCode, CliError> {
     match command {
-        Command::Show(arguments) => show::run(options, arguments).await,
-        Command::Grant(arguments) => grant::run(options, arguments).await,
-        Command::Revoke(arguments) => revoke::run(options, arguments).await,
-        Command::Suggest(arguments) => suggest::run(options, arguments).await,
-        Command::Record(arguments) => record::run(options, arguments).await,
-        Command::Test(arguments) => test::run(options, arguments).await,
+        PolicyCommand::Show(arguments) => show::run(options, arguments).await,
+        PolicyCommand::Grant(arguments) => grant::run(options, arguments).await,
+        PolicyCommand::Revoke(arguments) => revoke::run(options, arguments).await,
+        PolicyCommand::Suggest(arguments) => suggest::run(options, arguments).await,
+        PolicyCommand::Record(arguments) => record::run(options, arguments).await,
+        PolicyCommand::Test(arguments) => test::run(options, arguments).await,
     }
 }
 

@@ -9,11 +9,11 @@ use crate::approval::ApprovalOptions;
 use crate::error::{self, CliError};
 use crate::kept::ResumeOptions;
 use crate::model::{ENVIRONMENT, ModelOptions, Models};
-use crate::options::Options;
-use crate::repl::{self, Ended, Out, Setup, SharedCommands};
+use crate::options::SharedOptions;
+use crate::repl::{self, ExitReason, Out, ReplSetup, SharedCommands};
 
 pub(super) async fn run(
-    options: &Options,
+    options: &SharedOptions,
     model: ModelOptions,
     resume: ResumeOptions,
     approval: ApprovalOptions,
@@ -47,10 +47,10 @@ pub(super) async fn run(
             Box::pin(export::write_file(store, session, path, as_lines))
         },
     };
-    let setup = Setup { host, session, models, notices, kept, retention, asks, shared };
+    let setup = ReplSetup { host, session, models, notices, kept, retention, asks, shared };
     Ok(match repl::run(out, setup).await? {
-        Ended::Left => ExitCode::SUCCESS,
+        ExitReason::Left => ExitCode::SUCCESS,
         // Shells use this exit code for a program that a signal ended.
-        Ended::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        ExitReason::Signal(signal) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
     })
 }

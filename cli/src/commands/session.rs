@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Subcommand;
-use ikigai_agent::journal::{Event, ReplayError};
+use ikigai_agent::journal::{JournalEvent, ReplayError};
 use ikigai_assets::{Error, Lease, SessionEvent, SessionId, SessionSummary, Store};
 use serde_json::{Value, json};
 
 use super::asset::{local, stamp};
 use crate::error::CliError;
 use crate::kept::{line, named};
-use crate::options::Options;
+use crate::options::SharedOptions;
 
 /// The time for which a command leases a session that it makes. It releases the session at once.
 const LEASE: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(60);
 const PAGE: u32 = 100;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum SessionCommand {
     /// List the saved conversations of this workspace
     List(list::Arguments),
     /// Print a conversation, and mark what the model no longer sees
@@ -47,22 +47,27 @@ pub(super) enum Command {
     /// Rename a conversation
     Rename(change::Rename),
     /// Permanently remove conversations
-    Rm(change::Remove),
+    Rm(change::RemoveArguments),
 }
 
-pub(super) async fn run(options: &Options, command: Command) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    command: SessionCommand,
+) -> Result<ExitCode, CliError> {
     let assets = options.assets()?;
     let store = assets.open().await?;
     let agent = options.agent()?;
     let workspace = || Ok::<_, CliError>(options.workspace()?.to_string_lossy().into_owned());
     match command {
-        Command::List(arguments) => list::run(store, &agent, &workspace()?, arguments).await,
-        Command::Show(arguments) => show::run(store, &agent, arguments).await,
-        Command::Export(arguments) => export::run(store, &agent, arguments).await,
-        Command::Import(arguments) => import::run(store, &agent, &workspace()?, arguments).await,
-        Command::Fork(arguments) => change::fork(store, &agent, arguments).await,
-        Command::Rename(arguments) => change::rename(store, &agent, arguments).await,
-        Command::Rm(arguments) => change::remove(store, &agent, arguments).await,
+        SessionCommand::List(arguments) => list::run(store, &agent, &workspace()?, arguments).await,
+        SessionCommand::Show(arguments) => show::run(store, &agent, arguments).await,
+        SessionCommand::Export(arguments) => export::run(store, &agent, arguments).await,
+        SessionCommand::Import(arguments) => {
+            import::run(store, &agent, &workspace()?, arguments).await
+        }
+        SessionCommand::Fork(arguments) => change::fork(store, &agent, arguments).await,
+        SessionCommand::Rename(arguments) => change::rename(store, &agent, arguments).await,
+        SessionCommand::Rm(arguments) => change::remove(store, &agent, arguments).await,
     }
 }
 
@@ -119,10 +124,13 @@ async fn each_event(
 }
 
 /// Returns all events of a session, as they are stored and as they are parsed.
-async fn log(store: &Store, id: &SessionId) -> Result<(Vec<SessionEvent>, Vec<Event>), CliError> {
+async fn log(
+    store: &Store,
+    id: &SessionId,
+) -> Result<(Vec<SessionEvent>, Vec<JournalEvent>), CliError> {
     let (mut kept, mut read) = (Vec::new(), Vec::new());
     each_event(store, id, |event| {
-        read.push(Event::read(&event).map_err(|error| unreadable(id, error))?);
+        read.push(JournalEvent::read(&event).map_err(|error| unreadable(id, error))?);
         kept.push(event);
         Ok(())
     })

@@ -26,10 +26,10 @@ use clap::Subcommand;
 
 use crate::approval::ApprovalOptions;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Command {
+pub(super) enum ToolCommand {
     /// List the tools that can be called
     List(list::Arguments),
     /// Show the details of a tool
@@ -105,27 +105,27 @@ pub(super) enum Command {
 }
 
 pub(super) async fn run(
-    options: &Options,
-    command: Command,
+    options: &SharedOptions,
+    command: ToolCommand,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
     match command {
-        Command::List(arguments) => list::run(options, arguments).await,
-        Command::Show(arguments) => show::run(options, arguments).await,
-        Command::Call(arguments) => call::run(options, arguments, approval).await,
-        Command::Run(arguments) => run::run(options, arguments, approval).await,
-        Command::Schema(arguments) => schema::run(options, arguments).await,
-        Command::Check(arguments) => check::run(options, arguments).await,
-        Command::New(arguments) => new::run(options, arguments).await,
-        Command::Build(arguments) => build::run(options, arguments).await,
-        Command::Test(arguments) => test::run(options, arguments).await,
-        Command::Install(arguments) => install::run(options, arguments).await,
-        Command::Update(arguments) => update::run(options, arguments).await,
-        Command::Outdated(arguments) => outdated::run(options, arguments).await,
-        Command::Remove(arguments) => remove::run(options, arguments).await,
-        Command::Verify(arguments) => verify::run(options, arguments).await,
-        Command::Sync(arguments) => sync::run(options, arguments).await,
-        Command::Push(arguments) => push::run(options, arguments).await,
-        Command::Fetch(arguments) => fetch::run(options, arguments).await,
+        ToolCommand::List(arguments) => list::run(options, arguments).await,
+        ToolCommand::Show(arguments) => show::run(options, arguments).await,
+        ToolCommand::Call(arguments) => call::run(options, arguments, approval).await,
+        ToolCommand::Run(arguments) => run::run(options, arguments, approval).await,
+        ToolCommand::Schema(arguments) => schema::run(options, arguments).await,
+        ToolCommand::Check(arguments) => check::run(options, arguments).await,
+        ToolCommand::New(arguments) => new::run(options, arguments).await,
+        ToolCommand::Build(arguments) => build::run(options, arguments).await,
+        ToolCommand::Test(arguments) => test::run(options, arguments).await,
+        ToolCommand::Install(arguments) => install::run(options, arguments).await,
+        ToolCommand::Update(arguments) => update::run(options, arguments).await,
+        ToolCommand::Outdated(arguments) => outdated::run(options, arguments).await,
+        ToolCommand::Remove(arguments) => remove::run(options, arguments).await,
+        ToolCommand::Verify(arguments) => verify::run(options, arguments).await,
+        ToolCommand::Sync(arguments) => sync::run(options, arguments).await,
+        ToolCommand::Push(arguments) => push::run(options, arguments).await,
+        ToolCommand::Fetch(arguments) => fetch::run(options, arguments).await,
     }
 }

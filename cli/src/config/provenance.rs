@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// The place that set a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Provenance {
+pub(crate) enum SettingSource {
     /// A flag or a slash command, as it is typed.
     Flag(String),
     /// An environment variable, by its name.
@@ -21,7 +21,7 @@ pub(crate) enum Provenance {
     Default,
 }
 
-impl fmt::Display for Provenance {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(name) | Self::Variable(name) => f.write_str(name),

@@ -6,16 +6,18 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use ikigai_agent::Offer;
-use ikigai_provider::{Bounds, Effort, Endpoint, Header, Key, Provider, Settings};
+use ikigai_agent::ToolOffer;
+use ikigai_provider::{
+    AnswerSettings, ApiKey, Effort, Endpoint, Provider, RequestHeader, ToolBounds,
+};
 use thiserror::Error;
 
-use super::{Config, Provenance, Setting};
+use super::{Config, Setting, SettingSource};
 use ikigai_host::limits;
 
 /// The failure of a command that should print a key.
 #[derive(Debug, Error)]
-pub(crate) enum KeyError {
+pub(crate) enum KeyCommandError {
     /// The command could not be started.
     #[error("`key_command` of `{provider}` cannot be started")]
     Start {
@@ -41,7 +43,7 @@ pub(crate) enum KeyError {
 }
 
 /// A function that returns the value of an environment variable.
-pub(crate) type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Returns the value of a variable of this process. An empty variable counts as unset.
 #[must_use]
@@ -55,13 +57,13 @@ impl Config {
     pub(crate) fn base_url(
         &self,
         provider: Provider,
-        environment: Environment<'_>,
-    ) -> (Option<String>, Provenance) {
+        environment: EnvLookup<'_>,
+    ) -> (Option<String>, SettingSource) {
         let variable = provider.base_url_variable();
         match (environment(variable), self.of_provider(provider, "base_url")) {
-            (Some(value), _) => (Some(value), Provenance::Variable(variable.to_owned())),
+            (Some(value), _) => (Some(value), SettingSource::Variable(variable.to_owned())),
             (None, Some(setting)) => (Some(setting.value.clone()), setting.provenance()),
-            (None, None) => (None, Provenance::Default),
+            (None, None) => (None, SettingSource::Default),
         }
     }
 
@@ -121,10 +123,10 @@ impl Config {
 
     /// Returns the settings of a model's answers that a file sets.
     #[must_use]
-    pub(crate) fn settings_of(&self, provider: Provider, model: &str) -> Settings {
+    pub(crate) fn settings_of(&self, provider: Provider, model: &str) -> AnswerSettings {
         let set = |key| self.of_model(provider, model, key).map(|it| it.value.as_str());
         // Both were checked when the file was read.
-        Settings {
+        AnswerSettings {
             effort: set("effort").and_then(|value| value.parse().ok()),
             temperature: set("temperature").and_then(|value| value.parse().ok()),
         }
@@ -133,24 +135,27 @@ impl Config {
     /// Returns the headers that are added to the requests of a provider, and the place that set
     /// them.
     #[must_use]
-    pub(crate) fn headers_of(&self, provider: Provider) -> Option<(&[Header], &Provenance)> {
+    pub(crate) fn headers_of(
+        &self,
+        provider: Provider,
+    ) -> Option<(&[RequestHeader], &SettingSource)> {
         let (headers, from) = self.headers.get(&provider)?;
         Some((headers, from))
     }
 
     /// Returns the rules for offering tools to a provider.
     #[must_use]
-    pub(crate) fn offer(&self, provider: Provider) -> Offer {
+    pub(crate) fn offer(&self, provider: Provider) -> ToolOffer {
         let set = |key| self.of_provider(provider, key).map(|it| it.value.as_str());
         // Both were checked when the file was read.
         let number = |key| set(key).and_then(|value| value.parse().ok());
-        let own = Bounds::for_provider(provider);
-        let bounds = Bounds {
+        let own = ToolBounds::for_provider(provider);
+        let bounds = ToolBounds {
             tools: number("max_tools").or(own.tools),
             description: number("max_description").or(own.description),
         };
         let first = set("first_tools").unwrap_or_default().split_whitespace();
-        Offer { bounds, first: first.map(str::to_owned).collect() }
+        ToolOffer { bounds, first: first.map(str::to_owned).collect() }
     }
 
     /// Returns the bounds on the tools offered to a provider, each with its key and the place that
@@ -159,12 +164,12 @@ impl Config {
     pub(crate) fn bounds(
         &self,
         provider: Provider,
-    ) -> [(&'static str, Option<String>, Provenance); 2] {
+    ) -> [(&'static str, Option<String>, SettingSource); 2] {
         let bounds = self.offer(provider).bounds;
         [("max_tools", bounds.tools), ("max_description", bounds.description)].map(
             |(key, value)| {
                 let setting = self.of_provider(provider, key);
-                let provenance = setting.map_or(Provenance::Default, Setting::provenance);
+                let provenance = setting.map_or(SettingSource::Default, Setting::provenance);
                 (key, value.map(|value| value.to_string()), provenance)
             },
         )
@@ -175,21 +180,21 @@ impl Config {
     pub(crate) fn key_source(
         &self,
         provider: Provider,
-        environment: Environment<'_>,
-    ) -> Provenance {
+        environment: EnvLookup<'_>,
+    ) -> SettingSource {
         let variable = provider.key_variable().as_str();
         match (environment(variable), self.of_provider(provider, "key_command")) {
-            (Some(_), _) => Provenance::Variable(variable.to_owned()),
+            (Some(_), _) => SettingSource::Variable(variable.to_owned()),
             (None, Some(setting)) => setting.provenance(),
-            (None, None) => Provenance::Default,
+            (None, None) => SettingSource::Default,
         }
     }
 
     /// Returns the providers of [`first_of_each_key`] that have a key. If there is only one, it is
     /// the default provider.
     #[must_use]
-    pub(crate) fn keyed_providers(&self, environment: Environment<'_>) -> Vec<Provider> {
-        let has_key = |it: &Provider| self.key_source(*it, environment) != Provenance::Default;
+    pub(crate) fn keyed_providers(&self, environment: EnvLookup<'_>) -> Vec<Provider> {
+        let has_key = |it: &Provider| self.key_source(*it, environment) != SettingSource::Default;
         first_of_each_key().into_iter().filter(has_key).collect()
     }
 
@@ -202,11 +207,11 @@ impl Config {
     pub(crate) fn endpoint(
         &self,
         provider: Provider,
-        environment: Environment<'_>,
-    ) -> Result<Endpoint, KeyError> {
+        environment: EnvLookup<'_>,
+    ) -> Result<Endpoint, KeyCommandError> {
         let variable = provider.key_variable().as_str();
         let key = match (environment(variable), self.of_provider(provider, "key_command")) {
-            (Some(key), _) => Some(Key::new(&key)),
+            (Some(key), _) => Some(ApiKey::new(&key)),
             (None, Some(command)) => Some(run_key_command(provider, &command.value)?),
             (None, None) => None,
         };
@@ -246,11 +251,11 @@ pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), St
         },
         "effort" => {
             let effort = value.parse::<Effort>().map_err(|error| error.to_string())?;
-            check_settings(provider, Settings { effort: Some(effort), temperature: None })
+            check_settings(provider, AnswerSettings { effort: Some(effort), temperature: None })
         }
         "temperature" => match value.parse::<f64>() {
             Ok(number) => {
-                check_settings(provider, Settings { effort: None, temperature: Some(number) })
+                check_settings(provider, AnswerSettings { effort: None, temperature: Some(number) })
             }
             Err(_) => Err(format!("`{value}` is not a temperature; expected a number")),
         },
@@ -273,28 +278,28 @@ pub(super) fn check(provider: Provider, key: &str, value: &str) -> Result<(), St
     }
 }
 
-fn check_settings(provider: Provider, settings: Settings) -> Result<(), String> {
+fn check_settings(provider: Provider, settings: AnswerSettings) -> Result<(), String> {
     settings.check(provider).map_err(|error| error.to_string())
 }
 
 /// Runs a command with the shell and returns the key that it prints. The command has the terminal,
 /// so it may ask the user.
-fn run_key_command(provider: Provider, command: &str) -> Result<Key, KeyError> {
+fn run_key_command(provider: Provider, command: &str) -> Result<ApiKey, KeyCommandError> {
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
     let output = Command::new("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::inherit())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|source| KeyError::Start { provider, source })?;
+        .map_err(|source| KeyCommandError::Start { provider, source })?;
     if !output.status.success() {
-        return Err(KeyError::Failed { provider, status: output.status });
+        return Err(KeyCommandError::Failed { provider, status: output.status });
     }
     let key = std::str::from_utf8(&output.stdout).unwrap_or_default().trim();
     if key.is_empty() || key.contains(char::is_whitespace) {
-        return Err(KeyError::NoKey { provider });
+        return Err(KeyCommandError::NoKey { provider });
     }
-    Ok(Key::new(key))
+    Ok(ApiKey::new(key))
 }
 
 #[cfg(test)]
@@ -329,7 +334,7 @@ mod tests {
         };
         let endpoint = config.endpoint(Provider::Anthropic, &environment).expect("an endpoint");
         assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
-        assert_eq!(endpoint.key, Some(Key::new("from-variable")));
+        assert_eq!(endpoint.key, Some(ApiKey::new("from-variable")));
         assert_eq!(endpoint.silence_timeout, Duration::from_secs(7));
         assert_eq!(endpoint.connect_timeout, Duration::from_secs(10));
         let (url, provenance) = config.base_url(Provider::Anthropic, &no_variable);
@@ -340,21 +345,21 @@ mod tests {
     #[test]
     fn what_is_offered_is_the_vendors_bound_unless_a_file_sets_another() {
         for provider in Provider::ALL {
-            assert_eq!(config("").offer(provider), Offer::for_provider(provider));
+            assert_eq!(config("").offer(provider), ToolOffer::for_provider(provider));
         }
         let config = config(
             "[providers.openai-chat]\nmax_tools = 20\nmax_description = 1_024\n\
              first_tools = [\"grep\", \"db_query\"]",
         );
-        let bounds = Bounds { tools: Some(20), description: Some(1024) };
+        let bounds = ToolBounds { tools: Some(20), description: Some(1024) };
         let first = vec!["grep".to_owned(), "db_query".to_owned()];
-        assert_eq!(config.offer(Provider::OpenAiChat), Offer { bounds, first });
-        assert_eq!(config.offer(Provider::OpenAi), Offer::for_provider(Provider::OpenAi));
+        assert_eq!(config.offer(Provider::OpenAiChat), ToolOffer { bounds, first });
+        assert_eq!(config.offer(Provider::OpenAi), ToolOffer::for_provider(Provider::OpenAi));
         let [(_, tools, provenance), _] = config.bounds(Provider::OpenAiChat);
         assert_eq!(tools.as_deref(), Some("20"));
         assert!(provenance.to_string().ends_with("config.toml:2"), "{provenance}");
         let [_, (_, description, provenance)] = config.bounds(Provider::Google);
-        assert_eq!((description, provenance), (None, Provenance::Default));
+        assert_eq!((description, provenance), (None, SettingSource::Default));
     }
 
     #[test]
@@ -363,7 +368,7 @@ mod tests {
             let config = config(&format!("[providers.google]\nkey_command = {command:?}"));
             config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
         };
-        assert_eq!(key("echo secret").expect("a key"), Some(Key::new("secret")));
+        assert_eq!(key("echo secret").expect("a key"), Some(ApiKey::new("secret")));
         for (command, expected) in [
             ("exit 3", "exit status: 3"),
             ("true", "did not print a key"),

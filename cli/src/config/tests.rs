@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use ikigai_provider::{Effort, Settings};
+use ikigai_provider::{AnswerSettings, Effort};
 
 use super::*;
 
-fn read_all(texts: &[&str]) -> Result<Config, FileError> {
+fn read_all(texts: &[&str]) -> Result<Config, TomlError> {
     let scratch = tempfile::tempdir().expect("a temporary directory");
     let mut config = Config::default();
     for (number, text) in texts.iter().enumerate() {
@@ -117,12 +117,14 @@ fn how_a_model_is_to_answer() {
     let config = read_all(&["[providers.openai]\neffort = \"high\"\ntemperature = 1\n\
          [providers.openai.models.small]\neffort = \"none\"\ntemperature = 0.2"])
     .expect("a configuration");
-    let settings =
-        |effort, temperature| Settings { effort: Some(effort), temperature: Some(temperature) };
+    let settings = |effort, temperature| AnswerSettings {
+        effort: Some(effort),
+        temperature: Some(temperature),
+    };
     let of = |model| config.settings_of(Provider::OpenAi, model);
     assert_eq!(of("small"), settings(Effort::None, 0.2));
     assert_eq!(of("another"), settings(Effort::High, 1.0));
-    assert_eq!(config.settings_of(Provider::Google, "small"), Settings::default());
+    assert_eq!(config.settings_of(Provider::Google, "small"), AnswerSettings::default());
 
     let table = |provider: &str, line: &str| refused(&format!("[providers.{provider}]\n{line}"));
     assert!(table("openai", "effort = \"hard\"").starts_with("2:10 no effort is called `hard`"));
@@ -142,7 +144,7 @@ fn headers_are_checked_and_their_values_are_not_shown() {
     let config = read_all(&["[providers.openai]\nheaders = { \"X-Team\" = \"hush\" }"])
         .expect("a configuration");
     let (headers, from) = config.headers_of(Provider::OpenAi).expect("headers");
-    assert_eq!(headers.iter().map(Header::name).collect::<Vec<_>>(), ["x-team"]);
+    assert_eq!(headers.iter().map(RequestHeader::name).collect::<Vec<_>>(), ["x-team"]);
     assert!(from.to_string().ends_with("0.toml:2"), "{from}");
     assert!(config.headers_of(Provider::Google).is_none());
 
@@ -169,14 +171,14 @@ fn what_conversations_may_spend_and_when_they_are_compacted() {
     let config = read_all(&["compact_at = 0.5\n[spend]\nday = 2_000_000", "compact_at = 30_000"])
         .expect("a configuration");
     let [(_, session, default), (_, day, file)] = config.spend();
-    assert_eq!((session, default), (None, Provenance::Default));
+    assert_eq!((session, default), (None, SettingSource::Default));
     assert_eq!(day, Some(2_000_000));
     assert!(file.to_string().ends_with("0.toml:3"), "{file}");
     let (at, from) = config.compact_at();
     assert_eq!(at, CompactAt::Tokens(30_000));
     assert!(from.to_string().ends_with("1.toml:1"), "{from}");
     let none = Config::default().compact_at();
-    assert_eq!(none, (CompactAt::Share(0.8), Provenance::Default));
+    assert_eq!(none, (CompactAt::Share(0.8), SettingSource::Default));
     for (text, share) in [("1.0", 1.0), ("8e-1", 0.8)] {
         assert_eq!(text.parse(), Ok(CompactAt::Share(share)));
     }

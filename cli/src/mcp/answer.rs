@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::iter;
 
 use ikigai_agent::{Excerpt, Extent, SessionAssets, excerpt};
-use ikigai_host::exec::content::{BlockKind, Content};
+use ikigai_host::exec::content::{BlockKind, ContentAnswer};
 use ikigai_host::exec::envelope::{Aside, Envelope, Failure, Remains, Success};
 use ikigai_host::registry::{Mismatch, Tool};
-use ikigai_mcp::{Answer, Body, Resource, Unanswered};
+use ikigai_mcp::{AnswerBody, CallAnswer, Resource, Unanswered};
 use ikigai_protocol::EnvelopeCode;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -36,7 +36,7 @@ pub(super) async fn from_envelope(
     tool: &Tool,
     limit: usize,
     assets: Option<&SessionAssets>,
-) -> Result<Answer, Unanswered> {
+) -> Result<CallAnswer, Unanswered> {
     let answer = of_result(&envelope, tool, limit, assets).await?;
     let Aside { allow_with, withheld, loopback, unwatched, background, .. } = envelope.aside();
     let allow_with = allow_with.as_ref().map(|command| {
@@ -45,7 +45,7 @@ pub(super) async fn from_envelope(
     let texts = background.iter().chain(withheld).chain(loopback).chain(unwatched);
     let texts = texts.chain(&allow_with);
     let body = texts.fold(answer.body, |body, text| with_block(body, text));
-    Ok(Answer { body, ..answer })
+    Ok(CallAnswer { body, ..answer })
 }
 
 /// Returns the answer for an envelope, without the additional texts.
@@ -54,7 +54,7 @@ async fn of_result(
     tool: &Tool,
     limit: usize,
     assets: Option<&SessionAssets>,
-) -> Result<Answer, Unanswered> {
+) -> Result<CallAnswer, Unanswered> {
     let success = match envelope {
         Envelope::Failure(failure) => {
             return Ok(cut(of_failure(failure)?, limit, tool, assets).await);
@@ -69,8 +69,14 @@ async fn of_result(
     if tools::output(tool).is_none()
         && let Some(text) = plain(success.result.get())
     {
-        let body = Body::Text(text);
-        return Ok(cut(Answer { body, is_error, ..Answer::default() }, limit, tool, assets).await);
+        let body = AnswerBody::Text(text);
+        return Ok(cut(
+            CallAnswer { body, is_error, ..CallAnswer::default() },
+            limit,
+            tool,
+            assets,
+        )
+        .await);
     }
     let structured = |text: &str| match tools::output(tool) {
         Some(_) if !is_error => serde_json::from_str(text).ok().map(Value::Object),
@@ -79,13 +85,13 @@ async fn of_result(
     // JSON has each text on one line, however many lines the text has.
     let Some(cut) = long(envelope, Extent::of_characters(limit), tool, assets).await else {
         let text = success.result.get();
-        let (body, structured) = (Body::Text(text.to_owned()), structured(text));
-        return Ok(Answer { body, is_error, structured, ..Answer::default() });
+        let (body, structured) = (AnswerBody::Text(text.to_owned()), structured(text));
+        return Ok(CallAnswer { body, is_error, structured, ..CallAnswer::default() });
     };
     let Excerpt { result, keeps_shape, truncated, whole } = cut;
     let structured = structured(&result).filter(|_| keeps_shape);
-    Ok(Answer {
-        body: Body::Text(format!("{result}\n\n{truncated}")),
+    Ok(CallAnswer {
+        body: AnswerBody::Text(format!("{result}\n\n{truncated}")),
         // A client checks a result against the schema of the tool unless it is an error.
         is_error: is_error || (tools::output(tool).is_some() && !keeps_shape),
         structured,
@@ -97,11 +103,11 @@ async fn of_result(
 /// Returns the answer of a tool that answers with content blocks, unchanged. Cuts texts of more
 /// than `limit` characters or [`LINES`] and puts them into one block before the others.
 async fn of_content(
-    content: &Content<'_>,
+    content: &ContentAnswer<'_>,
     tool: &Tool,
     limit: usize,
     assets: Option<&SessionAssets>,
-) -> Answer {
+) -> CallAnswer {
     let text = content.text();
     let data = content.structured.map(RawValue::get).unwrap_or_default();
     // The longer of the two decides: they have the same content, or one of them is short.
@@ -112,12 +118,12 @@ async fn of_content(
         Err(_) => None,
     };
     let Some(Excerpt { result, truncated, whole, .. }) = cut else {
-        return Answer {
-            body: Body::Blocks(list(content.blocks.iter().map(|block| block.json.get()))),
+        return CallAnswer {
+            body: AnswerBody::Blocks(list(content.blocks.iter().map(|block| block.json.get()))),
             is_error: content.is_error,
             // Data that nests deeper than a tree of values may is only in the blocks.
             structured: serde_json::from_str(data).ok(),
-            ..Answer::default()
+            ..CallAnswer::default()
         };
     };
     let result: String = serde_json::from_str(&result).unwrap_or(result);
@@ -126,26 +132,33 @@ async fn of_content(
         .blocks
         .iter()
         .filter(|block| !matches!(block.kind, BlockKind::Text(_) | BlockKind::TextResource(..)));
-    Answer {
-        body: Body::Blocks(list(iter::once(&*text).chain(others.map(|block| block.json.get())))),
+    CallAnswer {
+        body: AnswerBody::Blocks(list(
+            iter::once(&*text).chain(others.map(|block| block.json.get())),
+        )),
         // As above: the client gets no structured data, although the tool declares it.
         is_error: content.is_error || tools::output(tool).is_some(),
         whole: whole.map(kept),
-        ..Answer::default()
+        ..CallAnswer::default()
     }
 }
 
 /// Returns the answer, with its text cut if it has more than `limit` characters or too many lines.
-async fn cut(answer: Answer, limit: usize, tool: &Tool, assets: Option<&SessionAssets>) -> Answer {
-    let Body::Text(text) = &answer.body else { return answer };
+async fn cut(
+    answer: CallAnswer,
+    limit: usize,
+    tool: &Tool,
+    assets: Option<&SessionAssets>,
+) -> CallAnswer {
+    let AnswerBody::Text(text) = &answer.body else { return answer };
     // Every text has a form in JSON.
     let Ok(envelope) = to_raw_value(text).map(Envelope::answered) else { return answer };
     match long(&envelope, of_text(limit), tool, assets).await {
         None => answer,
         Some(Excerpt { result, truncated, whole, .. }) => {
             let result: String = serde_json::from_str(&result).unwrap_or(result);
-            let body = Body::Text(format!("{result}\n\n{truncated}"));
-            Answer { body, whole: whole.map(kept), ..answer }
+            let body = AnswerBody::Text(format!("{result}\n\n{truncated}"));
+            CallAnswer { body, whole: whole.map(kept), ..answer }
         }
     }
 }
@@ -167,12 +180,12 @@ async fn long(
 }
 
 /// Returns the body with a text after it as a separate block, so that the result itself stays JSON.
-fn with_block(body: Body, text: &str) -> Body {
+fn with_block(body: AnswerBody, text: &str) -> AnswerBody {
     let block = |text: &str| json!({ "type": "text", "text": text }).to_string();
     let last = block(text);
-    Body::Blocks(match body {
-        Body::Text(result) => list([block(&result).as_str(), &last].into_iter()),
-        Body::Blocks(blocks) => {
+    AnswerBody::Blocks(match body {
+        AnswerBody::Text(result) => list([block(&result).as_str(), &last].into_iter()),
+        AnswerBody::Blocks(blocks) => {
             // The blocks were made into a list above.
             let blocks: Vec<&RawValue> = serde_json::from_str(&blocks).unwrap_or_default();
             list(blocks.into_iter().map(RawValue::get).chain([last.as_str()]))
@@ -208,7 +221,7 @@ pub(super) fn of_mismatches(tool: &str, mismatches: &[Mismatch]) -> String {
     text
 }
 
-fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
+fn of_failure(failure: &Failure) -> Result<CallAnswer, Unanswered> {
     let Failure { error, error_code, limit, remains, .. } = failure;
     match error_code {
         EnvelopeCode::InvalidParams | EnvelopeCode::ToolNotFound => {
@@ -234,7 +247,7 @@ fn of_failure(failure: &Failure) -> Result<Answer, Unanswered> {
     if let Some(limit) = limit {
         meta.insert("ikigai/limit".to_owned(), limit.as_str().into());
     }
-    Ok(Answer { meta, ..Answer::failed(text) })
+    Ok(CallAnswer { meta, ..CallAnswer::failed(text) })
 }
 
 /// Returns whether a tool answers that it failed, in the format of the built-in tools.
@@ -257,11 +270,14 @@ mod tests {
         let image = json!({ "type": "image", "data": "AA==", "mimeType": "image/png" });
         let block = |text: &str| json!({ "type": "text", "text": text });
         for (body, before) in [
-            (Body::Text(r#"{"output":"a"}"#.to_owned()), vec![block(r#"{"output":"a"}"#)]),
-            (Body::Blocks("[]".to_owned()), vec![]),
-            (Body::Blocks(json!([block("a"), image]).to_string()), vec![block("a"), image.clone()]),
+            (AnswerBody::Text(r#"{"output":"a"}"#.to_owned()), vec![block(r#"{"output":"a"}"#)]),
+            (AnswerBody::Blocks("[]".to_owned()), vec![]),
+            (
+                AnswerBody::Blocks(json!([block("a"), image]).to_string()),
+                vec![block("a"), image.clone()],
+            ),
         ] {
-            let Body::Blocks(blocks) = with_block(body, "`.envrc` was \"renamed\"") else {
+            let AnswerBody::Blocks(blocks) = with_block(body, "`.envrc` was \"renamed\"") else {
                 panic!("no blocks after {before:?}");
             };
             let blocks: Vec<Value> = serde_json::from_str(&blocks).expect("a list");

@@ -4,19 +4,19 @@
 
 use bytes::Bytes;
 use ikigai_agent::SessionAssets;
-use ikigai_assets::{AssetPath, Error, Metadata};
+use ikigai_assets::{AssetMetadata, AssetPath, Error};
 use ikigai_host::Host;
 use ikigai_host::assets::MAX_CONTENT;
 use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::policy::{AssetAccess, CLIENTS};
-use ikigai_mcp::{Resource, ResourceError, ResourceText, Template};
+use ikigai_mcp::{Resource, ResourceError, ResourceText, UriTemplate};
 use ikigai_protocol::EnvelopeCode;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 /// The form of the URIs of assets.
-pub(super) const TEMPLATE: Template = Template {
+pub(super) const TEMPLATE: UriTemplate = UriTemplate {
     uri: "ikigai:///{+path}",
     name: "asset",
     description: "A text that is stored between calls, by its path",
@@ -27,7 +27,7 @@ pub(super) async fn list(
     host: &Host,
     requester: &Requester,
     assets: Option<&SessionAssets>,
-) -> Result<Vec<Metadata>, ResourceError> {
+) -> Result<Vec<AssetMetadata>, ResourceError> {
     let question = json!({ "list": "" });
     decided(host, requester, (&question, None), found, assets).await
 }
@@ -38,7 +38,7 @@ pub(super) async fn watch(
     requester: &Requester,
     assets: Option<&SessionAssets>,
     uri: &str,
-) -> Result<Vec<Metadata>, ResourceError> {
+) -> Result<Vec<AssetMetadata>, ResourceError> {
     path_for(assets, uri)?;
     decided(host, requester, (&json!({ "watch": uri }), None), found, assets).await
 }
@@ -81,7 +81,7 @@ pub(super) async fn read(
 }
 
 /// Returns the assets of the store. Does not create a store only to find it empty.
-pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<Metadata>, ResourceError> {
+pub(super) async fn found(assets: &SessionAssets) -> Result<Vec<AssetMetadata>, ResourceError> {
     if !assets.store.may_hold_assets() {
         return Ok(Vec::new());
     }
@@ -126,8 +126,8 @@ async fn decided<T>(
 }
 
 /// Returns an asset as an entry of a list.
-pub(super) fn resource(metadata: Metadata) -> Resource {
-    let Metadata { path, size, .. } = metadata;
+pub(super) fn resource(metadata: AssetMetadata) -> Resource {
+    let AssetMetadata { path, size, .. } = metadata;
     Resource { uri: path.to_uri(), name: path.as_str().to_owned(), size: Some(size) }
 }
 

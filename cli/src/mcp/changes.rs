@@ -6,17 +6,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ikigai_agent::SessionAssets;
-use ikigai_assets::Metadata;
+use ikigai_assets::AssetMetadata;
 use ikigai_host::Host;
 use ikigai_host::audit::Requester;
-use ikigai_mcp::Change;
+use ikigai_mcp::CatalogChange;
 use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
 use super::assets;
-use super::tools::Tools;
+use super::tools::HostTools;
 
 /// The quiet time after which a directory counts as changed, since an installation writes several
 /// files.
@@ -27,11 +27,11 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// The assets that clients watch.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Mutex<Look>);
+pub(super) struct WatchedAssets(Mutex<WatchState>);
 
 /// The assets at the last poll, and the clients that watch them.
 #[derive(Debug, Default)]
-struct Look {
+struct WatchState {
     /// The number of clients for each URI.
     uris: HashMap<String, usize>,
     has_listed: bool,
@@ -39,15 +39,15 @@ struct Look {
     versions: Option<BTreeMap<String, u64>>,
 }
 
-impl Watched {
+impl WatchedAssets {
     /// Starts a client's watch on an asset. Changes are relative to its present version.
-    pub(super) fn begin(&self, uri: &str, now: &[Metadata]) {
+    pub(super) fn begin(&self, uri: &str, now: &[AssetMetadata]) {
         let mut look = self.look();
         *look.uris.entry(uri.to_owned()).or_default() += 1;
         look.versions.get_or_insert_with(|| {
             let mut seen = versions(now);
             // If the asset changed just now, that may have been after the client began to listen.
-            let is_it = |asset: &&Metadata| asset.path.to_uri() == uri;
+            let is_it = |asset: &&AssetMetadata| asset.path.to_uri() == uri;
             let changed = now.iter().find(is_it).map(|asset| asset.updated_at.elapsed());
             if changed.is_some_and(|ago| ago.is_ok_and(|ago| ago < LOOK)) {
                 seen.insert(uri.to_owned(), 0);
@@ -68,7 +68,7 @@ impl Watched {
     }
 
     /// Notes that a client has received this list of the assets, which may change.
-    pub(super) fn note_list(&self, now: &[Metadata]) {
+    pub(super) fn note_list(&self, now: &[AssetMetadata]) {
         let mut look = self.look();
         look.has_listed = true;
         look.versions.get_or_insert_with(|| versions(now));
@@ -80,7 +80,7 @@ impl Watched {
     }
 
     /// Returns the changes since the last poll.
-    fn changes(&self, now: &[Metadata]) -> Vec<Change> {
+    fn changes(&self, now: &[AssetMetadata]) -> Vec<CatalogChange> {
         let mut look = self.look();
         let now = versions(now);
         let changes = match &look.versions {
@@ -91,18 +91,18 @@ impl Watched {
         changes
     }
 
-    fn look(&self) -> MutexGuard<'_, Look> {
+    fn look(&self) -> MutexGuard<'_, WatchState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn versions(assets: &[Metadata]) -> BTreeMap<String, u64> {
+fn versions(assets: &[AssetMetadata]) -> BTreeMap<String, u64> {
     assets.iter().map(|it| (it.path.to_uri(), it.version)).collect()
 }
 
 /// Scans the tools, and again whenever their directories or the policy change. Notifies clients if
 /// the catalog has changed.
-pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Change>) {
+pub(super) async fn of_tools(tools: Arc<HostTools>, changes: broadcast::Sender<CatalogChange>) {
     let (sender, mut events) = mpsc::unbounded_channel();
     tokio::spawn(of_servers(Arc::clone(&tools.host), sender.clone()));
     let mut watch = match DirectoryWatch::new(&tools.host, sender) {
@@ -121,7 +121,7 @@ pub(super) async fn of_tools(tools: Arc<Tools>, changes: broadcast::Sender<Chang
         let now = tools.catalog().await.revision();
         if last.is_some_and(|last| last != now) {
             // This fails without clients, which is fine.
-            let _ = changes.send(Change::Tools);
+            let _ = changes.send(CatalogChange::Tools);
         }
         // A server may take half a minute to answer. The other tools are available in the meantime.
         if asking.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -201,8 +201,8 @@ pub(super) async fn of_assets(
     host: Arc<Host>,
     requester: Requester,
     assets: SessionAssets,
-    watched: Arc<Watched>,
-    changes: broadcast::Sender<Change>,
+    watched: Arc<WatchedAssets>,
+    changes: broadcast::Sender<CatalogChange>,
 ) {
     let mut ticks = tokio::time::interval(LOOK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -224,11 +224,12 @@ fn differences(
     last: &BTreeMap<String, u64>,
     now: &BTreeMap<String, u64>,
     watched: &HashMap<String, usize>,
-) -> Vec<Change> {
+) -> Vec<CatalogChange> {
     let has_changed = |uri: &&String| last.get(*uri) != now.get(*uri);
-    let texts = watched.keys().filter(has_changed).map(|uri| Change::Resource(uri.as_str().into()));
+    let texts =
+        watched.keys().filter(has_changed).map(|uri| CatalogChange::Resource(uri.as_str().into()));
     let is_other_list = !last.keys().eq(now.keys());
-    is_other_list.then_some(Change::Resources).into_iter().chain(texts).collect()
+    is_other_list.then_some(CatalogChange::Resources).into_iter().chain(texts).collect()
 }
 
 #[cfg(test)]
@@ -245,9 +246,9 @@ mod tests {
         let after = |assets: &[(&str, u64)]| differences(&before, &look(assets), &watched);
         assert_eq!(after(&[("a", 1), ("b", 1)]), []);
         assert_eq!(after(&[("a", 2), ("b", 1)]), []);
-        assert_eq!(after(&[("a", 1), ("b", 2)]), [Change::Resource("b".into())]);
-        assert_eq!(after(&[("b", 1)]), [Change::Resources]);
-        let gone = [Change::Resources, Change::Resource("b".into())];
+        assert_eq!(after(&[("a", 1), ("b", 2)]), [CatalogChange::Resource("b".into())]);
+        assert_eq!(after(&[("b", 1)]), [CatalogChange::Resources]);
+        let gone = [CatalogChange::Resources, CatalogChange::Resource("b".into())];
         assert_eq!(after(&[("a", 1)]), gone);
     }
 }

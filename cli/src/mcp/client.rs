@@ -1,46 +1,46 @@
 //! The client of a call as the front end of the host: it answers for its user.
 
-use ikigai_host::consent::{Answer as Consent, Question, Reply, Respondent};
-use ikigai_host::front_end::{Answer, Filled, Form, FrontEnd, Progress};
-use ikigai_mcp::{Asker, Verdict};
+use ikigai_host::consent::{ConsentAnswer as Consent, ConsentQuestion, ConsentReply, Respondent};
+use ikigai_host::front_end::{AnswerFuture, FormAnswer, FrontEnd, ServerForm, ToolProgress};
+use ikigai_mcp::{ClientAsker, QuestionVerdict};
 
 /// The client of one call.
-pub(super) struct Client(pub(super) Asker);
+pub(super) struct ClientFrontEnd(pub(super) ClientAsker);
 
-impl FrontEnd for Client {
+impl FrontEnd for ClientFrontEnd {
     fn respondent(&self) -> Respondent {
         Respondent::Client
     }
 
-    fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, question: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         Box::pin(async {
-            let ikigai_mcp::Reply { verdict, waited } = self.0.ask(&question.to_string()).await;
+            let ikigai_mcp::AskReply { verdict, waited } = self.0.ask(&question.to_string()).await;
             let answer = match verdict {
-                Verdict::Yes => Consent::Yes,
-                Verdict::No => Consent::No,
-                Verdict::Timeout => Consent::Timeout,
-                Verdict::Unavailable(reason) => Consent::Unavailable(reason),
-                Verdict::Pending => Consent::Pending,
+                QuestionVerdict::Yes => Consent::Yes,
+                QuestionVerdict::No => Consent::No,
+                QuestionVerdict::Timeout => Consent::Timeout,
+                QuestionVerdict::Unavailable(reason) => Consent::Unavailable(reason),
+                QuestionVerdict::Pending => Consent::Pending,
             };
-            Reply { answer, waited }
+            ConsentReply { answer, waited }
         })
     }
 
-    fn fill(&self, form: Form) -> Answer<'_, Filled> {
-        let Form { server, message, schema } = form;
+    fn fill(&self, form: ServerForm) -> AnswerFuture<'_, FormAnswer> {
+        let ServerForm { server, message, schema } = form;
         // The user must not mistake the server's words for the host's.
         let message = format!("The server `{server}` asks: {message}");
         Box::pin(async {
-            match self.0.fill(ikigai_mcp::Form { message, schema }).await {
-                ikigai_mcp::Filled::Accepted(values) => Filled::Accepted(values),
-                ikigai_mcp::Filled::Declined => Filled::Declined,
-                ikigai_mcp::Filled::Cancelled => Filled::Cancelled,
+            match self.0.fill(ikigai_mcp::FormRequest { message, schema }).await {
+                ikigai_mcp::FormReply::Accepted(values) => FormAnswer::Accepted(values),
+                ikigai_mcp::FormReply::Declined => FormAnswer::Declined,
+                ikigai_mcp::FormReply::Cancelled => FormAnswer::Cancelled,
             }
         })
     }
 
-    fn report(&self, progress: Progress) {
-        let Progress { progress, total, message } = progress;
-        self.0.report(ikigai_mcp::Progress { progress, total, message });
+    fn report(&self, progress: ToolProgress) {
+        let ToolProgress { progress, total, message } = progress;
+        self.0.report(ikigai_mcp::CallProgress { progress, total, message });
     }
 }

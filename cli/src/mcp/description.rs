@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ikigai_host::exec::mcp::ToolDescription;
-use ikigai_host::registry::{ListedTool, Standing};
+use ikigai_host::registry::{ApprovalState, ListedTool};
 use ikigai_protocol::written_out;
 use serde_json::{Map, Value};
 use similar::TextDiff;
@@ -25,11 +25,11 @@ pub(crate) fn in_short(tool: &ListedTool) -> String {
 
 fn standing(tool: &ListedTool) -> &str {
     match &tool.standing {
-        Standing::Approved => "approved",
-        Standing::New => "new",
-        Standing::Changed => "changed since it was approved",
-        Standing::NotChosen => "not chosen by the definition",
-        Standing::Forbidden(reason) => reason,
+        ApprovalState::Approved => "approved",
+        ApprovalState::New => "new",
+        ApprovalState::Changed => "changed since it was approved",
+        ApprovalState::NotChosen => "not chosen by the definition",
+        ApprovalState::Forbidden(reason) => reason,
     }
 }
 

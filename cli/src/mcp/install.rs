@@ -18,7 +18,7 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
-pub(crate) use client::{Client, Scope};
+pub(crate) use client::{ClientProgram, EntryScope};
 pub(crate) use file::ClientFile;
 
 /// The name of the entry.
@@ -29,7 +29,7 @@ const CODEX_SERVERS: &str = "mcp_servers";
 
 /// The command that a client starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct ServerEntry {
     /// The program. For one user it is an absolute path, since a client may lack the `PATH` of a
     /// shell. In a file that others share, it is only the name.
     pub(crate) command: String,
@@ -41,13 +41,13 @@ pub(crate) struct Entry {
 /// The seconds that a client waits for an answer after the time limit of the call.
 pub(crate) const PATIENCE_SECONDS: u64 = 30;
 
-impl Client {
+impl ClientProgram {
     /// Returns the text of the file with the entry, replacing an earlier entry.
     ///
     /// # Errors
     ///
     /// Fails if the text is not in the client's format. Then nothing may be changed.
-    pub(crate) fn edited(self, text: &str, entry: &Entry) -> anyhow::Result<String> {
+    pub(crate) fn edited(self, text: &str, entry: &ServerEntry) -> anyhow::Result<String> {
         match self {
             Self::Codex => edited_toml(text, entry),
             _ => edited_json(text, self.servers(), &self.members(entry)),
@@ -213,7 +213,10 @@ fn without(mut value: Value, servers: &str, own: &Map<String, Value>) -> Value {
     value
 }
 
-fn edited_toml(text: &str, Entry { command, args, seconds }: &Entry) -> anyhow::Result<String> {
+fn edited_toml(
+    text: &str,
+    ServerEntry { command, args, seconds }: &ServerEntry,
+) -> anyhow::Result<String> {
     let mut document: DocumentMut = text.parse().context("it is not TOML")?;
     let servers = document.entry(CODEX_SERVERS).or_insert_with(|| {
         let mut servers = Table::new();
@@ -256,9 +259,9 @@ mod tests {
 
     use super::*;
 
-    fn entry() -> Entry {
+    fn entry() -> ServerEntry {
         let args = ["--workspace", ".", "mcp", "serve"].map(str::to_owned).to_vec();
-        Entry { command: "/usr/bin/ikigai".to_owned(), args, seconds: 150 }
+        ServerEntry { command: "/usr/bin/ikigai".to_owned(), args, seconds: 150 }
     }
 
     fn parsed(text: &str) -> Value {
@@ -270,7 +273,7 @@ mod tests {
     fn an_entry_is_added_to_what_is_there_and_nothing_else_changes() {
         let text = "// mine\n{\n  \"theme\": \"dark\", // stays\n  \"mcpServers\": {\n    \"other\": { \
          \"command\": \"x\" },\n  },\n}\n";
-        let edited = Client::Cursor.edited(text, &entry()).expect("edited");
+        let edited = ClientProgram::Cursor.edited(text, &entry()).expect("edited");
         for kept in
             ["// mine\n", "\"theme\": \"dark\", // stays", "\"other\": { \"command\": \"x\" }"]
         {
@@ -280,12 +283,13 @@ mod tests {
         assert_eq!(servers["ikigai"]["command"], "/usr/bin/ikigai", "{edited}");
         assert_eq!(servers["ikigai"]["args"], json!(entry().args), "{edited}");
         // A second edit changes nothing.
-        assert_eq!(Client::Cursor.edited(&edited, &entry()).expect("edited"), edited);
+        assert_eq!(ClientProgram::Cursor.edited(&edited, &entry()).expect("edited"), edited);
     }
 
     #[test]
     fn a_mark_and_a_null_are_no_obstacle() {
-        let edited = Client::VsCode.edited("\u{feff}{\"servers\":null}", &entry()).expect("edited");
+        let edited =
+            ClientProgram::VsCode.edited("\u{feff}{\"servers\":null}", &entry()).expect("edited");
         let text = edited.strip_prefix('\u{feff}').expect("a mark");
         assert_eq!(parsed(text)["servers"]["ikigai"]["command"], "/usr/bin/ikigai", "{edited}");
     }
@@ -294,33 +298,33 @@ mod tests {
     fn an_entry_that_is_there_keeps_the_members_of_its_user() {
         let text =
             r#"{"servers":{"ikigai":{"env":{"A":"b"},"command":"old","args":[]}},"inputs":[]}"#;
-        let edited = Client::VsCode.edited(text, &entry()).expect("edited");
+        let edited = ClientProgram::VsCode.edited(text, &entry()).expect("edited");
         let value = parsed(&edited);
         assert_eq!(value["servers"]["ikigai"]["env"], json!({ "A": "b" }), "{edited}");
         assert_eq!(value["servers"]["ikigai"]["command"], "/usr/bin/ikigai");
         assert_eq!(value["servers"]["ikigai"]["type"], "stdio");
         let text = "# mine\nmodel = \"m\"\n\n[mcp_servers.ikigai]\nenv = { A = \"b\" }\ncommand = \"old\" # \
          why\n\n[mcp_servers.other]\ncommand = \"x\"\n";
-        let edited = Client::Codex.edited(text, &entry()).expect("edited");
+        let edited = ClientProgram::Codex.edited(text, &entry()).expect("edited");
         for kept in
             ["# mine\nmodel = \"m\"\n", "env = { A = \"b\" }", "# why", "[mcp_servers.other]"]
         {
             assert!(edited.contains(kept), "{edited}");
         }
         assert!(edited.contains("command = \"/usr/bin/ikigai\""), "{edited}");
-        assert_eq!(Client::Codex.edited(&edited, &entry()).expect("edited"), edited);
+        assert_eq!(ClientProgram::Codex.edited(&edited, &entry()).expect("edited"), edited);
     }
 
     #[test]
     fn an_empty_file_and_none_become_one_with_the_entry() {
-        for client in Client::value_variants() {
+        for client in ClientProgram::value_variants() {
             for text in ["", "\n"] {
                 let edited = client.edited(text, &entry()).expect("edited");
                 assert!(edited.contains("/usr/bin/ikigai"), "{client:?}: {edited}");
             }
         }
-        let edited =
-            Client::Codex.edited("mcp_servers = { other = { command = \"x\" } }\n", &entry());
+        let edited = ClientProgram::Codex
+            .edited("mcp_servers = { other = { command = \"x\" } }\n", &entry());
         let edited = edited.expect("edited");
         assert!(edited.parse::<DocumentMut>().is_ok() && edited.contains("ikigai"), "{edited}");
     }
@@ -328,11 +332,11 @@ mod tests {
     #[test]
     fn an_entry_has_the_time_limit_in_the_unit_of_its_client() {
         for (client, pointer, expected) in [
-            (Client::OpenCode, "/mcp/ikigai/timeout", Some(150_000)),
-            (Client::GeminiCli, "/mcpServers/ikigai/timeout", Some(150_000)),
-            (Client::QwenCode, "/mcpServers/ikigai/timeout", Some(150_000)),
-            (Client::Cline, "/mcpServers/ikigai/timeout", Some(150)),
-            (Client::Cursor, "/mcpServers/ikigai/timeout", None),
+            (ClientProgram::OpenCode, "/mcp/ikigai/timeout", Some(150_000)),
+            (ClientProgram::GeminiCli, "/mcpServers/ikigai/timeout", Some(150_000)),
+            (ClientProgram::QwenCode, "/mcpServers/ikigai/timeout", Some(150_000)),
+            (ClientProgram::Cline, "/mcpServers/ikigai/timeout", Some(150)),
+            (ClientProgram::Cursor, "/mcpServers/ikigai/timeout", None),
         ] {
             let edited = client.edited("", &entry()).expect("edited");
             let value = parsed(&edited);
@@ -343,9 +347,9 @@ mod tests {
 
     #[test]
     fn an_entry_that_is_taken_back_leaves_what_was_there() {
-        for client in Client::value_variants() {
+        for client in ClientProgram::value_variants() {
             let texts = match client {
-                Client::Codex => {
+                ClientProgram::Codex => {
                     ["# mine\nmodel = \"m\"\n", "[mcp_servers.other]\ncommand = \"x\"\n"]
                 }
                 _ => ["{\n  // mine\n  \"a\": 1\n}\n", "{\n  \"a\": {\n    \"b\": 2\n  }\n}\n"],
@@ -363,16 +367,16 @@ mod tests {
     #[test]
     fn a_file_without_members_and_comments_is_bare() {
         for (client, text, is_left_bare) in [
-            (Client::ClaudeCode, "", true),
-            (Client::Codex, "", true),
-            (Client::ClaudeCode, "\u{feff}{\n}\n", true),
-            (Client::ClaudeCode, "// mine\n{}\n", false),
-            (Client::ClaudeCode, "{\n  \"mcpServers\": {\n    // mine\n  }\n}\n", false),
-            (Client::ClaudeCode, "{\"mcpServers\": {}, \"a\": 1}", false),
-            (Client::Codex, "# mine\n", false),
-            (Client::Codex, "# mine\n[mcp_servers]\n", false),
-            (Client::Codex, "# mine\n[mcp_servers.ikigai]\n", false),
-            (Client::Codex, "a = 1\n", false),
+            (ClientProgram::ClaudeCode, "", true),
+            (ClientProgram::Codex, "", true),
+            (ClientProgram::ClaudeCode, "\u{feff}{\n}\n", true),
+            (ClientProgram::ClaudeCode, "// mine\n{}\n", false),
+            (ClientProgram::ClaudeCode, "{\n  \"mcpServers\": {\n    // mine\n  }\n}\n", false),
+            (ClientProgram::ClaudeCode, "{\"mcpServers\": {}, \"a\": 1}", false),
+            (ClientProgram::Codex, "# mine\n", false),
+            (ClientProgram::Codex, "# mine\n[mcp_servers]\n", false),
+            (ClientProgram::Codex, "# mine\n[mcp_servers.ikigai]\n", false),
+            (ClientProgram::Codex, "a = 1\n", false),
         ] {
             let edited = client.edited(text, &entry()).expect("edited");
             let removed = client.removed(&edited).expect("read").expect("it was there");
@@ -393,10 +397,10 @@ mod tests {
             r#"{"mcpServers":{"ikigai":7}}"#,
             "not JSON",
         ] {
-            assert!(Client::ClaudeCode.edited(text, &entry()).is_err(), "{text}");
+            assert!(ClientProgram::ClaudeCode.edited(text, &entry()).is_err(), "{text}");
         }
         for text in ["= 1", "mcp_servers = 7", "[mcp_servers]\nikigai = 7"] {
-            assert!(Client::Codex.edited(text, &entry()).is_err(), "{text}");
+            assert!(ClientProgram::Codex.edited(text, &entry()).is_err(), "{text}");
         }
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use crate::options;
 use ikigai_host::Paths;
 use ikigai_host::paths::{read_secret, secret_of_user};
-use ikigai_mcp::Token;
+use ikigai_mcp::SharedToken;
 
 /// The name of the file.
 const NAME: &str = "mcp.token";
@@ -18,7 +18,7 @@ const NAME: &str = "mcp.token";
 const BYTES: usize = 32;
 
 /// Returns the token of this user's servers and its file. Creates the file unless it exists.
-pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
+pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(SharedToken, PathBuf)> {
     let dir = options::runtime_dir().or_else(|| paths.state.clone());
     let dir =
         dir.context("there is no directory for it: neither `XDG_RUNTIME_DIR` nor `HOME` is set")?;
@@ -28,14 +28,14 @@ pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(Token, PathBuf)> {
 }
 
 /// Reads a token from a file that must belong to the user.
-pub(crate) fn read(file: &Path) -> anyhow::Result<Token> {
+pub(crate) fn read(file: &Path) -> anyhow::Result<SharedToken> {
     parsed(file, read_secret(file))
 }
 
-fn parsed(file: &Path, text: io::Result<String>) -> anyhow::Result<Token> {
+fn parsed(file: &Path, text: io::Result<String>) -> anyhow::Result<SharedToken> {
     let place = || format!("the token in `{}` cannot be used", file.display());
     let text = text.with_context(place)?;
-    Token::new(text.trim_end()).with_context(place)
+    SharedToken::new(text.trim_end()).with_context(place)
 }
 
 /// Returns a text that cannot be guessed.

@@ -8,7 +8,7 @@ use ikigai_host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{Backend, Decision, Effects};
 use ikigai_host::registry::{ScanState, Snapshot, Tool};
-use ikigai_mcp::{Catalog, Hints, ToolEntry};
+use ikigai_mcp::{Catalog, ToolEntry, ToolHints};
 use serde_json::{Map, Value};
 
 use crate::decision::without_sandbox;
@@ -22,7 +22,7 @@ const NOT_AT_THE_ROOT: [&str; 3] = ["anyOf", "oneOf", "allOf"];
 const COMPILING: Duration = Duration::from_secs(5);
 
 /// The offered tools of a host.
-pub(super) struct Tools {
+pub(super) struct HostTools {
     pub(super) host: Arc<Host>,
     /// The names of the offered tools; if empty, all tools.
     names: Vec<String>,
@@ -32,7 +32,7 @@ pub(super) struct Tools {
     last: Mutex<Option<Arc<Catalog>>>,
 }
 
-impl Tools {
+impl HostTools {
     pub(super) fn new(host: Arc<Host>, names: Vec<String>, result_characters: usize) -> Self {
         Self { host, names, result_characters, last: Mutex::default() }
     }
@@ -142,10 +142,10 @@ fn entry(host: &Host, tool: &Tool, result_characters: usize) -> Option<ToolEntry
         hints: match decided {
             Ok(decision) => {
                 let Effects { writes, connects } = decision.effects(tool.build.backend());
-                Hints { read_only: !writes && !connects, open_world: connects }
+                ToolHints { read_only: !writes && !connects, open_world: connects }
             }
             // The tool may be granted anything after this list was sent.
-            Err(_) => Hints { read_only: false, open_world: true },
+            Err(_) => ToolHints { read_only: false, open_world: true },
         },
     })
 }

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ikigai_terminal::Screen;
-use ikigai_terminal::question::{self, Question};
+use ikigai_terminal::question::{self, KeyQuestion};
 use tokio::sync::oneshot;
 
-use super::{Place, Waiting};
+use super::{PendingAnswer, QuestionTerminal};
 
 /// The terminal of stdin, which shows one question at a time.
 pub(super) struct Alone {
@@ -19,9 +19,9 @@ pub(super) struct Alone {
 }
 
 /// An open question. Dropping this withdraws it.
-struct Asked(Arc<AtomicBool>);
+struct QuestionMarker(Arc<AtomicBool>);
 
-impl Drop for Asked {
+impl Drop for QuestionMarker {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -33,10 +33,10 @@ impl Alone {
     }
 }
 
-impl Place for Alone {
-    fn put(&self, question: Question) -> Waiting<'_> {
+impl QuestionTerminal for Alone {
+    fn put(&self, question: KeyQuestion) -> PendingAnswer<'_> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let asked = Asked(Arc::clone(&is_over));
+        let asked = QuestionMarker(Arc::clone(&is_over));
         let (screen, terminal) = (self.screen.clone(), Arc::clone(&self.terminal));
         let (sender, receiver) = oneshot::channel();
         let ask = move || {

@@ -11,13 +11,13 @@ use super::*;
 /// A terminal with prepared answers, which records the questions.
 #[derive(Clone, Default)]
 struct Ready {
-    answers: Arc<Mutex<VecDeque<Given>>>,
-    questions: Arc<Mutex<Vec<Question>>>,
+    answers: Arc<Mutex<VecDeque<KeyReply>>>,
+    questions: Arc<Mutex<Vec<KeyQuestion>>>,
     said: Arc<Mutex<Vec<String>>>,
 }
 
-impl Place for Ready {
-    fn put(&self, question: Question) -> Waiting<'_> {
+impl QuestionTerminal for Ready {
+    fn put(&self, question: KeyQuestion) -> PendingAnswer<'_> {
         self.questions.lock().expect("no panic").push(question);
         let answer = self.answers.lock().expect("no panic").pop_front();
         Box::pin(std::future::ready(answer))
@@ -25,7 +25,7 @@ impl Place for Ready {
 }
 
 impl Ready {
-    fn person(&self, answers: impl IntoIterator<Item = Given>) -> Person {
+    fn person(&self, answers: impl IntoIterator<Item = KeyReply>) -> Person {
         *self.answers.lock().expect("no panic") = answers.into_iter().collect();
         let said = Arc::clone(&self.said);
         Person {
@@ -47,7 +47,7 @@ fn widen() -> Widen {
     Widen {
         tool: "fetch".to_owned(),
         contents: vec![],
-        reached: vec![Reached::Peer { host: "api.example.com".to_owned(), port: 443 }],
+        reached: vec![RequestedAccess::Peer { host: "api.example.com".to_owned(), port: 443 }],
         arguments: "{}".to_owned(),
         denied_by: "profile standard".to_owned(),
         again: false,
@@ -66,15 +66,15 @@ fn answered<T>(future: impl Future<Output = T>) -> T {
 fn each_answer_has_its_meaning() {
     let told = || "use a copy".to_owned();
     let cases = [
-        (Some(Given::Key('o')), WidenAnswer::Once),
-        (Some(Given::Key('s')), WidenAnswer::Session),
-        (Some(Given::Key('l')), WidenAnswer::Later),
-        (Some(Given::Key('d')), WidenAnswer::No),
-        (Some(Given::Declined), WidenAnswer::No),
-        (Some(Given::Told(told())), WidenAnswer::Tell(told())),
-        (Some(Given::Silence), WidenAnswer::Timeout),
+        (Some(KeyReply::Key('o')), WidenAnswer::Once),
+        (Some(KeyReply::Key('s')), WidenAnswer::Session),
+        (Some(KeyReply::Key('l')), WidenAnswer::Later),
+        (Some(KeyReply::Key('d')), WidenAnswer::No),
+        (Some(KeyReply::Declined), WidenAnswer::No),
+        (Some(KeyReply::Told(told())), WidenAnswer::Tell(told())),
+        (Some(KeyReply::Silence), WidenAnswer::Timeout),
         // Nothing can be written, so the question does not offer the key.
-        (Some(Given::Key('a')), WidenAnswer::No),
+        (Some(KeyReply::Key('a')), WidenAnswer::No),
         (None, WidenAnswer::Unavailable("the terminal is gone".to_owned())),
     ];
     for (given, expected) in cases {
@@ -84,13 +84,13 @@ fn each_answer_has_its_meaning() {
 }
 
 /// Returns the question for this request, as the user sees it first.
-fn asked(widen: &Widen) -> Question {
+fn asked(widen: &Widen) -> KeyQuestion {
     let ready = Ready::default();
-    answered(ready.person([Given::Declined]).widen(widen));
+    answered(ready.person([KeyReply::Declined]).widen(widen));
     ready.questions.lock().expect("no panic")[0].clone()
 }
 
-fn keys(Question { choices, telling, .. }: &Question) -> String {
+fn keys(KeyQuestion { choices, telling, .. }: &KeyQuestion) -> String {
     choices.iter().chain(telling).map(|(key, _)| *key).collect()
 }
 
@@ -110,13 +110,13 @@ fn a_question_is_short_and_the_rest_is_among_its_details() {
     assert_eq!(fact(&question.details, "always"), Some("cannot be written from here"));
     assert_eq!(fact(&question.details, "denied by"), Some("profile standard"));
     // A user who lets a tool run must see what it may do.
-    let run = asked(&Widen { reached: vec![Reached::Run], ..widen() });
+    let run = asked(&Widen { reached: vec![RequestedAccess::Run], ..widen() });
     assert_eq!(fact(&run.facts, "denied by"), Some("profile standard"));
 }
 
 #[test]
 fn after_a_run_that_failed_each_place_is_listed_and_the_keys_say_what_runs_again() {
-    let read = |path: &str| Reached::Path { access: Access::ReadOnly, path: path.into() };
+    let read = |path: &str| RequestedAccess::Path { access: Access::ReadOnly, path: path.into() };
     let reached = vec![read("/h/.rustup"), read("/h/.cargo/bin")];
     let question = asked(&Widen { reached, again: true, ..widen() });
     assert_eq!(question.text, "`fetch` failed. Allow it what it was refused?");
@@ -135,7 +135,7 @@ fn the_one_call_of_a_program_is_allowed_for_itself_and_for_no_session() {
         [(false, "allow for this call", "dt"), (true, "run again, once", "dt")]
     {
         let ready = Ready::default();
-        let person = Person { has_session: false, ..ready.person([Given::Declined]) };
+        let person = Person { has_session: false, ..ready.person([KeyReply::Declined]) };
         answered(person.widen(&Widen { again, ..widen() }));
         let question = ready.questions.lock().expect("no panic")[0].clone();
         assert_eq!(question.choices[0], ('o', once.to_owned()));
@@ -146,7 +146,7 @@ fn the_one_call_of_a_program_is_allowed_for_itself_and_for_no_session() {
 #[test]
 fn a_turn_has_32_questions_and_the_rest_is_denied_and_said_once() {
     let ready = Ready::default();
-    let person = ready.person(std::iter::repeat_n(Given::Key('o'), 100));
+    let person = ready.person(std::iter::repeat_n(KeyReply::Key('o'), 100));
     for number in 1..=40 {
         let answer = answered(person.widen(&widen())).answer;
         assert_eq!(answer.allows(), number <= 32, "{number}: {answer:?}");
@@ -162,11 +162,11 @@ fn a_turn_has_32_questions_and_the_rest_is_denied_and_said_once() {
 #[test]
 fn nobody_is_asked_while_a_tool_has_the_terminal() {
     let ready = Ready::default();
-    let person = Person { only_before: true, ..ready.person([Given::Key('o')]) };
+    let person = Person { only_before: true, ..ready.person([KeyReply::Key('o')]) };
     let answer = answered(person.widen(&widen())).answer;
     assert!(matches!(answer, WidenAnswer::Unavailable(_)), "{answer:?}");
     assert_eq!(ready.questions(), 0);
-    let run = Widen { reached: vec![Reached::Run], ..widen() };
+    let run = Widen { reached: vec![RequestedAccess::Run], ..widen() };
     assert_eq!(answered(person.widen(&run)).answer, WidenAnswer::Once);
 }
 
@@ -181,12 +181,12 @@ fn what_was_not_shown_is_agreed_to_by_no_single_key() {
         left_out: 7,
     };
     for (given, expected) in [
-        (&[Given::Key('o'), Given::Key('y')][..], Agreed::Yes),
-        (&[Given::Key('o'), Given::Key('o')], Agreed::No),
-        (&[Given::Key('o'), Given::Key('d')], Agreed::No),
-        (&[Given::Key('o'), Given::Declined], Agreed::No),
-        (&[Given::Key('y')], Agreed::No),
-        (&[Given::Key('d')], Agreed::No),
+        (&[KeyReply::Key('o'), KeyReply::Key('y')][..], Agreed::Yes),
+        (&[KeyReply::Key('o'), KeyReply::Key('o')], Agreed::No),
+        (&[KeyReply::Key('o'), KeyReply::Key('d')], Agreed::No),
+        (&[KeyReply::Key('o'), KeyReply::Declined], Agreed::No),
+        (&[KeyReply::Key('y')], Agreed::No),
+        (&[KeyReply::Key('d')], Agreed::No),
     ] {
         let ready = Ready::default();
         let person = ready.person(given.iter().cloned());
@@ -208,11 +208,11 @@ fn somebody_agrees_declines_or_tells() {
         left_out: 0,
     };
     let cases = [
-        (Given::Key('o'), Agreed::Yes),
-        (Given::Key('d'), Agreed::No),
-        (Given::Declined, Agreed::No),
-        (Given::Told("not now".to_owned()), Agreed::Tell("not now".to_owned())),
-        (Given::Silence, Agreed::Timeout),
+        (KeyReply::Key('o'), Agreed::Yes),
+        (KeyReply::Key('d'), Agreed::No),
+        (KeyReply::Declined, Agreed::No),
+        (KeyReply::Told("not now".to_owned()), Agreed::Tell("not now".to_owned())),
+        (KeyReply::Silence, Agreed::Timeout),
     ];
     for (given, expected) in cases {
         let ready = Ready::default();

@@ -2,9 +2,9 @@
 
 use ikigai_host::Digest;
 use ikigai_host::consent::{self, Widen};
-use ikigai_host::policy::{Access, Proposal, Reached};
-use ikigai_host::toolchain::{Installation, InstalledPlace, ToolchainOffer};
-use ikigai_terminal::question::{Facts, Question};
+use ikigai_host::policy::{Access, Proposal, RequestedAccess};
+use ikigai_host::toolchain::{InstalledPlace, ToolchainInstallation, ToolchainOffer};
+use ikigai_terminal::question::{Facts, KeyQuestion};
 
 /// The key that lets a call run.
 pub(super) const RUN: char = 'o';
@@ -48,15 +48,16 @@ pub(crate) const UNCONFINED_MEANS: &str = "read, change and delete all of your f
 const ARGUMENTS_SHOWN: usize = 200;
 
 /// Returns the question whether a call may run.
-pub(super) fn approval(question: &consent::Question) -> Question {
-    let consent::Question { tool, contents, required_by, grant, arguments, left_out } = question;
+pub(super) fn approval(question: &consent::ConsentQuestion) -> KeyQuestion {
+    let consent::ConsentQuestion { tool, contents, required_by, grant, arguments, left_out } =
+        question;
     let mut facts = vec![fact("arguments", arguments)];
     if *left_out > 0 {
         facts.push(fact("not shown", &format!("{left_out} characters of the arguments")));
     }
     facts.push(fact("it may", grant));
     let details = file(contents).into_iter().chain([fact("asked by", required_by)]);
-    Question {
+    KeyQuestion {
         text: format!("Run `{tool}`?"),
         facts: Facts::new(facts),
         details: Facts::new(details.collect()),
@@ -68,16 +69,16 @@ pub(super) fn approval(question: &consent::Question) -> Question {
 
 /// Returns the question about a call whose arguments were not shown completely. A separate key
 /// agrees to the part that was not seen.
-pub(super) fn unseen(question: &consent::Question) -> Question {
-    let consent::Question { tool, contents, left_out, .. } = question;
-    Question {
+pub(super) fn unseen(question: &consent::ConsentQuestion) -> KeyQuestion {
+    let consent::ConsentQuestion { tool, contents, left_out, .. } = question;
+    KeyQuestion {
         text: format!(
             "Run `{tool}`, though {left_out} characters of its arguments were not shown?"
         ),
         details: Facts::new(file(contents).into_iter().collect()),
         choices: vec![choice(YES, "run it unseen"), choice(DENY, "deny")],
         telling: Some(choice(TELL, "deny, and tell the model")),
-        ..Question::default()
+        ..KeyQuestion::default()
     }
 }
 
@@ -88,11 +89,11 @@ pub(super) fn widening(
     question: &Widen,
     always: Result<Option<&Proposal>, String>,
     has_session: bool,
-) -> Question {
+) -> KeyQuestion {
     let Widen { tool, contents, reached, arguments, denied_by, again, unconfined, .. } = question;
     let toolchains = question.toolchains.as_ref();
     let always = always.map(|proposal| proposal.filter(|it| !it.is_unchanged()));
-    let is_run = reached[..] == [Reached::Run];
+    let is_run = reached[..] == [RequestedAccess::Run];
     let mut facts = Vec::new();
     if *again {
         let names = std::iter::once("refused").chain(std::iter::repeat(""));
@@ -122,7 +123,7 @@ pub(super) fn widening(
     }
     let proposal = always.ok().flatten();
     let change = proposal.map(Proposal::difference).unwrap_or_default();
-    Question {
+    KeyQuestion {
         text: match (&reached[..], toolchains) {
             ([], Some(offer)) => format!("`{tool}` failed. Grant it {}?", names(offer)),
             _ if *again => format!("`{tool}` failed. Allow it what it was refused?"),
@@ -172,8 +173,8 @@ fn names(offer: &ToolchainOffer) -> String {
 }
 
 /// Returns the line with the directories of a toolchain, and with the omitted files.
-fn toolchain(found: &Installation) -> (String, String) {
-    let Installation { toolchain, places, withheld, .. } = found;
+fn toolchain(found: &ToolchainInstallation) -> (String, String) {
+    let ToolchainInstallation { toolchain, places, withheld, .. } = found;
     let of = |access: Access| {
         let places = places.iter().filter(|place| place.access == access);
         places.map(|place| place.path.display().to_string()).collect::<Vec<_>>().join(", ")
@@ -199,14 +200,14 @@ fn beginning(arguments: &str) -> (String, bool) {
 }
 
 /// Returns the question whether a tool should run unconfined from now on, with the consequences.
-pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
+pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> KeyQuestion {
     let Widen { tool, contents, .. } = question;
     let facts = vec![
         fact("it can then", UNCONFINED_MEANS),
         fact("until", &format!("its file changes, or `ikigai policy revoke {tool}`")),
         fact("writes to", &proposal.path.display().to_string()),
     ];
-    Question {
+    KeyQuestion {
         text: format!("Run `{tool}` unconfined from now on?"),
         facts: Facts { named: facts, change: proposal.difference() },
         details: Facts::new(file(contents).into_iter().collect()),
@@ -220,7 +221,7 @@ pub(super) fn unconfining(question: &Widen, proposal: &Proposal) -> Question {
 }
 
 /// Returns the question whether to grant a tool toolchains permanently.
-pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Question {
+pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> KeyQuestion {
     let Widen { tool, contents, toolchains, .. } = question;
     let found = || toolchains.iter().flat_map(|offer| &offer.found);
     let mut facts: Vec<(String, String)> = found().map(toolchain).collect();
@@ -233,7 +234,7 @@ pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Ques
     }
     facts.push(fact("writes to", &proposal.path.display().to_string()));
     let names = toolchains.as_ref().map(names).unwrap_or_default();
-    Question {
+    KeyQuestion {
         text: format!("Grant `{tool}` {names} from now on, and run it again?"),
         facts: Facts { named: facts, change: proposal.difference() },
         details: Facts::new(file(contents).into_iter().collect()),
@@ -244,9 +245,9 @@ pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> Ques
 }
 
 /// Returns the question whether to write a change of the policy file.
-pub(super) fn writing(question: &Widen, proposal: &Proposal) -> Question {
+pub(super) fn writing(question: &Widen, proposal: &Proposal) -> KeyQuestion {
     let path = proposal.path.display();
-    Question {
+    KeyQuestion {
         text: format!("Write this to {path}, so that `{}` always may?", question.tool),
         facts: Facts { named: Vec::new(), change: proposal.difference() },
         details: Facts::new(file(&question.contents).into_iter().collect()),

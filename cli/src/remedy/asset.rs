@@ -1,50 +1,52 @@
 //! The hints for errors of the asset store, with the commands and flags of this program. The store
 //! only gives a remedy as a type.
 
-use ikigai_assets::{Error, Remedy};
+use ikigai_assets::{Error, StoreRemedy};
 
 /// Returns the hint for an error, without a full stop.
 pub(crate) fn hint(error: &Error) -> Option<&'static str> {
     error.remedy().map(sentence)
 }
 
-pub(crate) fn sentence(remedy: Remedy) -> &'static str {
+pub(crate) fn sentence(remedy: StoreRemedy) -> &'static str {
     match remedy {
-        Remedy::ListAssets => "`ikigai asset list` shows the assets",
-        Remedy::ListVersions => "`ikigai asset log PATH` shows the versions",
-        Remedy::ListSessions => "`ikigai session list` shows the sessions",
-        Remedy::ForkSession => {
+        StoreRemedy::ListAssets => "`ikigai asset list` shows the assets",
+        StoreRemedy::ListVersions => "`ikigai asset log PATH` shows the versions",
+        StoreRemedy::ListSessions => "`ikigai session list` shows the sessions",
+        StoreRemedy::ForkSession => {
             "close it where it is in use, or continue in a copy: `ikigai session fork`"
         }
-        Remedy::ReadAgain => "read it again and repeat the change",
-        Remedy::TryAgain => "try again",
-        Remedy::AllowChanges => {
+        StoreRemedy::ReadAgain => "read it again and repeat the change",
+        StoreRemedy::TryAgain => "try again",
+        StoreRemedy::AllowChanges => {
             "write to another path, or allow changes with `ikigai asset put --writable`"
         }
-        Remedy::Split => "split it, or store it as a file",
-        Remedy::AllowWriting => "check who may write to the file and to its directory",
-        Remedy::FreeBudget => {
+        StoreRemedy::Split => "split it, or store it as a file",
+        StoreRemedy::AllowWriting => "check who may write to the file and to its directory",
+        StoreRemedy::FreeBudget => {
             "free space with `ikigai asset unpin`, or in a conversation with `/compact` or `/unpin`"
         }
-        Remedy::FreeCapacity => "`ikigai asset rm` removes assets; `--capacity` allows more",
-        Remedy::FreeDevice => "free space on the device, or remove old outputs",
-        Remedy::RaiseLimit => "raise that limit before you start ikigai, and try again",
-        Remedy::ReleaseStore => "end the process that locks it, or try again later",
-        Remedy::CheckServer => "check the server and its load",
-        Remedy::CheckAddress => "check that it exists, or specify another with `--store`",
-        Remedy::CheckCredentials => "check the user and the password in its URL",
-        Remedy::DenyOthers => "`chmod go-w` it if you own it, or put the store elsewhere",
-        Remedy::NameAnother => "`--store` names another",
-        Remedy::RestoreVersion => {
+        StoreRemedy::FreeCapacity => "`ikigai asset rm` removes assets; `--capacity` allows more",
+        StoreRemedy::FreeDevice => "free space on the device, or remove old outputs",
+        StoreRemedy::RaiseLimit => "raise that limit before you start ikigai, and try again",
+        StoreRemedy::ReleaseStore => "end the process that locks it, or try again later",
+        StoreRemedy::CheckServer => "check the server and its load",
+        StoreRemedy::CheckAddress => "check that it exists, or specify another with `--store`",
+        StoreRemedy::CheckCredentials => "check the user and the password in its URL",
+        StoreRemedy::DenyOthers => "`chmod go-w` it if you own it, or put the store elsewhere",
+        StoreRemedy::NameAnother => "`--store` names another",
+        StoreRemedy::RestoreVersion => {
             "`ikigai asset log PATH` shows the versions, and `ikigai asset restore PATH VERSION` brings \
              an older one back"
         }
-        Remedy::ForkBefore => "`ikigai session fork SESSION --turns N` copies the turns before it",
-        Remedy::Recover => {
+        StoreRemedy::ForkBefore => {
+            "`ikigai session fork SESSION --turns N` copies the turns before it"
+        }
+        StoreRemedy::Recover => {
             "first end every ikigai process and copy the file; `ikigai asset check` lists the \
              damage, and docs/assets.md has the steps that save what `sqlite3 FILE .dump` can read"
         }
-        Remedy::Upgrade => "use the newer ikigai; nothing was changed",
+        StoreRemedy::Upgrade => "use the newer ikigai; nothing was changed",
     }
 }
 
@@ -53,7 +55,9 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use ikigai_assets::{AssetPath, Budget, Capacity, Exceeded, Overfull, Purpose, StoreUrl};
+    use ikigai_assets::{
+        AssetPath, Budget, BudgetExcess, BudgetedOperation, Capacity, Overfull, StoreUrl,
+    };
 
     use super::*;
 
@@ -69,8 +73,8 @@ mod tests {
         };
         let store = StoreUrl::memory;
         let waited = Duration::from_secs(1);
-        let exceeded = Exceeded {
-            purpose: Purpose::Write,
+        let exceeded = BudgetExcess {
+            purpose: BudgetedOperation::Write,
             other: None,
             pinned: 1,
             budget: Budget(1),
@@ -91,29 +95,29 @@ mod tests {
     #[test]
     fn no_two_remedies_have_one_hint() {
         let all = [
-            Remedy::ListAssets,
-            Remedy::ListVersions,
-            Remedy::ListSessions,
-            Remedy::ForkSession,
-            Remedy::ReadAgain,
-            Remedy::TryAgain,
-            Remedy::AllowChanges,
-            Remedy::Split,
-            Remedy::AllowWriting,
-            Remedy::FreeBudget,
-            Remedy::FreeCapacity,
-            Remedy::FreeDevice,
-            Remedy::RaiseLimit,
-            Remedy::ReleaseStore,
-            Remedy::CheckServer,
-            Remedy::CheckAddress,
-            Remedy::CheckCredentials,
-            Remedy::DenyOthers,
-            Remedy::NameAnother,
-            Remedy::RestoreVersion,
-            Remedy::ForkBefore,
-            Remedy::Recover,
-            Remedy::Upgrade,
+            StoreRemedy::ListAssets,
+            StoreRemedy::ListVersions,
+            StoreRemedy::ListSessions,
+            StoreRemedy::ForkSession,
+            StoreRemedy::ReadAgain,
+            StoreRemedy::TryAgain,
+            StoreRemedy::AllowChanges,
+            StoreRemedy::Split,
+            StoreRemedy::AllowWriting,
+            StoreRemedy::FreeBudget,
+            StoreRemedy::FreeCapacity,
+            StoreRemedy::FreeDevice,
+            StoreRemedy::RaiseLimit,
+            StoreRemedy::ReleaseStore,
+            StoreRemedy::CheckServer,
+            StoreRemedy::CheckAddress,
+            StoreRemedy::CheckCredentials,
+            StoreRemedy::DenyOthers,
+            StoreRemedy::NameAnother,
+            StoreRemedy::RestoreVersion,
+            StoreRemedy::ForkBefore,
+            StoreRemedy::Recover,
+            StoreRemedy::Upgrade,
         ];
         assert_eq!(all.map(sentence).into_iter().collect::<BTreeSet<_>>().len(), all.len());
     }

@@ -1,29 +1,29 @@
 //! Advice about sandbox layers that a machine lacks. The host only gives a remedy as data.
 
-use ikigai_supervisor::isolation::Remedy;
+use ikigai_supervisor::isolation::LayerRemedy;
 
 /// Returns the advice, without a full stop.
-pub(crate) fn sentence(remedy: &Remedy) -> String {
+pub(crate) fn sentence(remedy: &LayerRemedy) -> String {
     let advice = match remedy {
-        Remedy::EnableLandlock => {
+        LayerRemedy::EnableLandlock => {
             "needs Linux 5.13 with Landlock among its security modules: add `landlock` to the \
              kernel's `lsm=` parameter"
         }
-        Remedy::EnableSeccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
-        Remedy::UnmaskProc => {
+        LayerRemedy::EnableSeccomp => "needs a kernel with CONFIG_SECCOMP_FILTER",
+        LayerRemedy::UnmaskProc => {
             "a container that masks parts of its `/proc` forbids mounting a new one; start it with `/proc` unmasked"
         }
-        Remedy::DelegateCgroup => {
+        LayerRemedy::DelegateCgroup => {
             "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
              Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in \
              etc/systemd of the sources for a service"
         }
-        Remedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
-        Remedy::RunUnprivileged => "run ikigai as a user other than root",
-        Remedy::AllowNamespaces { setting, value } => {
+        LayerRemedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
+        LayerRemedy::RunUnprivileged => "run ikigai as a user other than root",
+        LayerRemedy::AllowNamespaces { setting, value } => {
             return format!("`sysctl {setting}={value}`, as root");
         }
-        Remedy::UnfilterHost => {
+        LayerRemedy::UnfilterHost => {
             "a seccomp filter, such as a container's, applies to ikigai itself; allow the container to create \
              user namespaces"
         }
@@ -39,14 +39,14 @@ mod tests {
     fn every_remedy_as_it_is_shown() {
         let setting = "user.max_user_namespaces".to_owned();
         let remedies = [
-            Remedy::EnableLandlock,
-            Remedy::EnableSeccomp,
-            Remedy::UnmaskProc,
-            Remedy::DelegateCgroup,
-            Remedy::UpgradeForPidMax,
-            Remedy::RunUnprivileged,
-            Remedy::AllowNamespaces { setting, value: "10000".to_owned() },
-            Remedy::UnfilterHost,
+            LayerRemedy::EnableLandlock,
+            LayerRemedy::EnableSeccomp,
+            LayerRemedy::UnmaskProc,
+            LayerRemedy::DelegateCgroup,
+            LayerRemedy::UpgradeForPidMax,
+            LayerRemedy::RunUnprivileged,
+            LayerRemedy::AllowNamespaces { setting, value: "10000".to_owned() },
+            LayerRemedy::UnfilterHost,
         ];
         insta::assert_snapshot!(remedies.each_ref().map(sentence).join("\n"));
     }

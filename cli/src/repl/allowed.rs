@@ -66,7 +66,7 @@ fn in_words(SessionAnswer { tool, reached, allowed }: &SessionAnswer) -> String 
 
 #[cfg(test)]
 mod tests {
-    use ikigai_host::policy::Reached;
+    use ikigai_host::policy::RequestedAccess;
 
     use super::*;
 
@@ -74,7 +74,7 @@ mod tests {
     fn each_answer_has_a_number() {
         let answer = |host: &str, allowed| SessionAnswer {
             tool: Some("bash".to_owned()),
-            reached: Reached::Peer { host: host.to_owned(), port: 443 },
+            reached: RequestedAccess::Peer { host: host.to_owned(), port: 443 },
             allowed,
         };
         let text = text(&[answer("a.example", true), answer("b.example", false)]);

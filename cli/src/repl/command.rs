@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ikigai_provider::Provider;
-use ikigai_terminal::finder::{self, Names};
+use ikigai_terminal::finder::{self, NameSource};
 
 use super::AssetNames;
 use ikigai_agent::command as shared;
@@ -14,7 +14,7 @@ use ikigai_host::nearest::nearest;
 
 /// A slash command with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum SlashCommand {
     Help,
     Refresh,
     Model(Option<String>),
@@ -43,7 +43,7 @@ pub(super) enum Command {
     /// Show the whole result of this call, counted from the last.
     Last(usize),
     Exit,
-    Shared(shared::Command),
+    Shared(shared::AgentCommand),
 }
 
 /// The answers of this session that the user takes back.
@@ -99,7 +99,7 @@ pub(super) fn is_command(line: &str) -> bool {
     first.strip_prefix('/').is_some_and(|name| !name.contains('/'))
 }
 
-impl Command {
+impl SlashCommand {
     /// Parses a line.
     pub(super) fn parse(line: &str) -> Result<Self, Malformed> {
         let line = line.trim();
@@ -139,39 +139,39 @@ impl Command {
             "/system" => Ok(Self::System(text().map(str::to_owned))),
             "/env" => variable(rest).ok_or_else(|| usage(name)),
             "/compact" => {
-                shared::Command::parse(line).map(Self::Shared).map_err(|error| match error {
+                shared::AgentCommand::parse(line).map(Self::Shared).map_err(|error| match error {
                     Malformed::Usage(_) => usage(name),
                     other => other,
                 })
             }
             _ if COMMANDS.iter().any(|(usage, _)| word(usage) == name) => Err(usage(name)),
-            _ => shared::Command::parse(line).map(Self::Shared).map_err(
-                |malformed| match malformed {
+            _ => shared::AgentCommand::parse(line).map(Self::Shared).map_err(|malformed| {
+                match malformed {
                     Malformed::Unknown { name, .. } => {
                         let nearest = nearest(&name, all().map(|(usage, _)| word(usage)));
                         let nearest = nearest.map(str::to_owned);
                         Malformed::Unknown { name, nearest }
                     }
                     other => other,
-                },
-            ),
+                }
+            }),
         }
     }
 }
 
-fn variable(text: &str) -> Option<Command> {
+fn variable(text: &str) -> Option<SlashCommand> {
     let unquoted = |text| -> Option<&str> { str::strip_suffix(str::strip_prefix(text, '"')?, '"') };
     let (name, value) = unquoted(text).unwrap_or(text).split_once('=')?;
     let value = unquoted(value).unwrap_or(value);
-    Some(Command::Env { name: name.to_owned(), value: value.to_owned() })
+    Some(SlashCommand::Env { name: name.to_owned(), value: value.to_owned() })
 }
 
-fn forget(text: &str) -> Option<Command> {
+fn forget(text: &str) -> Option<SlashCommand> {
     let forget = match text.strip_prefix("forget")?.trim() {
         "all" => Forget::All,
         number => Forget::Nth(number.parse().ok()?),
     };
-    Some(Command::Policy(Some(forget)))
+    Some(SlashCommand::Policy(Some(forget)))
 }
 
 fn usage(name: &str) -> Malformed {
@@ -203,13 +203,13 @@ pub(super) fn help() -> String {
 }
 
 /// Returns the commands for menus, with the candidates for their arguments.
-pub(super) fn for_menus(host: Arc<Host>, assets: &AssetNames) -> Vec<finder::Command> {
-    let tools: Names = Arc::new(move || {
+pub(super) fn for_menus(host: Arc<Host>, assets: &AssetNames) -> Vec<finder::FinderCommand> {
+    let tools: NameSource = Arc::new(move || {
         host.registry().snapshot().tools().map(|tool| tool.name().to_owned()).collect()
     });
     let assets = assets.clone();
-    let assets: Names = Arc::new(move || assets.all());
-    let command = |(usage, about): (&'static str, &'static str)| finder::Command {
+    let assets: NameSource = Arc::new(move || assets.all());
+    let command = |(usage, about): (&'static str, &'static str)| finder::FinderCommand {
         name: word(usage).trim_start_matches('/').to_owned(),
         help: about.to_owned(),
         arguments: match word(usage) {
@@ -225,49 +225,56 @@ pub(super) fn for_menus(host: Arc<Host>, assets: &AssetNames) -> Vec<finder::Com
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Command {
-        Command::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
+    fn read(line: &str) -> SlashCommand {
+        SlashCommand::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))
     }
 
     fn refused(line: &str) -> String {
-        Command::parse(line).expect_err(line).to_string()
+        SlashCommand::parse(line).expect_err(line).to_string()
     }
 
     #[test]
     fn commands_have_arguments() {
-        assert_eq!(read("/help"), Command::Help);
-        assert_eq!(read("/model"), Command::Model(None));
+        assert_eq!(read("/help"), SlashCommand::Help);
+        assert_eq!(read("/model"), SlashCommand::Model(None));
         assert_eq!(
             read("/model openai-chat/meta/llama"),
-            Command::Model(Some("openai-chat/meta/llama".into()))
+            SlashCommand::Model(Some("openai-chat/meta/llama".into()))
         );
         assert_eq!(
             read("/system be  brief\nplease"),
-            Command::System(Some("be  brief\nplease".into()))
+            SlashCommand::System(Some("be  brief\nplease".into()))
         );
-        assert_eq!(read("/system \"\""), Command::System(Some(String::new())));
-        let env = |name: &str, value: &str| Command::Env { name: name.into(), value: value.into() };
+        assert_eq!(read("/system \"\""), SlashCommand::System(Some(String::new())));
+        let env =
+            |name: &str, value: &str| SlashCommand::Env { name: name.into(), value: value.into() };
         assert_eq!(read("/env KEY=a=b c"), env("KEY", "a=b c"));
         assert_eq!(read("/env KEY=\"a b\""), env("KEY", "a b"));
         assert_eq!(read("/env \"KEY=a b\""), env("KEY", "a b"));
-        assert_eq!(read("/key"), Command::Key(None));
-        assert_eq!(read("/key google"), Command::Key(Some(Provider::Google)));
-        assert_eq!(read("/pinned"), Command::Shared(shared::Command::Pinned));
-        assert_eq!(read("/compact"), Command::Compact);
-        assert_eq!(read("/resume fix it"), Command::Resume(Some("fix it".into())));
-        assert_eq!(read("/resume"), Command::Resume(None));
-        assert_eq!((read("/fork"), read("/fork 3")), (Command::Fork(None), Command::Fork(Some(3))));
-        assert_eq!(read("/policy"), Command::Policy(None));
-        assert_eq!(read("/policy forget 2"), Command::Policy(Some(Forget::Nth(2))));
-        assert_eq!(read("/policy forget all"), Command::Policy(Some(Forget::All)));
-        assert_eq!(read("/export"), Command::Export(None));
-        assert_eq!(read("/export a b.md"), Command::Export(Some("a b.md".into())));
-        assert_eq!([read("/diff"), read("/mcp")], [Command::Diff, Command::Mcp]);
-        assert_eq!(read("/rename the build"), Command::Rename("the build".into()));
-        let compact = shared::Command::Compact { path: "x".into(), target: Some(4000) };
-        assert_eq!(read("/compact x 4k"), Command::Shared(compact));
-        assert_eq!([read("/last"), read("/last 3")], [Command::Last(1), Command::Last(3)]);
-        assert_eq!([read("/exit"), read("/quit")], [Command::Exit, Command::Exit]);
+        assert_eq!(read("/key"), SlashCommand::Key(None));
+        assert_eq!(read("/key google"), SlashCommand::Key(Some(Provider::Google)));
+        assert_eq!(read("/pinned"), SlashCommand::Shared(shared::AgentCommand::Pinned));
+        assert_eq!(read("/compact"), SlashCommand::Compact);
+        assert_eq!(read("/resume fix it"), SlashCommand::Resume(Some("fix it".into())));
+        assert_eq!(read("/resume"), SlashCommand::Resume(None));
+        assert_eq!(
+            (read("/fork"), read("/fork 3")),
+            (SlashCommand::Fork(None), SlashCommand::Fork(Some(3)))
+        );
+        assert_eq!(read("/policy"), SlashCommand::Policy(None));
+        assert_eq!(read("/policy forget 2"), SlashCommand::Policy(Some(Forget::Nth(2))));
+        assert_eq!(read("/policy forget all"), SlashCommand::Policy(Some(Forget::All)));
+        assert_eq!(read("/export"), SlashCommand::Export(None));
+        assert_eq!(read("/export a b.md"), SlashCommand::Export(Some("a b.md".into())));
+        assert_eq!([read("/diff"), read("/mcp")], [SlashCommand::Diff, SlashCommand::Mcp]);
+        assert_eq!(read("/rename the build"), SlashCommand::Rename("the build".into()));
+        let compact = shared::AgentCommand::Compact { path: "x".into(), target: Some(4000) };
+        assert_eq!(read("/compact x 4k"), SlashCommand::Shared(compact));
+        assert_eq!(
+            [read("/last"), read("/last 3")],
+            [SlashCommand::Last(1), SlashCommand::Last(3)]
+        );
+        assert_eq!([read("/exit"), read("/quit")], [SlashCommand::Exit, SlashCommand::Exit]);
     }
 
     #[test]

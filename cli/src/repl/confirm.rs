@@ -4,12 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 
 use ikigai_assets::thousands;
-use ikigai_terminal::Input;
+use ikigai_terminal::EditorEvent;
 
 use super::keyboard::Keyboard;
 use super::out::Out;
 use super::show::Show;
-use ikigai_agent::command::{Confirm, Proposal};
+use ikigai_agent::command::{Confirm, RewriteProposal};
 
 const QUESTION: &str = "Replace it? [y/N] ";
 
@@ -25,21 +25,21 @@ impl<'a> KeyboardConfirm<'a> {
         Self { keyboard, out, show }
     }
 
-    async fn ask(&mut self, proposal: &Proposal) -> std::io::Result<bool> {
-        let Proposal { path, before, after, diff } = proposal;
+    async fn ask(&mut self, proposal: &RewriteProposal) -> std::io::Result<bool> {
+        let RewriteProposal { path, before, after, diff } = proposal;
         self.show.stop_waiting();
         self.out.screen().diff(diff)?;
         let (before, after) = (thousands(*before), thousands(*after));
         self.out.line(&format!("{path}: {before} → {after} tokens"))?;
         let input = self.keyboard.ask(QUESTION).await?;
-        Ok(matches!(input, Input::Line(line) if matches!(line.trim(), "y" | "Y" | "yes")))
+        Ok(matches!(input, EditorEvent::Line(line) if matches!(line.trim(), "y" | "Y" | "yes")))
     }
 }
 
 impl Confirm for KeyboardConfirm<'_> {
     fn confirm<'a>(
         &'a mut self,
-        proposal: &'a Proposal,
+        proposal: &'a RewriteProposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         // Without an answer, no asset is replaced. If the terminal is gone, the next prompt fails.
         Box::pin(async { self.ask(proposal).await.unwrap_or(false) })

@@ -3,10 +3,10 @@
 use std::io;
 
 use ikigai_provider::Provider;
-use ikigai_terminal::Input;
+use ikigai_terminal::EditorEvent;
 
-use super::signals::Request;
-use super::{Ended, Repl};
+use super::signals::SignalRequest;
+use super::{ExitReason, Repl};
 
 impl Repl {
     /// Warns at once if the model cannot be asked because there is no key.
@@ -24,7 +24,7 @@ impl Repl {
     pub(super) async fn take_key(
         &mut self,
         provider: Option<Provider>,
-    ) -> io::Result<Option<Ended>> {
+    ) -> io::Result<Option<ExitReason>> {
         let current = self.session.model().map(|it| (it.client.provider(), it.name.clone()));
         let Some(provider) = provider.or(current.as_ref().map(|(provider, _)| *provider)) else {
             let names = Provider::ALL.map(Provider::as_str).join(", ");
@@ -33,7 +33,7 @@ impl Repl {
         };
         let key = match self.ask_for_key(provider).await? {
             Ok(key) => key,
-            Err(signal) => return Ok(Some(Ended::Signal(signal))),
+            Err(signal) => return Ok(Some(ExitReason::Signal(signal))),
         };
         if key.trim().is_empty() {
             self.out.line("No key was given.")?;
@@ -67,8 +67,8 @@ impl Repl {
             tokio::select! {
                 input = self.keyboard.ask_for_secret(&question) => {
                     return Ok(Ok(match input? {
-                        Input::Line(key) => key,
-                        Input::Interrupted | Input::End | Input::More | Input::Edit(_) => {
+                        EditorEvent::Line(key) => key,
+                        EditorEvent::Interrupted | EditorEvent::End | EditorEvent::More | EditorEvent::Edit(_) => {
                             String::new()
                         }
                     }));
@@ -76,8 +76,8 @@ impl Repl {
                 request = self.signals.next() => match request {
                     // The line is still being read. If it were taken for a prompt, a key would be
                     // sent.
-                    Request::Interrupt => self.out.line("Press Enter to set no key.")?,
-                    Request::End(signal) => return Ok(Err(signal)),
+                    SignalRequest::Interrupt => self.out.line("Press Enter to set no key.")?,
+                    SignalRequest::End(signal) => return Ok(Err(signal)),
                 },
             }
         }

@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use ikigai_terminal::editor::{History, Lent, Modes, Setup, Stopper, WorkKey};
+use ikigai_terminal::editor::{EditorSettings, History, LentTerminal, Modes, Stopper, WorkKey};
 use ikigai_terminal::finder::Finder;
-use ikigai_terminal::question::Asker;
-use ikigai_terminal::{Editor, Input};
+use ikigai_terminal::question::QuestionSender;
+use ikigai_terminal::{Editor, EditorEvent};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
@@ -29,7 +29,7 @@ const STOP_TIMEOUT: Duration = Duration::from_millis(300);
 pub(super) type OnKey = Arc<dyn Fn(WorkKey) + Send + Sync>;
 
 /// A request to the thread.
-enum Request {
+enum KeyboardRequest {
     /// Read a line, with this prompt.
     Line(String),
     /// Read the answer to this question.
@@ -37,7 +37,7 @@ enum Request {
     /// Read the answer to this question without showing it.
     Secret(String),
     /// Show the typed text until the watch ends.
-    Watch(Watched),
+    Watch(KeyWatcher),
     /// Put the waiting lines into the next line.
     TakeBack,
     /// Replace the text of the next line.
@@ -45,14 +45,14 @@ enum Request {
 }
 
 /// The thread's side of a watch.
-struct Watched {
+struct KeyWatcher {
     stop: Arc<AtomicBool>,
     on_key: OnKey,
     ended: oneshot::Sender<io::Result<()>>,
 }
 
 /// A watch of the typed text while something runs.
-struct Watch {
+struct KeyWatch {
     stop: Arc<AtomicBool>,
     on_key: OnKey,
     ended: oneshot::Receiver<io::Result<()>>,
@@ -60,20 +60,20 @@ struct Watch {
 
 /// The user's keyboard.
 pub(super) struct Keyboard {
-    requests: mpsc::Sender<Request>,
-    typed: UnboundedReceiver<io::Result<Input>>,
+    requests: mpsc::Sender<KeyboardRequest>,
+    typed: UnboundedReceiver<io::Result<EditorEvent>>,
     stopper: Stopper,
-    asker: Asker,
+    asker: QuestionSender,
     modes: Modes,
     /// True if a request has no input yet.
     is_pending: bool,
-    watch: Option<Watch>,
+    watch: Option<KeyWatch>,
 }
 
 impl Keyboard {
     /// Starts the thread, which reads on request.
     pub(super) fn start(out: &Out, history: Option<History>, finder: Finder) -> io::Result<Self> {
-        let editor = Editor::new(Setup {
+        let editor = Editor::new(EditorSettings {
             prompt: PROMPT.to_owned(),
             look: out.look(),
             screen: out.screen().clone(),
@@ -97,21 +97,21 @@ impl Keyboard {
     }
 
     /// Returns a handle that asks questions while something runs.
-    pub(super) fn asker(&self) -> Asker {
+    pub(super) fn asker(&self) -> QuestionSender {
         self.asker.clone()
     }
 
     /// Reads a line. If the future is dropped before that, the next call returns the line.
-    pub(super) async fn read(&mut self, prompt: &str) -> io::Result<Input> {
-        self.input(Request::Line(prompt.to_owned())).await
+    pub(super) async fn read(&mut self, prompt: &str) -> io::Result<EditorEvent> {
+        self.input(KeyboardRequest::Line(prompt.to_owned())).await
     }
 
     /// Reads the answer to a question. Ignores keys that were pressed before the question. Text
     /// that a watch has shown is kept for the next line. A watch continues afterwards.
-    pub(super) async fn ask(&mut self, question: &str) -> io::Result<Input> {
+    pub(super) async fn ask(&mut self, question: &str) -> io::Result<EditorEvent> {
         let on_key = self.watch.as_ref().map(|watch| Arc::clone(&watch.on_key));
         self.end_watch().await?;
-        let answer = self.input(Request::Answer(question.to_owned())).await;
+        let answer = self.input(KeyboardRequest::Answer(question.to_owned())).await;
         if let Some(on_key) = on_key {
             self.watch(on_key);
         }
@@ -119,32 +119,32 @@ impl Keyboard {
     }
 
     /// Reads the answer to a question without showing it. Does not resume a watch.
-    pub(super) async fn ask_for_secret(&mut self, question: &str) -> io::Result<Input> {
-        self.input(Request::Secret(question.to_owned())).await
+    pub(super) async fn ask_for_secret(&mut self, question: &str) -> io::Result<EditorEvent> {
+        self.input(KeyboardRequest::Secret(question.to_owned())).await
     }
 
-    async fn input(&mut self, request: Request) -> io::Result<Input> {
+    async fn input(&mut self, request: KeyboardRequest) -> io::Result<EditorEvent> {
         if !self.is_pending {
             self.request(request);
             self.is_pending = true;
         }
         let input = self.typed.recv().await;
         self.is_pending = false;
-        input.unwrap_or(Ok(Input::End))
+        input.unwrap_or(Ok(EditorEvent::End))
     }
 
     /// Shows the typed text from now on, and calls `on_key` with the keys that control the work.
     /// Finished lines are read later.
     pub(super) fn watch(&mut self, on_key: OnKey) {
         let (stop, (sender, ended)) = (Arc::<AtomicBool>::default(), oneshot::channel());
-        let watched = Watched { stop: stop.clone(), on_key: on_key.clone(), ended: sender };
-        self.request(Request::Watch(watched));
-        self.watch = Some(Watch { stop, on_key, ended });
+        let watched = KeyWatcher { stop: stop.clone(), on_key: on_key.clone(), ended: sender };
+        self.request(KeyboardRequest::Watch(watched));
+        self.watch = Some(KeyWatch { stop, on_key, ended });
     }
 
     /// Ends the watch, if there is one.
     pub(super) async fn end_watch(&mut self) -> io::Result<()> {
-        let Some(Watch { stop, ended, .. }) = self.watch.take() else { return Ok(()) };
+        let Some(KeyWatch { stop, ended, .. }) = self.watch.take() else { return Ok(()) };
         stop.store(true, Ordering::Relaxed);
         // If the thread has ended, the next read fails as well.
         ended.await.unwrap_or(Ok(()))
@@ -153,20 +153,20 @@ impl Keyboard {
     /// Puts the lines that were finished during a watch into the next line, so that the user
     /// decides about them again.
     pub(super) fn take_back(&self) {
-        self.request(Request::TakeBack);
+        self.request(KeyboardRequest::TakeBack);
     }
 
     /// Replaces the text of the next line.
     pub(super) fn set_text(&self, text: String) {
-        self.request(Request::Text(text));
+        self.request(KeyboardRequest::Text(text));
     }
 
     /// Gives the terminal to another program, until the returned value is dropped.
-    pub(super) fn lend(&self) -> io::Result<Lent> {
+    pub(super) fn lend(&self) -> io::Result<LentTerminal> {
         self.modes.lend()
     }
 
-    fn request(&self, request: Request) {
+    fn request(&self, request: KeyboardRequest) {
         // If the thread has ended, receiving fails as well.
         let _ = self.requests.send(request);
     }
@@ -194,32 +194,32 @@ impl Keyboard {
 fn read(
     mut editor: Editor,
     out: &Out,
-    requests: &mpsc::Receiver<Request>,
-    typed: &UnboundedSender<io::Result<Input>>,
+    requests: &mpsc::Receiver<KeyboardRequest>,
+    typed: &UnboundedSender<io::Result<EditorEvent>>,
 ) {
     while let Ok(request) = requests.recv() {
         let is_sent = match request {
-            Request::Line(prompt) => {
+            KeyboardRequest::Line(prompt) => {
                 editor.set_prompt(&prompt);
                 typed.send(while_reading(out, || editor.read())).is_ok()
             }
-            Request::Answer(question) => {
+            KeyboardRequest::Answer(question) => {
                 typed.send(while_reading(out, || editor.read_answer(&question))).is_ok()
             }
-            Request::Watch(Watched { stop, on_key, ended }) => {
+            KeyboardRequest::Watch(KeyWatcher { stop, on_key, ended }) => {
                 // If the watch ends with the program, it has no waiter.
                 let _ = ended.send(editor.watch(&stop, &*on_key));
                 true
             }
-            Request::TakeBack => {
+            KeyboardRequest::TakeBack => {
                 editor.take_back();
                 true
             }
-            Request::Text(text) => {
+            KeyboardRequest::Text(text) => {
                 editor.set_text(&text);
                 true
             }
-            Request::Secret(question) => {
+            KeyboardRequest::Secret(question) => {
                 typed.send(while_reading(out, || editor.read_secret(&question))).is_ok()
             }
         };
@@ -229,7 +229,10 @@ fn read(
     }
 }
 
-fn while_reading(out: &Out, read: impl FnOnce() -> io::Result<Input>) -> io::Result<Input> {
+fn while_reading(
+    out: &Out,
+    read: impl FnOnce() -> io::Result<EditorEvent>,
+) -> io::Result<EditorEvent> {
     out.set_reading(true);
     let input = read();
     out.set_reading(false);

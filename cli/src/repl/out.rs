@@ -5,17 +5,17 @@ use std::error::Error;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use ikigai_terminal::editor::Printer;
-use ikigai_terminal::{Look, Screen};
+use ikigai_terminal::editor::LinePrinter;
+use ikigai_terminal::{OutputFeatures, Screen};
 
-use ikigai_host::registry::{Progress, ProgressFn};
+use ikigai_host::registry::{CompileEvent, ProgressFn};
 
 /// The terminal that the REPL writes to. Clones write to the same terminal.
 #[derive(Clone)]
 pub(crate) struct Out {
-    look: Look,
+    look: OutputFeatures,
     screen: Screen,
-    printer: Arc<OnceLock<Printer>>,
+    printer: Arc<OnceLock<LinePrinter>>,
     /// True while a line is read. Locked while text is written, so that no prompt is drawn into
     /// the text.
     is_reading: Arc<Mutex<bool>>,
@@ -25,7 +25,7 @@ impl Out {
     /// Returns the terminal of this process.
     #[must_use]
     pub(crate) fn stdout() -> Self {
-        let look = Look::for_stream(&io::stdout());
+        let look = OutputFeatures::for_stream(&io::stdout());
         Self {
             look,
             screen: Screen::new(io::stdout(), look),
@@ -40,14 +40,14 @@ impl Out {
     pub(crate) fn progress(&self) -> ProgressFn {
         let out = self.clone();
         Arc::new(move |progress| {
-            if let Progress::Compiling(name) = progress {
+            if let CompileEvent::Compiling(name) = progress {
                 // If the terminal is gone, the next read fails.
                 let _ = out.line(&format!("compiling {name} (only the first time)"));
             }
         })
     }
 
-    pub(super) fn look(&self) -> Look {
+    pub(super) fn look(&self) -> OutputFeatures {
         self.look
     }
 
@@ -56,7 +56,7 @@ impl Out {
     }
 
     /// Sets the printer that writes above the prompt.
-    pub(super) fn set_printer(&self, printer: Printer) {
+    pub(super) fn set_printer(&self, printer: LinePrinter) {
         // There is only one editor, and it is set up once.
         let _ = self.printer.set(printer);
     }

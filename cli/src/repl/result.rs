@@ -1,6 +1,6 @@
 //! The readable result of a call: its text, or the change that it made.
 
-use ikigai_agent::Called;
+use ikigai_agent::FinishedCall;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
@@ -10,11 +10,11 @@ const CONTEXT: usize = 2;
 
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CallResult {
+pub(super) struct ResultView {
     /// The name of the tool and its arguments.
     pub title: String,
     /// The part that is shown below the line of the call.
-    pub shown: Shown,
+    pub shown: ResultExcerpt,
     /// The rest of the result.
     pub rest: String,
     /// The output so far, if the tool was ended before its answer.
@@ -23,29 +23,29 @@ pub(super) struct CallResult {
 
 /// The part of a result that the user wants to see first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Shown {
+pub(super) enum ResultExcerpt {
     /// Text from the tool.
     Text(String),
     /// Lines that begin with `+`, `-` or a space.
     Diff(String),
 }
 
-impl CallResult {
-    pub(super) fn from_called(called: &Called) -> Self {
+impl ResultView {
+    pub(super) fn from_called(called: &FinishedCall) -> Self {
         let (text, rest) = text(&called.content);
         let printed = printed(&called.content);
         let change = match called.error {
             None => change(&called.name, &called.arguments),
             Some(_) => None,
         };
-        let Some(Change { file_path, diff }) = change else {
+        let Some(FileDiff { file_path, diff }) = change else {
             let title = format!("{} {}", called.name, called.arguments);
-            return Self { title, shown: Shown::Text(text), rest, printed };
+            return Self { title, shown: ResultExcerpt::Text(text), rest, printed };
         };
         let title = format!("{} {file_path}", called.name);
         let rest = [text, rest].into_iter().filter(|part| !part.is_empty());
         let rest = rest.collect::<Vec<_>>().join("\n");
-        Self { title, shown: Shown::Diff(diff), rest, printed }
+        Self { title, shown: ResultExcerpt::Diff(diff), rest, printed }
     }
 }
 
@@ -139,14 +139,14 @@ fn join(texts: &[String]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-struct Change {
+struct FileDiff {
     file_path: String,
     diff: String,
 }
 
 /// Returns the change that a call of `file_edit` or `file_write` requested. The earlier text of a
 /// file that was written anew is not known.
-fn change(name: &str, arguments: &str) -> Option<Change> {
+fn change(name: &str, arguments: &str) -> Option<FileDiff> {
     #[derive(Deserialize)]
     struct Arguments {
         file_path: String,
@@ -161,7 +161,7 @@ fn change(name: &str, arguments: &str) -> Option<Change> {
         "file_write" => difference("", &content?),
         _ => return None,
     };
-    Some(Change { file_path, diff })
+    Some(FileDiff { file_path, diff })
 }
 
 pub(super) fn difference(old: &str, new: &str) -> String {

@@ -5,26 +5,26 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::out::Out;
-use super::result::{CallResult, Shown};
+use super::result::{ResultExcerpt, ResultView};
 
 /// The number of results that are kept.
 const KEPT: usize = 50;
 
 /// The results of the last calls. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Results(Arc<Mutex<State>>);
+pub(super) struct RecentResults(Arc<Mutex<ResultQueue>>);
 
 #[derive(Default)]
-struct State {
+struct ResultQueue {
     /// The newest first.
-    results: VecDeque<CallResult>,
+    results: VecDeque<ResultView>,
     /// The number of results that the key has shown since the last call.
     seen: usize,
 }
 
-impl Results {
+impl RecentResults {
     /// Keeps the result of the newest call.
-    pub(super) fn push(&self, result: CallResult) {
+    pub(super) fn push(&self, result: ResultView) {
         let mut state = self.lock();
         state.results.push_front(result);
         state.results.truncate(KEPT);
@@ -47,8 +47,8 @@ impl Results {
         out.line(&result.title)?;
         let screen = out.screen();
         match &result.shown {
-            Shown::Text(text) => screen.print(text)?,
-            Shown::Diff(diff) => screen.change(diff, usize::MAX, "")?,
+            ResultExcerpt::Text(text) => screen.print(text)?,
+            ResultExcerpt::Diff(diff) => screen.change(diff, usize::MAX, "")?,
         }
         screen.end_text()?;
         if !result.rest.is_empty() {
@@ -69,7 +69,7 @@ impl Results {
         self.show(nth, out)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ResultQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ikigai_assets::{Error, SessionFilter, SessionId, SessionSummary};
 
-use super::{Ended, Repl};
+use super::{ExitReason, Repl};
 use crate::error::CliError;
-use crate::kept::{self, Kept, line, named};
+use crate::kept::{self, SessionChoice, line, named};
 use ikigai_agent::{
-    Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, Surroundings, prune_sessions,
+    Pruned, ResumeError, Resumed, SessionAssets, SessionRetention, TurnSurroundings, prune_sessions,
 };
 
 /// The most sessions that `/sessions` lists.
@@ -17,10 +17,10 @@ const LISTED: u32 = 20;
 
 impl Repl {
     /// Resumes the conversation that the flags name, or begins to save a new one.
-    pub(super) async fn begin(&mut self, kept: &Kept) -> io::Result<()> {
+    pub(super) async fn begin(&mut self, kept: &SessionChoice) -> io::Result<()> {
         self.session.keep();
         let Some(assets) = self.session.assets().cloned() else { return Ok(()) };
-        if *kept == Kept::Chosen {
+        if *kept == SessionChoice::Chosen {
             return self.sessions().await;
         }
         let workspace = self.session.workspace().to_string_lossy().into_owned();
@@ -55,7 +55,7 @@ impl Repl {
     }
 
     /// Resumes the conversation that has this name.
-    pub(super) async fn resume(&mut self, name: &str) -> io::Result<Option<Ended>> {
+    pub(super) async fn resume(&mut self, name: &str) -> io::Result<Option<ExitReason>> {
         let session = match self.find(name).await {
             Ok(session) => session.id,
             Err(error) => {
@@ -135,13 +135,13 @@ impl Repl {
 
     /// Reports in the background what has changed since `before`, the surroundings in the last turn
     /// of a conversation. Waits until the tools are known.
-    fn tell_changes(&self, before: Option<Surroundings>) {
+    fn tell_changes(&self, before: Option<TurnSurroundings>) {
         let Some(before) = before else { return };
         let (found, out) = (self.tools.found(), self.out.clone());
         let (host, assets) = (Arc::clone(&self.host), self.session.assets().cloned());
         tokio::spawn(async move {
             let snapshot = found.await;
-            let now = Surroundings::now(&host, assets.as_ref(), Some(&snapshot)).await;
+            let now = TurnSurroundings::now(&host, assets.as_ref(), Some(&snapshot)).await;
             for line in before.changes(&now) {
                 // If the terminal is gone, the next read fails.
                 let _ = out.line(&line);

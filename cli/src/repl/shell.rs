@@ -37,7 +37,7 @@ pub(super) fn command(line: &str) -> Option<&str> {
 #[derive(Debug)]
 pub(super) struct Ran {
     command: String,
-    output: Output,
+    output: TruncatedOutput,
     status: ExitStatus,
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn run(
     let (mut child, mut reader) = start(command, workspace)?;
     let pid = Pid::from_child(&child);
     let mut status = tokio::task::spawn_blocking(move || child.wait());
-    let mut output = Output::default();
+    let mut output = TruncatedOutput::default();
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; PIPE];
     let mut is_open = true;
@@ -128,13 +128,13 @@ fn start(command: &str, workspace: &Path) -> io::Result<(Child, Receiver)> {
 
 /// The beginning and the end of an output.
 #[derive(Debug, Default)]
-struct Output {
+struct TruncatedOutput {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     dropped: usize,
 }
 
-impl Output {
+impl TruncatedOutput {
     fn push(&mut self, bytes: &[u8]) {
         let (head, rest) = bytes.split_at(bytes.len().min(KEPT - self.head.len()));
         self.head.extend(head);
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn the_middle_of_a_long_output_is_cut() {
-        let mut output = Output::default();
+        let mut output = TruncatedOutput::default();
         for piece in [&[b'a'; KEPT + 10][..], &[b'b'; KEPT][..], b"end\n"] {
             output.push(piece);
         }
@@ -200,7 +200,7 @@ mod tests {
             text.split_once("\n[... 14 bytes of output were cut here ...]\n").expect("a note");
         assert_eq!(head, "a".repeat(KEPT));
         assert!(tail.starts_with("bbb") && tail.ends_with("bend"), "{tail}");
-        let mut short = Output::default();
+        let mut short = TruncatedOutput::default();
         short.push("wört\x1b[2J\n".as_bytes());
         assert_eq!(short.text(), "wört␛[2J");
     }

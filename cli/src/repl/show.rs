@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use ikigai_host::limits::{Deadline, Extended};
 use ikigai_terminal::editor::WorkKey;
-use ikigai_terminal::{Busy, Ended, Screen, TimeLimit, in_words, one_line};
+use ikigai_terminal::{Busy, CallSummary, Screen, TimeLimit, in_words, one_line};
 use tokio_util::sync::CancellationToken;
 
 use super::keyboard::OnKey;
 use super::out::Out;
-use super::result::{CallResult, Shown};
-use super::results::Results;
+use super::result::{ResultExcerpt, ResultView};
+use super::results::RecentResults;
 use crate::remedy;
-use ikigai_agent::{CallError, Called, Calling, Event, Undone};
+use ikigai_agent::{CallError, Calling, FinishedCall, TurnEvent, Undone};
 
 /// The lines of a result that are shown below its call.
 const RESULT_LINES: usize = 4;
@@ -31,13 +31,13 @@ const HOW_TO_GIVE_TIME: &str = "Ctrl-T adds 2 min";
 /// The view of one turn. Clones share it.
 #[derive(Clone)]
 pub(super) struct Show {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DisplayState>>,
 }
 
-struct State {
+struct DisplayState {
     screen: Screen,
     is_live: bool,
-    results: Results,
+    results: RecentResults,
     /// The hint about showing the whole result.
     more: &'static str,
     busy: Option<Busy>,
@@ -55,12 +55,12 @@ struct State {
 impl Show {
     /// Makes the view of a turn. If it cannot write to the terminal, it cancels `cancel`, since
     /// there is no reader for the rest.
-    pub(super) fn new(out: &Out, results: &Results, cancel: &CancellationToken) -> Self {
+    pub(super) fn new(out: &Out, results: &RecentResults, cancel: &CancellationToken) -> Self {
         let (screen, results, cancel) = (out.screen().clone(), results.clone(), cancel.clone());
         let is_live = out.look().live;
         // If the cursor cannot be moved, input is only read line by line.
         let more = if is_live { "Ctrl-O shows all" } else { "/last shows all" };
-        let state = State {
+        let state = DisplayState {
             screen,
             is_live,
             results,
@@ -77,7 +77,7 @@ impl Show {
     }
 
     /// Returns a function that shows events.
-    pub(super) fn on_event(&self) -> impl for<'e> FnMut(Event<'e>) + Send + use<> {
+    pub(super) fn on_event(&self) -> impl for<'e> FnMut(TurnEvent<'e>) + Send + use<> {
         let show = self.clone();
         move |event| {
             let mut state = show.lock();
@@ -125,12 +125,12 @@ impl Show {
         state.screen.end_text()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DisplayState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl DisplayState {
     /// Keeps the first error of the screen, and cancels the turn.
     fn keep_error(&mut self, shown: io::Result<()>) {
         if let Err(error) = shown {
@@ -167,46 +167,46 @@ impl State {
         if rest.trim().is_empty() { Ok(()) } else { self.screen.thought(&rest) }
     }
 
-    fn on_event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        if !matches!(event, Event::Thinking(_)) {
+    fn on_event(&mut self, event: &TurnEvent<'_>) -> io::Result<()> {
+        if !matches!(event, TurnEvent::Thinking(_)) {
             self.end_thought()?;
         }
         match event {
-            Event::Warning(text) => self.screen.line(&format!("warning: {text}")),
-            Event::Image(image) => self.screen.line(&image.to_string()),
-            Event::CrowdedOut(tools) => {
+            TurnEvent::Warning(text) => self.screen.line(&format!("warning: {text}")),
+            TurnEvent::Image(image) => self.screen.line(&image.to_string()),
+            TurnEvent::CrowdedOut(tools) => {
                 self.screen.line(&format!("warning: {}", remedy::offer::warning(tools)))
             }
-            Event::Text(text) => {
+            TurnEvent::Text(text) => {
                 self.busy = None;
                 self.screen.text(text)
             }
-            Event::Thinking(piece) => self.think(piece),
-            Event::Asking(name) => self.wait_for(&format!("{name} …")),
-            Event::Calling(Calling { id, name, arguments }) => {
+            TurnEvent::Thinking(piece) => self.think(piece),
+            TurnEvent::Asking(name) => self.wait_for(&format!("{name} …")),
+            TurnEvent::Calling(Calling { id, name, arguments }) => {
                 self.busy = None;
                 self.running += 1;
                 self.screen.queue_call(id, name, arguments)
             }
-            Event::Running(Calling { id, name, arguments }, deadline) => {
+            TurnEvent::Running(Calling { id, name, arguments }, deadline) => {
                 self.screen.begin_call(id, name, arguments)?;
                 self.deadlines.push(((*id).to_owned(), (*name).to_owned(), (*deadline).clone()));
                 let deadline = (*deadline).clone();
                 self.screen.limit_call(id, move || time_limit(&deadline));
                 Ok(())
             }
-            Event::Called(called) => self.called(called),
-            Event::Retry { wait, failure, .. } => {
+            TurnEvent::Called(called) => self.called(called),
+            TurnEvent::Retry { wait, failure, .. } => {
                 let seconds = wait.as_secs_f32();
                 let text = format!("{failure}; trying again in {seconds:.1} s");
                 // Use one line for all attempts, if a line can be replaced.
                 if self.is_live { self.wait_for(&text) } else { self.screen.line(&text) }
             }
-            Event::Answered(_) => {
+            TurnEvent::Answered(_) => {
                 self.busy = None;
                 self.screen.end_text()
             }
-            Event::Compacted(compacted) => self.screen.line(&compacted.to_string()),
+            TurnEvent::Compacted(compacted) => self.screen.line(&compacted.to_string()),
         }
     }
 
@@ -228,14 +228,14 @@ impl State {
         if lines.is_empty() { Ok(()) } else { self.screen.line(&lines.join("\n")) }
     }
 
-    fn called(&mut self, called: &Called) -> io::Result<()> {
-        let Called { id, name, duration, characters, .. } = called;
+    fn called(&mut self, called: &FinishedCall) -> io::Result<()> {
+        let FinishedCall { id, name, duration, characters, .. } = called;
         self.deadlines.retain(|(other, ..)| other != id);
         let error = called.error.as_ref().map(|error| in_short(called, error));
         let size = u64::try_from(*characters).unwrap_or(u64::MAX);
-        let ended = Ended { duration: *duration, size, error };
+        let ended = CallSummary { duration: *duration, size, error };
         self.screen.end_call(id, name, ended)?;
-        let result = CallResult::from_called(called);
+        let result = ResultView::from_called(called);
         match (&called.error, &result.shown) {
             _ if called.is_cancelled => {}
             (Some(error), _) => {
@@ -245,8 +245,12 @@ impl State {
                 }
                 self.screen.result(&result.printed, RESULT_LINES, self.more)?;
             }
-            (None, Shown::Text(text)) => self.screen.result(text, RESULT_LINES, self.more)?,
-            (None, Shown::Diff(diff)) => self.screen.change(diff, CHANGE_LINES, self.more)?,
+            (None, ResultExcerpt::Text(text)) => {
+                self.screen.result(text, RESULT_LINES, self.more)?
+            }
+            (None, ResultExcerpt::Diff(diff)) => {
+                self.screen.change(diff, CHANGE_LINES, self.more)?
+            }
         }
         self.results.push(result);
         self.running = self.running.saturating_sub(1);
@@ -274,7 +278,7 @@ pub(super) fn undone(undone: &Undone) -> String {
 }
 
 /// Returns the error in one word. The next line has its message.
-fn in_short<'a>(called: &Called, error: &'a CallError) -> &'a str {
+fn in_short<'a>(called: &FinishedCall, error: &'a CallError) -> &'a str {
     if called.is_cancelled { "cancelled" } else { &error.code }
 }
 

@@ -10,7 +10,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
-use super::{Ended, HOW_TO_LEAVE};
+use super::{ExitReason, HOW_TO_LEAVE};
 
 /// Sets the modes of the editor again whenever the program continues after a stop. The shell has
 /// set its own modes in the meantime.
@@ -27,7 +27,7 @@ pub(super) fn reapply_on_continue(modes: Modes) -> io::Result<()> {
 
 /// The request of a signal.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Request {
+pub(super) enum SignalRequest {
     /// End what is running, and not the REPL.
     Interrupt,
     /// End the REPL. The number is the signal's.
@@ -35,7 +35,7 @@ pub(super) enum Request {
 }
 
 /// The signals that the REPL handles.
-pub(super) struct Signals {
+pub(super) struct ReplSignals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
@@ -43,7 +43,7 @@ pub(super) struct Signals {
     may_be_late: bool,
 }
 
-impl Signals {
+impl ReplSignals {
     /// Starts to handle the signals.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
@@ -59,21 +59,21 @@ impl Signals {
     /// After the terminal was lent, ignores the first interrupt if none arrived during the loan.
     /// The kernel sends Ctrl-C to every process in the foreground. The process that Ctrl-C ends may
     /// be reaped before this process has handled its own signal.
-    pub(super) async fn next(&mut self) -> Request {
+    pub(super) async fn next(&mut self) -> SignalRequest {
         loop {
             let request = self.arrived().await;
-            if matches!(request, Request::End(_)) || !std::mem::take(&mut self.may_be_late) {
+            if matches!(request, SignalRequest::End(_)) || !std::mem::take(&mut self.may_be_late) {
                 return request;
             }
         }
     }
 
-    async fn arrived(&mut self) -> Request {
+    async fn arrived(&mut self) -> SignalRequest {
         tokio::select! {
-            _ = self.interrupt.recv() => Request::Interrupt,
-            _ = self.terminate.recv() => Request::End(SignalKind::terminate().as_raw_value()),
+            _ = self.interrupt.recv() => SignalRequest::Interrupt,
+            _ = self.terminate.recv() => SignalRequest::End(SignalKind::terminate().as_raw_value()),
             // The terminal is gone.
-            _ = self.hangup.recv() => Request::End(SignalKind::hangup().as_raw_value()),
+            _ = self.hangup.recv() => SignalRequest::End(SignalKind::hangup().as_raw_value()),
         }
     }
 
@@ -83,7 +83,7 @@ impl Signals {
         &mut self,
         work: impl Future<Output = T>,
         end: &CancellationToken,
-    ) -> (T, Option<Ended>) {
+    ) -> (T, Option<ExitReason>) {
         let mut work = pin!(work);
         let mut ended = None;
         self.may_be_late = true;
@@ -94,9 +94,9 @@ impl Signals {
                 output = &mut work => return (output, ended),
             };
             match request {
-                Request::Interrupt => self.may_be_late = false,
-                Request::End(signal) => {
-                    ended = Some(Ended::Signal(signal));
+                SignalRequest::Interrupt => self.may_be_late = false,
+                SignalRequest::End(signal) => {
+                    ended = Some(ExitReason::Signal(signal));
                     end.cancel();
                 }
             }
@@ -110,7 +110,7 @@ impl Signals {
         work: impl Future<Output = T>,
         cancel: &CancellationToken,
         out: &Out,
-    ) -> (T, Option<Ended>) {
+    ) -> (T, Option<ExitReason>) {
         let mut work = pin!(work);
         let mut ended = None;
         // Otherwise the first Ctrl-C would be ignored, and this work would need a second one.
@@ -121,12 +121,12 @@ impl Signals {
                 request = self.next() => request,
             };
             match request {
-                Request::Interrupt if cancel.is_cancelled() => {
+                SignalRequest::Interrupt if cancel.is_cancelled() => {
                     // If the terminal is gone, a hangup arrives too.
                     let _ = out.line(HOW_TO_LEAVE);
                 }
-                Request::Interrupt => {}
-                Request::End(signal) => ended = Some(Ended::Signal(signal)),
+                SignalRequest::Interrupt => {}
+                SignalRequest::End(signal) => ended = Some(ExitReason::Signal(signal)),
             }
             cancel.cancel();
         }
@@ -145,10 +145,10 @@ mod tests {
         witness.recv().await.expect("the signal");
     }
 
-    async fn is_interrupted(signals: &mut Signals) -> bool {
+    async fn is_interrupted(signals: &mut ReplSignals) -> bool {
         tokio::select! {
             biased;
-            request = signals.next() => matches!(request, Request::Interrupt),
+            request = signals.next() => matches!(request, SignalRequest::Interrupt),
             () = std::future::ready(()) => false,
         }
     }
@@ -157,7 +157,7 @@ mod tests {
     async fn an_interrupt_of_the_borrower_may_come_after_its_end() {
         let end = CancellationToken::new();
         let mut witness = signal(SignalKind::interrupt()).expect("a handler");
-        let mut signals = Signals::new().expect("handlers");
+        let mut signals = ReplSignals::new().expect("handlers");
         interrupt(&mut witness).await;
         assert!(is_interrupted(&mut signals).await);
 

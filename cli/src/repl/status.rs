@@ -39,13 +39,13 @@ fn text(model: &str, usage: &ContextUsage, profile: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_agent::{Counted, Spend};
+    use ikigai_agent::{Spend, TokenCount};
 
     use super::*;
 
     #[test]
     fn the_status_has_what_is_known() {
-        let counted = Counted { tokens: 62_000, is_estimate: false };
+        let counted = TokenCount { tokens: 62_000, is_estimate: false };
         let usage = ContextUsage {
             window: Some(200_000),
             request: counted,

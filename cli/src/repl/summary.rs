@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::show::Show;
-use super::{Ended, Out, Repl};
-use ikigai_agent::Ending;
+use super::{ExitReason, Out, Repl};
+use ikigai_agent::ConversationEnding;
 
 /// The time after which the user sees what ikigai is waiting for.
 const UNTOLD: Duration = Duration::from_secs(1);
@@ -18,14 +18,17 @@ const WORK: &str = "summarizing the conversation for later ones; Ctrl-C skips th
 
 impl Repl {
     /// Ends the conversation when the user leaves.
-    pub(super) async fn end(&mut self) -> io::Result<Ended> {
+    pub(super) async fn end(&mut self) -> io::Result<ExitReason> {
         let ending = self.session.ending();
-        Ok(self.summarize(ending).await?.unwrap_or(Ended::Left))
+        Ok(self.summarize(ending).await?.unwrap_or(ExitReason::Left))
     }
 
     /// Has the model summarise a conversation that ended, if it should be remembered. The user may
     /// interrupt that.
-    pub(super) async fn summarize(&mut self, ending: Option<Ending>) -> io::Result<Option<Ended>> {
+    pub(super) async fn summarize(
+        &mut self,
+        ending: Option<ConversationEnding>,
+    ) -> io::Result<Option<ExitReason>> {
         let Some(ending) = ending else { return Ok(None) };
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &self.results, &cancel);

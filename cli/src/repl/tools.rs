@@ -7,15 +7,15 @@ use std::sync::Arc;
 use super::out::Out;
 use super::show::Show;
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, KnownServer, ScanState, Snapshot};
+use ikigai_host::registry::{KnownServer, ScanDepth, ScanState, Snapshot};
 
 /// The tools of the REPL.
-pub(super) struct Tools {
+pub(super) struct ReplTools {
     host: Arc<Host>,
     out: Out,
 }
 
-impl Tools {
+impl ReplTools {
     pub(super) fn new(host: Arc<Host>, out: Out) -> Self {
         Self { host, out }
     }
@@ -24,13 +24,13 @@ impl Tools {
     pub(super) fn discover(&self) {
         let (host, out) = (Arc::clone(&self.host), self.out.clone());
         tokio::spawn(async move {
-            let snapshot = host.registry().scan(Depth::Remembered).await;
+            let snapshot = host.registry().scan(ScanDepth::Remembered).await;
             // If the terminal is gone, the next read fails.
             let _ = out.line(&format_scan(&snapshot, ""));
             let mut changes = host.registry().server_changes();
             host.registry().ask_servers().await;
             while changes.changed().await.is_ok() {
-                host.registry().scan(Depth::Remembered).await;
+                host.registry().scan(ScanDepth::Remembered).await;
             }
         });
     }
@@ -75,7 +75,7 @@ impl Tools {
     /// Runs discovery again, asks every tool for its schema, and shows the result.
     pub(super) async fn refresh(&self) -> io::Result<()> {
         let busy = self.out.screen().busy("looking for tools")?;
-        let snapshot = self.host.registry().scan(Depth::Everything).await;
+        let snapshot = self.host.registry().scan(ScanDepth::Everything).await;
         drop(busy);
         self.out.line(&format_scan(&snapshot, "Tools refreshed. "))
     }

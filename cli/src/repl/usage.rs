@@ -6,7 +6,7 @@ use ikigai_assets::thousands;
 use tokio_util::sync::CancellationToken;
 
 use super::show::Show;
-use super::{Ended, Repl, hint};
+use super::{ExitReason, Repl, hint};
 use ikigai_agent::ContextUsage;
 use ikigai_agent::command::CommandError;
 
@@ -19,7 +19,7 @@ impl Repl {
     }
 
     /// Makes room in the conversation.
-    pub(super) async fn compact(&mut self) -> io::Result<Option<Ended>> {
+    pub(super) async fn compact(&mut self) -> io::Result<Option<ExitReason>> {
         let cancel = CancellationToken::new();
         let show = Show::new(&self.out, &self.results, &cancel);
         self.keyboard.watch(show.on_key());
@@ -76,13 +76,13 @@ fn text(usage: &ContextUsage) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_agent::{Counted, Spend};
+    use ikigai_agent::{Spend, TokenCount};
 
     use super::*;
 
     #[test]
     fn every_part_has_a_line() {
-        let counted = |tokens, is_estimate| Counted { tokens, is_estimate };
+        let counted = |tokens, is_estimate| TokenCount { tokens, is_estimate };
         let usage = ContextUsage {
             window: Some(200_000),
             request: counted(62_000, false),

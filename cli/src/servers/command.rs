@@ -67,7 +67,7 @@ fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, 
         .stderr(Stdio::piped())
         .spawn();
     let mut child = started.map_err(|error| format!("`{name}` cannot be started: {error}"))?;
-    let (mut stdout, mut stderr) = (Stream::default(), Stream::default());
+    let (mut stdout, mut stderr) = (CommandOutput::default(), CommandOutput::default());
     let ended = watch(&mut child, &mut stdout, &mut stderr, Instant::now() + time);
     if !matches!(ended, Ok(Some(_))) {
         end(&mut child).map_err(|error| format!("`{name}` cannot be ended: {error}"))?;
@@ -96,12 +96,12 @@ fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, 
 
 /// An output of the command.
 #[derive(Default)]
-struct Stream {
+struct CommandOutput {
     bytes: Vec<u8>,
     has_ended: bool,
 }
 
-impl Stream {
+impl CommandOutput {
     fn is_full(&self) -> bool {
         self.bytes.len() > LARGEST
     }
@@ -131,8 +131,8 @@ impl Stream {
 /// much. Its child processes may keep the outputs open, so this does not wait for their end.
 fn watch(
     child: &mut Child,
-    stdout: &mut Stream,
-    stderr: &mut Stream,
+    stdout: &mut CommandOutput,
+    stderr: &mut CommandOutput,
     deadline: Instant,
 ) -> io::Result<Option<ExitStatus>> {
     let pipes = child.stdout.take().zip(child.stderr.take());
@@ -181,7 +181,7 @@ fn end(child: &mut Child) -> io::Result<()> {
 }
 
 /// Returns the command's stderr after a colon, without its token.
-fn complaint(stderr: &Stream, token: &str) -> String {
+fn complaint(stderr: &CommandOutput, token: &str) -> String {
     let text = String::from_utf8_lossy(&stderr.bytes);
     let text = text.trim();
     let text = if token.is_empty() { text.to_owned() } else { text.replace(token, "…") };

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ikigai_host::Paths;
 use ikigai_host::paths::{lock_of_user, read_secret, replace_secret};
 use ikigai_host::policy::Remedy;
-use ikigai_mcp::{OAuthHttp, Session};
+use ikigai_mcp::{OAuthHttp, OAuthSession};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -28,16 +28,16 @@ const PATIENCE: Duration = Duration::from_secs(45);
 static RENEWALS: LazyLock<watch::Sender<usize>> = LazyLock::new(watch::Sender::default);
 
 /// A renewal in progress, until it is dropped.
-struct Renewal;
+struct RenewalGuard;
 
-impl Renewal {
+impl RenewalGuard {
     fn begin() -> Self {
         RENEWALS.send_modify(|count| *count += 1);
         Self
     }
 }
 
-impl Drop for Renewal {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
         RENEWALS.send_modify(|count| *count -= 1);
     }
@@ -62,7 +62,7 @@ pub(crate) struct Login {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_secret_env: Option<String>,
     /// The tokens.
-    pub(crate) session: Session,
+    pub(crate) session: OAuthSession,
 }
 
 /// The state of the login at a server.
@@ -201,7 +201,7 @@ impl Logins {
             })?;
             login.session.client.secret = Some(secret);
         }
-        let _renewal = Renewal::begin();
+        let _renewal = RenewalGuard::begin();
         login.session = match login.session.renewed(&http).await {
             Ok(session) => session,
             Err(error) if error.ends_session() => return Err(ended(format!(": {error}"))),

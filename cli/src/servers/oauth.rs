@@ -3,15 +3,15 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use ikigai_host::exec::mcp::{Judge, Remote};
-use ikigai_mcp::{OAuthHttp, Resolve, Waiting};
+use ikigai_host::exec::mcp::{AddressGate, Remote};
+use ikigai_mcp::{BoxFuture, HostResolver, OAuthHttp};
 use url::{Host, Url};
 
-use super::Judged;
+use super::AddressResolver;
 
 /// Returns an HTTP client for the server itself, limited to its granted addresses.
 pub(crate) fn server_http(remote: &Remote) -> Result<OAuthHttp, String> {
-    http(remote, Arc::new(Judged(remote.judge.clone())), true)
+    http(remote, Arc::new(AddressResolver(remote.judge.clone())), true)
 }
 
 /// Returns an HTTP client for the issuer of a server's tokens.
@@ -29,7 +29,7 @@ pub(crate) fn issuer_http(remote: &Remote) -> Result<OAuthHttp, String> {
 
 fn http(
     remote: &Remote,
-    resolver: Arc<dyn Resolve>,
+    resolver: Arc<dyn HostResolver>,
     allow_loopback: bool,
 ) -> Result<OAuthHttp, String> {
     Ok(OAuthHttp { resolver, tls: (*remote.judge.tls()?).clone(), allow_loopback })
@@ -48,12 +48,12 @@ fn is_here(address: &str) -> bool {
 
 /// Checks the addresses of an issuer.
 struct OfIssuer {
-    judge: Judge,
+    judge: AddressGate,
     server_is_here: bool,
 }
 
-impl Resolve for OfIssuer {
-    fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+impl HostResolver for OfIssuer {
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> {
         let (judge, host, is_here) = (self.judge.clone(), host.to_owned(), self.server_is_here);
         Box::pin(async move {
             let found = judge.resolve_issuer(&host, port, is_here).await;

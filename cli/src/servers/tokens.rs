@@ -2,7 +2,7 @@
 
 use ikigai_host::exec::mcp::{Auth, Remote};
 use ikigai_host::policy::Remedy;
-use ikigai_mcp::{OAuthHttp, TokenSource, Waiting, insufficient_scope};
+use ikigai_mcp::{BoxFuture, OAuthHttp, TokenSource, insufficient_scope};
 
 use super::command::TokenCommand;
 use super::logins::Logins;
@@ -10,19 +10,19 @@ use super::oauth::issuer_http;
 use crate::remedy::policy::sentence;
 
 /// The tokens of one server.
-pub(super) struct Tokens {
+pub(super) struct ServerTokens {
     server: String,
-    source: Source,
+    source: TokenOrigin,
 }
 
-enum Source {
+enum TokenOrigin {
     None,
     Variable(String),
     Command(TokenCommand),
     Login { logins: Logins, url: String, http: Box<OAuthHttp> },
 }
 
-impl Tokens {
+impl ServerTokens {
     /// Returns the tokens of a server.
     ///
     /// # Errors
@@ -30,12 +30,12 @@ impl Tokens {
     /// Fails if this machine trusts no certificate.
     pub(super) fn for_remote(remote: &Remote, logins: &Logins) -> Result<Self, String> {
         let source = match &remote.auth {
-            Auth::None => Source::None,
-            Auth::Variable(name) => Source::Variable(name.clone()),
+            Auth::None => TokenOrigin::None,
+            Auth::Variable(name) => TokenOrigin::Variable(name.clone()),
             Auth::Command { program, args } => {
-                Source::Command(TokenCommand::new(program.clone(), args.clone()))
+                TokenOrigin::Command(TokenCommand::new(program.clone(), args.clone()))
             }
-            Auth::OAuth => Source::Login {
+            Auth::OAuth => TokenOrigin::Login {
                 logins: logins.clone(),
                 url: remote.url.clone(),
                 http: Box::new(issuer_http(remote)?),
@@ -47,17 +47,17 @@ impl Tokens {
     async fn other_than(&self, refused: Option<&str>) -> Result<Option<String>, String> {
         let server = &self.server;
         match &self.source {
-            Source::None => Ok(None),
-            Source::Variable(_) if refused.is_some() => Ok(None),
-            Source::Variable(name) => match std::env::var(name) {
+            TokenOrigin::None => Ok(None),
+            TokenOrigin::Variable(_) if refused.is_some() => Ok(None),
+            TokenOrigin::Variable(name) => match std::env::var(name) {
                 Ok(token) if !token.is_empty() => Ok(Some(token)),
                 _ => Err(format!("the variable `{name}` with the token for `{server}` is not set")),
             },
-            Source::Command(command) => {
+            TokenOrigin::Command(command) => {
                 let token = command.token(refused).await;
                 token.map_err(|reason| format!("there is no token for `{server}`: {reason}"))
             }
-            Source::Login { logins, url, http } => {
+            TokenOrigin::Login { logins, url, http } => {
                 let (server, url, refused) =
                     (server.clone(), url.clone(), refused.map(ToOwned::to_owned));
                 logins.clone().token(server, url, (**http).clone(), refused).await.map(Some)
@@ -66,8 +66,8 @@ impl Tokens {
     }
 }
 
-impl TokenSource for Tokens {
-    fn token(&self) -> Waiting<'_, Result<Option<String>, String>> {
+impl TokenSource for ServerTokens {
+    fn token(&self) -> BoxFuture<'_, Result<Option<String>, String>> {
         Box::pin(self.other_than(None))
     }
 
@@ -75,7 +75,7 @@ impl TokenSource for Tokens {
         &'a self,
         refused: Option<&'a str>,
         challenge: &'a str,
-    ) -> Waiting<'a, Result<Option<String>, String>> {
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
         // Another token would have the same scopes.
         let is_hopeless = refused.is_none() || insufficient_scope(challenge).is_some();
         Box::pin(async move { if is_hopeless { Ok(None) } else { self.other_than(refused).await } })

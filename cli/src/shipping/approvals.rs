@@ -6,10 +6,10 @@
 use std::path::Path;
 
 use ikigai_host::paths::Paths;
-use ikigai_supply::{Lock, LockedTool};
+use ikigai_supply::{LockedTool, ToolsLock};
 
 use super::lock_file::read_lock;
-use super::staging::Source;
+use super::staging::ToolSource;
 use super::workspace::all_approved;
 use crate::error::CliError;
 
@@ -17,9 +17,9 @@ use crate::error::CliError;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Approvals {
     /// The locks in which a tool is found by its name.
-    here: Vec<Lock>,
+    here: Vec<ToolsLock>,
     /// The locks of all workspaces. A name means another tool in each, so only a reference counts.
-    elsewhere: Vec<Lock>,
+    elsewhere: Vec<ToolsLock>,
 }
 
 impl Approvals {
@@ -37,7 +37,7 @@ impl Approvals {
     pub(crate) fn find<'a>(
         &'a self,
         name: &'a str,
-        source: &Source,
+        source: &ToolSource,
     ) -> Option<(&'a str, &'a LockedTool)> {
         let by_name = self.here.iter().find_map(|lock| Some((name, lock.get(name)?)));
         by_name.or_else(|| {

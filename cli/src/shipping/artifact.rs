@@ -2,13 +2,13 @@
 //! signatures attached to it.
 
 use bytes::Bytes;
-use ikigai_supply::lock::{Tag, Wanted};
-use ikigai_supply::oci::{self, Artifact, Content, Repository};
+use ikigai_supply::lock::{Tag, WantedVersion};
+use ikigai_supply::oci::{self, ContentSource, Repository, ToolArtifact};
 use ikigai_supply::reference::{Pointer, RegistryReference};
-use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES};
+use ikigai_supply::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::{Version, VersionReq};
 
-use super::staging::Source;
+use super::staging::ToolSource;
 use crate::error::CliError;
 
 /// Finds the artifact for a reference and a version requirement. Without a tag, takes the newest
@@ -17,7 +17,7 @@ pub(crate) async fn resolve(
     repository: &Repository,
     reference: &RegistryReference,
     versions: Option<&VersionReq>,
-) -> Result<(Artifact, Source), CliError> {
+) -> Result<(ToolArtifact, ToolSource), CliError> {
     let is_named = reference.tag().is_some() || reference.digest().is_some();
     if is_named && versions.is_some() {
         let what = format!("`{reference}` has one version, and `--version` another");
@@ -49,13 +49,13 @@ pub(super) fn source_of(
     reference: &RegistryReference,
     versions: Option<&VersionReq>,
     tag: Option<&str>,
-) -> Source {
-    let of_tag = || reference.tag().and_then(|tag| tag.parse::<Tag>().ok()).map(Wanted::Tag);
-    Source {
-        wanted: versions.cloned().map(Wanted::Versions).or_else(of_tag),
+) -> ToolSource {
+    let of_tag = || reference.tag().and_then(|tag| tag.parse::<Tag>().ok()).map(WantedVersion::Tag);
+    ToolSource {
+        wanted: versions.cloned().map(WantedVersion::Versions).or_else(of_tag),
         is_named: versions.is_some() || reference.tag().is_some() || reference.digest().is_some(),
         tag: tag.map(str::to_owned),
-        ..Source::at(reference.without_pointer().to_string())
+        ..ToolSource::at(reference.without_pointer().to_string())
     }
 }
 
@@ -78,9 +78,9 @@ pub(crate) fn version_of(tag: &str) -> Option<Version> {
 /// Adds the artifact's other parts to its source: the attached signatures, the manifest that they
 /// may sign, and a note about layers that are not used.
 pub(super) async fn attached(
-    content: &impl Content,
-    artifact: &Artifact,
-    source: &mut Source,
+    content: &impl ContentSource,
+    artifact: &ToolArtifact,
+    source: &mut ToolSource,
 ) -> Result<(), CliError> {
     if !artifact.ignored.is_empty() {
         let kinds = artifact.ignored.join(", ");
@@ -89,7 +89,7 @@ pub(super) async fn attached(
     source.manifest = Some((artifact.manifest, Bytes::new()));
     for referrer in oci::referrers(content, artifact.manifest).await? {
         // Lists of parts and other documents are attached as well.
-        if Kind::of_artifact_type(&referrer.artifact_type).is_none() {
+        if SignatureKind::of_artifact_type(&referrer.artifact_type).is_none() {
             continue;
         }
         let bytes = oci::signature(content, &referrer, MAX_SIGNATURE_BYTES).await?;

@@ -10,11 +10,11 @@ use anyhow::Context as _;
 use bytesize::ByteSize;
 use ikigai_host::paths::{Paths, lock_holder};
 use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::{Cache, Downloaded, Origin};
+use ikigai_supply::download::{CachedFile, DownloadCache, DownloadSource};
 use ikigai_supply::oci::Repository;
 use ikigai_supply::reference::RegistryReference;
-use ikigai_supply::signature::Root;
-use ikigai_supply::transport::{Settings, Transport};
+use ikigai_supply::signature::SigstoreRoot;
+use ikigai_supply::transport::{Transport, TransportSettings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
@@ -25,15 +25,15 @@ const LONG: Duration = Duration::from_secs(1);
 
 /// The connections to registries and web servers, and the files downloaded so far. It connects with
 /// the first request.
-pub(crate) struct Client {
+pub(crate) struct RegistryClient {
     transport: OnceLock<Arc<Transport>>,
     credentials: Arc<Credentials>,
-    cache: Cache,
+    cache: DownloadCache,
     staging: PathBuf,
     offline: bool,
 }
 
-impl Client {
+impl RegistryClient {
     /// Returns the client of this user. An `offline` client only has earlier downloads.
     pub(crate) fn new(paths: &Paths, offline: bool) -> Result<Self, CliError> {
         let directory = paths.cache.clone().ok_or_else(|| {
@@ -43,14 +43,14 @@ impl Client {
         Ok(Self {
             transport: OnceLock::new(),
             credentials: Arc::new(Credentials::of_environment(|name| std::env::var_os(name))),
-            cache: Cache::new(&directory).with_wait(tell_wait),
+            cache: DownloadCache::new(&directory).with_wait(tell_wait),
             staging: directory.join("staging"),
             offline,
         })
     }
 
     /// Returns the cache of downloaded files.
-    pub(crate) fn cache(&self) -> &Cache {
+    pub(crate) fn cache(&self) -> &DownloadCache {
         &self.cache
     }
 
@@ -75,7 +75,7 @@ impl Client {
         if let Some(transport) = self.transport.get() {
             return Ok(Arc::clone(transport));
         }
-        let transport = Arc::new(Transport::new(&Settings::of_this_machine()?)?);
+        let transport = Arc::new(Transport::new(&TransportSettings::of_this_machine()?)?);
         Ok(Arc::clone(self.transport.get_or_init(|| transport)))
     }
 
@@ -88,9 +88,9 @@ impl Client {
     /// Downloads a file, and shows the progress on stderr.
     pub(crate) async fn download(
         &self,
-        origin: Origin<'_>,
+        origin: DownloadSource<'_>,
         name: &str,
-    ) -> Result<Downloaded, CliError> {
+    ) -> Result<CachedFile, CliError> {
         let bar = Bar::new(name);
         let downloaded = self.cache.download(origin, &|done, all| bar.show(done, all)).await;
         bar.end();
@@ -110,11 +110,11 @@ pub(super) fn not_here(what: &dyn std::fmt::Display) -> CliError {
 }
 
 /// Returns the Sigstore authorities: those in the named file, or else the compiled-in ones.
-pub(crate) fn root(file: Option<&Path>) -> Result<Root, CliError> {
-    let Some(file) = file else { return Root::compiled_in().map_err(CliError::failed) };
+pub(crate) fn root(file: Option<&Path>) -> Result<SigstoreRoot, CliError> {
+    let Some(file) = file else { return SigstoreRoot::compiled_in().map_err(CliError::failed) };
     let shown = || format!("the trusted root `{}`", file.display());
     let text = std::fs::read_to_string(file).with_context(shown).map_err(CliError::usage)?;
-    Root::from_json(&text).with_context(shown).map_err(CliError::usage)
+    SigstoreRoot::from_json(&text).with_context(shown).map_err(CliError::usage)
 }
 
 /// The progress of one download: a bar on a terminal, otherwise a line if it takes long.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
-use ikigai_host::registry::{Depth, Tool, is_wrap_definition};
+use ikigai_host::registry::{ScanDepth, Tool, is_wrap_definition};
 use ikigai_supply::Manifest;
 
 use super::artifact::version_of;
@@ -13,7 +13,7 @@ use super::staging::Fetched;
 use crate::error::CliError;
 
 /// A fetched file that is a tool.
-pub(crate) struct Examined {
+pub(crate) struct ExaminedTool {
     /// The copy and its source.
     pub(crate) fetched: Fetched,
     /// The tool, as discovery would find it.
@@ -24,7 +24,7 @@ pub(crate) struct Examined {
     pub(crate) manifest: Option<Manifest>,
 }
 
-impl Examined {
+impl ExaminedTool {
     /// Examines a file as discovery does: parses, adapts and compiles it, and asks for its schema
     /// with nothing granted.
     ///
@@ -45,7 +45,7 @@ impl Examined {
         if !fetched.is_wasm() {
             check_confined(host, &from).await?;
         }
-        let tool = host.registry().tool_at(&fetched.path, Depth::Everything).await;
+        let tool = host.registry().tool_at(&fetched.path, ScanDepth::Everything).await;
         let tool = tool.map_err(|reason| {
             let what = format!("`{from}` is not a tool: {reason}");
             CliError::failed(anyhow::Error::msg(what)).hint("`ikigai tool check FILE` shows more")

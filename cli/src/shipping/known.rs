@@ -11,11 +11,11 @@ use ikigai_supply::lock::LockedTool;
 use serde_json::{Map, Value, json};
 
 use super::lock_file::read_lock;
-use super::workspace::WorkspaceTools;
+use super::workspace::WorkspaceToolPaths;
 
 /// The facts about a tool that its file and the locks state.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct ToolFacts {
     manifest: Option<Manifest>,
     locked: Option<LockedTool>,
 }
@@ -25,7 +25,7 @@ pub(crate) fn manifest_at(path: &Path) -> Option<Manifest> {
     Manifest::of_file(File::open(path).ok()?).ok()?
 }
 
-impl Known {
+impl ToolFacts {
     /// Returns the facts about a tool. Ignores an unreadable manifest or lock: `tool verify` and
     /// `doctor` report it.
     pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
@@ -36,7 +36,7 @@ impl Known {
         let manifest =
             (build.backend() == Backend::Wasm).then(|| manifest_at(&build.path)).flatten();
         let paths = host.registry().paths();
-        let approved = WorkspaceTools::find(paths, host.authority().workspace());
+        let approved = WorkspaceToolPaths::find(paths, host.authority().workspace());
         let approved = approved.map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
         let locked = locks

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use ikigai_host::paths::{draft_in, lock_of_user};
 use ikigai_supply::lock::MAX_LOCK_BYTES;
-use ikigai_supply::{Lock, LockedTool, open_regular};
+use ikigai_supply::{LockedTool, ToolsLock, open_regular};
 
 use crate::error::CliError;
 
@@ -23,25 +23,25 @@ pub(crate) const IN_WORKSPACE: &str = ".ikigai/tools.lock";
 pub(crate) struct LockFile {
     path: PathBuf,
     mode: u32,
-    lock: Lock,
+    lock: ToolsLock,
     /// The lock of the user's directory, which is released with this value.
     _held: File,
 }
 
 /// Returns the lock in a file; a lock without tools if there is no file. ikigai never overwrites a
 /// file that cannot be parsed as a lock.
-pub(crate) fn read_lock(path: &Path) -> Result<Lock, CliError> {
+pub(crate) fn read_lock(path: &Path) -> Result<ToolsLock, CliError> {
     let shown = path.display();
     let text = match read(path) {
         Ok(Some(text)) => text,
-        Ok(None) => return Ok(Lock::default()),
+        Ok(None) => return Ok(ToolsLock::default()),
         Err(error) => {
             let error =
                 anyhow::Error::new(error).context(format!("cannot read the lock `{shown}`"));
             return Err(CliError::usage(error));
         }
     };
-    Lock::parse(&text).map_err(|error| {
+    ToolsLock::parse(&text).map_err(|error| {
         let hint = error.hint.clone();
         let error = anyhow::Error::msg(format!("{shown}:{error}"));
         CliError::usage(error)
@@ -85,7 +85,7 @@ impl LockFile {
     }
 
     /// Returns the tools that are locked.
-    pub(crate) fn lock(&self) -> &Lock {
+    pub(crate) fn lock(&self) -> &ToolsLock {
         &self.lock
     }
 
@@ -109,7 +109,7 @@ impl LockFile {
     }
 
     /// Replaces the file, unless its content stays the same. Removes it if no tool is left.
-    fn change(&mut self, lock: Lock) -> Result<(), CliError> {
+    fn change(&mut self, lock: ToolsLock) -> Result<(), CliError> {
         if lock == self.lock {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{NewKey, NewValue, is_public};
-use ikigai_supply::needs::{Need, Needs, Peer};
+use ikigai_supply::needs::{Need, Needs, NetworkPeer};
 
 /// The grant that a tool requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -97,11 +97,11 @@ impl Requested {
 }
 
 /// Returns the reason why a manifest never grants this peer.
-fn objection(peer: &Peer) -> Option<&'static str> {
+fn objection(peer: &NetworkPeer) -> Option<&'static str> {
     match peer {
-        Peer::Any => Some("every address"),
-        Peer::At { host, .. } if host.contains('/') => Some("a network"),
-        Peer::At { host, .. } => {
+        NetworkPeer::Any => Some("every address"),
+        NetworkPeer::At { host, .. } if host.contains('/') => Some("a network"),
+        NetworkPeer::At { host, .. } => {
             // A name only gives access to public addresses.
             let address: IpAddr = host.trim_matches(['[', ']']).parse().ok()?;
             (!is_public(address)).then_some("a private address")

@@ -3,7 +3,9 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use ikigai_supply::{Build, MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project, open_regular};
+use ikigai_supply::{
+    MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project, ProjectBuild, open_regular,
+};
 
 use crate::error::CliError;
 
@@ -51,7 +53,7 @@ impl ProjectDirectory {
     ///
     /// Fails if the project does not specify it, or if its output would be in the directory of the
     /// built tool.
-    pub(crate) fn build(&self) -> Result<&Build, CliError> {
+    pub(crate) fn build(&self) -> Result<&ProjectBuild, CliError> {
         let Some(build) = &self.project.build else {
             let file = self.path.join(PROJECT_FILE);
             let what = format!("`{}` does not say how the tool is built", file.display());

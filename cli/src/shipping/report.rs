@@ -8,12 +8,12 @@ use ikigai_supply::needs::{Need, Needs};
 use serde_json::{Value, json};
 use similar::TextDiff;
 
-use super::examined::Examined;
+use super::examined::ExaminedTool;
 use super::needs::Requested;
-use super::verdict::Verdict;
+use super::verdict::SignatureVerdict;
 
 /// The installed tool, which another one would replace.
-pub(crate) struct Installed {
+pub(crate) struct ReplacedTool {
     /// The tool's entry in the lock.
     pub(crate) locked: LockedTool,
     /// The needs in the installed file; `None` if the file has no manifest.
@@ -23,15 +23,15 @@ pub(crate) struct Installed {
 }
 
 /// A report on a tool that could be installed.
-pub(crate) struct Report<'a> {
+pub(crate) struct InstallReport<'a> {
     /// The tool.
-    pub(crate) examined: &'a Examined,
+    pub(crate) examined: &'a ExaminedTool,
     /// The verdict on its signatures.
-    pub(crate) verdict: &'a Verdict,
+    pub(crate) verdict: &'a SignatureVerdict,
     /// The policy lines that it requests.
     pub(crate) requested: &'a Requested,
     /// The tool that it would replace.
-    pub(crate) installed: Option<&'a Installed>,
+    pub(crate) installed: Option<&'a ReplacedTool>,
     /// True if the text lists the imports of a component, which can be many.
     pub(crate) has_imports: bool,
 }
@@ -41,7 +41,7 @@ pub(crate) fn short(digest: &impl ToString) -> String {
     digest.to_string().chars().take(12).collect()
 }
 
-impl Report<'_> {
+impl InstallReport<'_> {
     /// Returns the report as text.
     pub(crate) fn text(&self) -> String {
         let Self { examined, verdict, .. } = self;
@@ -63,7 +63,7 @@ impl Report<'_> {
             line("", &format!("another source: you approved this tool from {before}"));
         }
         line("sha256", &fetched.digest.to_string());
-        if let Some(Installed { locked, .. }) = self.installed {
+        if let Some(ReplacedTool { locked, .. }) = self.installed {
             let version = locked
                 .version
                 .as_ref()

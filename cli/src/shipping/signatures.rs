@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce};
-use ikigai_supply::Lock;
+use ikigai_supply::ToolsLock;
 use ikigai_supply::trust::Trust;
 
 use super::lock_file::read_lock;
@@ -19,23 +19,23 @@ use super::verdict;
 
 /// The signers from the locks of this user.
 pub(crate) struct LockedSignatures {
-    locks: Vec<Watched>,
+    locks: Vec<WatchedLock>,
     trust: Mutex<Option<(Arc<SignersInForce>, Arc<Trust>)>>,
 }
 
 /// A lock that is read again when its file has changed.
-struct Watched {
+struct WatchedLock {
     path: PathBuf,
-    seen: Mutex<Option<(Identity, Arc<Lock>)>>,
+    seen: Mutex<Option<(FileFingerprint, Arc<ToolsLock>)>>,
 }
 
 /// The metadata that change with the contents of a file; `None` for a missing file.
-type Identity = Option<[i64; 6]>;
+type FileFingerprint = Option<[i64; 6]>;
 
 impl LockedSignatures {
     /// Returns the signers from the locks in these files, which need not exist.
     pub(crate) fn new(locks: impl IntoIterator<Item = PathBuf>) -> Self {
-        let watched = |path| Watched { path, seen: Mutex::default() };
+        let watched = |path| WatchedLock { path, seen: Mutex::default() };
         Self { locks: locks.into_iter().map(watched).collect(), trust: Mutex::default() }
     }
 
@@ -52,8 +52,8 @@ impl LockedSignatures {
     }
 }
 
-impl Watched {
-    fn lock(&self) -> Result<Arc<Lock>, String> {
+impl WatchedLock {
+    fn lock(&self) -> Result<Arc<ToolsLock>, String> {
         let identity = fs::metadata(&self.path).ok().map(|it| {
             let ino = it.ino().cast_signed();
             [

@@ -6,24 +6,24 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use ikigai_host::Digest;
-use ikigai_supply::download::{Cache, Origin, Record};
-use ikigai_supply::layout::Layout;
-use ikigai_supply::lock::{LockedTool, Wanted};
+use ikigai_supply::download::{DownloadCache, DownloadSource, SourceRecord};
+use ikigai_supply::layout::OciLayout;
+use ikigai_supply::lock::{LockedTool, WantedVersion};
 use ikigai_supply::oci::{self, LARGEST_MANIFEST};
 use ikigai_supply::open_regular;
-use ikigai_supply::reference::{FileUrl, Place, Pointer, Reference, RegistryReference};
-use ikigai_supply::signature::{self, Kind, MAX_SIGNATURE_BYTES};
+use ikigai_supply::reference::{FileUrl, LocalTool, Pointer, Reference, RegistryReference};
+use ikigai_supply::signature::{self, MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::VersionReq;
 use strum::VariantArray as _;
 
 use super::artifact::{attached, newest, resolve, source_of, version_of};
-use super::client::{Client, not_here};
+use super::client::{RegistryClient, not_here};
 use super::project::ProjectDirectory;
-use super::staging::{Fetched, Source};
+use super::staging::{Fetched, ToolSource};
 use crate::error::{CliError, with_path};
 
 /// A request for a tool.
-pub(crate) struct Request<'a> {
+pub(crate) struct ToolRequest<'a> {
     /// The reference of the tool.
     pub(crate) reference: Reference,
     /// The accepted versions. The newest one is taken.
@@ -43,9 +43,9 @@ pub(crate) fn typed(text: &str) -> Result<Reference, CliError> {
     })
 }
 
-impl Request<'_> {
+impl ToolRequest<'_> {
     /// Returns the tools that the reference leads to: one, or each tool of an OCI layout.
-    pub(crate) async fn fetch(&self, client: &Client) -> Result<Vec<Fetched>, CliError> {
+    pub(crate) async fn fetch(&self, client: &RegistryClient) -> Result<Vec<Fetched>, CliError> {
         let fetched = match &self.reference {
             Reference::Path(path) => self.fetch_path(path, client).await?,
             Reference::Url(url) => vec![self.fetch_url(url, client).await?],
@@ -74,25 +74,29 @@ impl Request<'_> {
         Err(CliError::usage(anyhow::Error::msg(what)))
     }
 
-    async fn fetch_path(&self, path: &Path, client: &Client) -> Result<Vec<Fetched>, CliError> {
+    async fn fetch_path(
+        &self,
+        path: &Path,
+        client: &RegistryClient,
+    ) -> Result<Vec<Fetched>, CliError> {
         let path = std::path::absolute(expanded(path))?;
-        let file = match Place::from_path(&path)? {
-            Place::File(file) => file,
-            Place::Project(directory) => built(&directory)?,
-            Place::Layout(directory) => return self.fetch_layout(&directory, client).await,
+        let file = match LocalTool::from_path(&path)? {
+            LocalTool::File(file) => file,
+            LocalTool::Project(directory) => built(&directory)?,
+            LocalTool::Layout(directory) => return self.fetch_layout(&directory, client).await,
         };
         self.no_versions()?;
         let signatures = signatures_beside(&file)?;
-        let source = Source { signatures, ..Source::at(Reference::Path(path).to_string()) };
+        let source = ToolSource { signatures, ..ToolSource::at(Reference::Path(path).to_string()) };
         Ok(vec![Fetched::stage(client.staging(), &file, source)?])
     }
 
     async fn fetch_layout(
         &self,
         directory: &Path,
-        client: &Client,
+        client: &RegistryClient,
     ) -> Result<Vec<Fetched>, CliError> {
-        let layout = Layout::open(directory)?;
+        let layout = OciLayout::open(directory)?;
         let mut fetched = Vec::new();
         for (name, descriptor) in layout.entries()? {
             let what = name.clone().unwrap_or_else(|| descriptor.digest.clone());
@@ -108,12 +112,12 @@ impl Request<'_> {
             {
                 continue;
             }
-            let mut source = Source {
-                wanted: self.versions.clone().map(Wanted::Versions),
+            let mut source = ToolSource {
+                wanted: self.versions.clone().map(WantedVersion::Versions),
                 is_named: self.versions.is_some(),
                 tag: tag.map(str::to_owned),
                 reference: name.as_deref().and_then(registry_reference),
-                ..Source::at(Reference::Path(directory.to_owned()).to_string())
+                ..ToolSource::at(Reference::Path(directory.to_owned()).to_string())
             };
             attached(&layout, &artifact, &mut source).await?;
             let file = Fetched::stage(client.staging(), &layout.blob(artifact.digest), source)?;
@@ -136,14 +140,17 @@ impl Request<'_> {
         Ok(fetched)
     }
 
-    async fn fetch_url(&self, url: &FileUrl, client: &Client) -> Result<Fetched, CliError> {
+    async fn fetch_url(&self, url: &FileUrl, client: &RegistryClient) -> Result<Fetched, CliError> {
         self.no_versions()?;
-        let mut source =
-            Source { is_named: url.sha256().is_some(), ..Source::at(url.url().to_string()) };
+        let mut source = ToolSource {
+            is_named: url.sha256().is_some(),
+            ..ToolSource::at(url.url().to_string())
+        };
         let digest = url.sha256().or(self.locked.map(|locked| locked.sha256));
         if client.is_offline() {
             let records = client.cache().recall(&source.from)?;
-            let is_asked = |record: &&Record| digest.is_none_or(|digest| record.sha256 == digest);
+            let is_asked =
+                |record: &&SourceRecord| digest.is_none_or(|digest| record.sha256 == digest);
             let record = records.iter().find(is_asked);
             return self.of_cache(client, record, source, &records).await;
         }
@@ -152,8 +159,9 @@ impl Request<'_> {
             Some(digest) => &url.clone().pinned(digest),
             None => url,
         };
-        let downloaded = client.download(Origin::Url(&transport, url), &source.from).await?;
-        for kind in Kind::VARIANTS {
+        let downloaded =
+            client.download(DownloadSource::Url(&transport, url), &source.from).await?;
+        for kind in SignatureKind::VARIANTS {
             let beside = url.beside(kind.suffix());
             if let Some(bytes) = transport.small(&beside, MAX_SIGNATURE_BYTES).await? {
                 source.signatures.push((beside.to_string(), bytes));
@@ -166,7 +174,7 @@ impl Request<'_> {
     async fn fetch_artifact(
         &self,
         reference: &RegistryReference,
-        client: &Client,
+        client: &RegistryClient,
     ) -> Result<Fetched, CliError> {
         if client.is_offline() {
             let versions = self.versions.as_ref();
@@ -188,12 +196,12 @@ impl Request<'_> {
                 let artifact = oci::resolve(&repository, &Pointer::Digest(digest)).await?;
                 let wanted = self.locked.and_then(|locked| locked.wanted.clone());
                 let source = source_of(reference, self.versions.as_ref(), None);
-                (artifact, Source { wanted, ..source })
+                (artifact, ToolSource { wanted, ..source })
             }
             None => resolve(&repository, reference, self.versions.as_ref()).await?,
         };
         let downloaded =
-            client.download(Origin::Blob(&repository, &artifact), &source.from).await?;
+            client.download(DownloadSource::Blob(&repository, &artifact), &source.from).await?;
         attached(&repository, &artifact, &mut source).await?;
         remember(client.cache(), downloaded.digest, &source)?;
         Fetched::stage(client.staging(), &downloaded.path, source)
@@ -203,10 +211,10 @@ impl Request<'_> {
     /// are all records of the reference, for the error.
     async fn of_cache(
         &self,
-        client: &Client,
-        record: Option<&Record>,
-        mut source: Source,
-        all: &[Record],
+        client: &RegistryClient,
+        record: Option<&SourceRecord>,
+        mut source: ToolSource,
+        all: &[SourceRecord],
     ) -> Result<Fetched, CliError> {
         let cache = client.cache();
         let missing = || {
@@ -233,13 +241,13 @@ impl Request<'_> {
 }
 
 /// Stores the signatures and the manifest of a downloaded file, for commands without a network.
-fn remember(cache: &Cache, sha256: Digest, source: &Source) -> Result<(), CliError> {
+fn remember(cache: &DownloadCache, sha256: Digest, source: &ToolSource) -> Result<(), CliError> {
     if let Some((_, bytes)) = source.manifest.as_ref().filter(|(_, bytes)| !bytes.is_empty()) {
         cache.keep(bytes)?;
     }
     let keep = |(place, bytes): &(String, Bytes)| Ok((place.clone(), cache.keep(bytes)?));
     let signatures = source.signatures.iter().map(keep).collect::<Result<_, CliError>>()?;
-    cache.remember(Record {
+    cache.remember(SourceRecord {
         from: source.from.clone(),
         tag: source.tag.clone(),
         manifest: source.manifest.as_ref().map(|(digest, _)| *digest),
@@ -252,10 +260,10 @@ fn remember(cache: &Cache, sha256: Digest, source: &Source) -> Result<(), CliErr
 /// Returns the record for a reference: the one that a registry with the artifacts of these records
 /// would return.
 fn recorded<'a>(
-    records: &'a [Record],
+    records: &'a [SourceRecord],
     reference: &RegistryReference,
     versions: Option<&VersionReq>,
-) -> Option<&'a Record> {
+) -> Option<&'a SourceRecord> {
     if let Some(digest) = reference.digest() {
         return records.iter().find(|record| record.manifest == Some(digest));
     }

@@ -16,7 +16,7 @@ use bytesize::ByteSize;
 use ikigai_host::Digest;
 use ikigai_host::paths::make_private;
 use ikigai_supply::download::LARGEST_FILE;
-use ikigai_supply::lock::Wanted;
+use ikigai_supply::lock::WantedVersion;
 use ikigai_supply::open_regular;
 use ikigai_supply::section::MAGIC;
 use tempfile::TempDir;
@@ -32,20 +32,20 @@ pub(crate) struct Fetched {
     /// The size of the file in bytes.
     pub(crate) size: u64,
     /// The place that the file came from.
-    pub(crate) source: Source,
+    pub(crate) source: ToolSource,
     _directory: TempDir,
 }
 
 /// The place where a tool was found, and the signatures and notes found with it.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct ToolSource {
     /// The reference without tag, version and digest, in the form that a lock stores.
     pub(crate) from: String,
     /// The reference of this one tool, which identifies an approved tool. The path of a layout is
     /// shared by many tools, so there it is the registry reference in the name of the entry.
     pub(crate) reference: Option<String>,
     /// The requested version or tag.
-    pub(crate) wanted: Option<Wanted>,
+    pub(crate) wanted: Option<WantedVersion>,
     /// True if exactly this version was requested, by its tag, its digest or a requirement.
     pub(crate) is_named: bool,
     /// The tag that was used.
@@ -58,7 +58,7 @@ pub(crate) struct Source {
     pub(crate) notes: Vec<String>,
 }
 
-impl Source {
+impl ToolSource {
     /// Returns the source of a file at a place, without other facts.
     pub(super) fn at(from: String) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Source {
 
 impl Fetched {
     /// Copies a file into a directory below `root`, under a name that shows its kind.
-    pub(super) fn stage(root: &Path, file: &Path, source: Source) -> Result<Self, CliError> {
+    pub(super) fn stage(root: &Path, file: &Path, source: ToolSource) -> Result<Self, CliError> {
         let unstaged = || format!("cannot copy `{}` to `{}`", file.display(), root.display());
         let staged = || -> io::Result<(TempDir, PathBuf, Digest, u64)> {
             make_private(root)?;

@@ -6,26 +6,29 @@ use std::fs;
 use anyhow::Context as _;
 use ikigai_host::policy::{SignerIdentity, SignerRule, SignersInForce};
 use ikigai_supply::signature::{
-    Key, Kind, MinisignKey, Payload, PemKey, Root, Signature, SignatureError, SshKey,
+    MinisignKey, Payload, PemKey, Signature, SignatureError, SignatureKind, SignerKey,
+    SigstoreRoot, SshKey,
 };
-use ikigai_supply::trust::{Admission, Pin, Trust, TrustedIdentity, TrustedSigner, check_pin};
+use ikigai_supply::trust::{
+    PinStatus, Trust, TrustAdmission, TrustedIdentity, TrustedSigner, check_pin,
+};
 use ikigai_supply::{LockedTool, Signer};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::examined::Examined;
+use super::examined::ExaminedTool;
 use crate::error::CliError;
 
 /// The verdict on a file that may be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct SignatureVerdict {
     /// The signer.
     pub(crate) signer: Signer,
     /// The policy's name for the signer.
     pub(crate) named: Option<String>,
     /// The relation of the signer to the approved one.
-    pub(crate) pin: Pin,
+    pub(crate) pin: PinStatus,
     /// The source of the approved tool, if the user has approved one.
     pub(crate) approved_from: Option<String>,
     /// The time of signing, if it is attested.
@@ -56,14 +59,14 @@ pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
     };
     let identity = match &rule.identity {
         SignerIdentity::Ssh(text) => {
-            TrustedIdentity::Key(Key::Ssh(SshKey::parse(text).map_err(|it| of("ssh", &it))?))
+            TrustedIdentity::Key(SignerKey::Ssh(SshKey::parse(text).map_err(|it| of("ssh", &it))?))
         }
         SignerIdentity::Minisign(text) => {
             let key = MinisignKey::parse(text).map_err(|it| of("minisign", &it))?;
-            TrustedIdentity::Key(Key::Minisign(key))
+            TrustedIdentity::Key(SignerKey::Minisign(key))
         }
         SignerIdentity::Key(text) => {
-            TrustedIdentity::Key(Key::Pem(PemKey::parse(text).map_err(|it| of("key", &it))?))
+            TrustedIdentity::Key(SignerKey::Pem(PemKey::parse(text).map_err(|it| of("key", &it))?))
         }
         SignerIdentity::Sigstore { issuer, subject } => TrustedIdentity::Sigstore {
             issuer: issuer.clone(),
@@ -81,7 +84,7 @@ pub(super) fn trusted(rule: &SignerRule) -> Result<TrustedSigner, String> {
     })
 }
 
-impl Verdict {
+impl SignatureVerdict {
     /// Decides whether a file with these signatures may be installed. `approved` is the tool that
     /// the user approved before.
     ///
@@ -90,9 +93,9 @@ impl Verdict {
     /// Fails if the file has signatures but no good one, or if the policy or `approved` does not
     /// allow the signer.
     pub(crate) fn reach(
-        examined: &Examined,
+        examined: &ExaminedTool,
         trust: &Trust,
-        root: &Root,
+        root: &SigstoreRoot,
         approved: Option<(&str, &LockedTool)>,
         accept_signer: bool,
     ) -> Result<Self, CliError> {
@@ -105,7 +108,7 @@ impl Verdict {
         // signer.
         let rank = |(signer, _): &&(Signer, Option<Timestamp>)| {
             let admission = trust.admit(name, signer, today);
-            let is_named = matches!(admission, Ok(Admission::By(_)));
+            let is_named = matches!(admission, Ok(TrustAdmission::By(_)));
             (admission.is_ok(), is_named, Some(signer) == pinned)
         };
         let unsigned = (Signer::None, None);
@@ -114,8 +117,8 @@ impl Verdict {
             CliError::failed(refusal).hint("`ikigai policy show` lists the signers in force")
         })?;
         let named = match admission {
-            Admission::By(name) => Some(name.to_owned()),
-            Admission::Stranger | Admission::Unsigned => None,
+            TrustAdmission::By(name) => Some(name.to_owned()),
+            TrustAdmission::Stranger | TrustAdmission::Unsigned => None,
         };
         let pin =
             check_pin(approved, &source.from, &signer, accept_signer).map_err(CliError::failed)?;
@@ -126,20 +129,20 @@ impl Verdict {
     /// Returns the signer in words.
     pub(crate) fn text(&self) -> String {
         let pin = match self.pin {
-            Pin::First => "first approval of this tool; this signer is expected from now on",
-            Pin::Same => "the same as before",
-            Pin::Gained => "unsigned before; this signer is expected from now on",
-            Pin::Accepted => "changed, and accepted",
+            PinStatus::First => "first approval of this tool; this signer is expected from now on",
+            PinStatus::Same => "the same as before",
+            PinStatus::Gained => "unsigned before; this signer is expected from now on",
+            PinStatus::Accepted => "changed, and accepted",
         };
         match (&self.named, self.pin) {
             _ if !self.signer.is_none() => {
                 let named = self.named.as_ref().map(|name| format!("`{name}` of the policy; "));
                 format!("{} ({}{pin})", self.signer, named.unwrap_or_default())
             }
-            (_, Pin::First) => {
+            (_, PinStatus::First) => {
                 "none: the file is not signed (first approval of this tool)".to_owned()
             }
-            (_, Pin::Accepted) => {
+            (_, PinStatus::Accepted) => {
                 "none: the file is not signed (it was before; accepted)".to_owned()
             }
             _ => "none: the file is not signed".to_owned(),
@@ -149,9 +152,9 @@ impl Verdict {
 
 /// Verifies the signatures of a file, and returns the signers of the good ones.
 fn signers(
-    examined: &Examined,
+    examined: &ExaminedTool,
     trust: &Trust,
-    root: &Root,
+    root: &SigstoreRoot,
 ) -> Result<Vec<(Signer, Option<Timestamp>)>, CliError> {
     let source = &examined.fetched.source;
     if source.signatures.is_empty() {
@@ -186,13 +189,15 @@ fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
     let reasons: Vec<String> =
         refused.iter().map(|(place, error)| format!("`{place}`: {error}")).collect();
     let reasons = reasons.join("; ");
-    let unknown: Option<Vec<Kind>> =
+    let unknown: Option<Vec<SignatureKind>> =
         refused.iter().map(|(_, error)| of_unknown_key(error)).collect();
     if let Some([kind, ..]) = unknown.as_deref() {
         let what = format!("no signature of `{from}` can be verified: {reasons}");
         let line = match kind {
-            Kind::Minisign => "minisign = \"RW…\"",
-            Kind::Ssh | Kind::Sigstore => "key = \"\"\"-----BEGIN PUBLIC KEY-----…\"\"\"",
+            SignatureKind::Minisign => "minisign = \"RW…\"",
+            SignatureKind::Ssh | SignatureKind::Sigstore => {
+                "key = \"\"\"-----BEGIN PUBLIC KEY-----…\"\"\""
+            }
         };
         return CliError::failed(anyhow::Error::msg(what)).hint(format!(
             "nothing was installed; if you trust its author, ask for the public key, add it to your \
@@ -206,7 +211,7 @@ fn refusal(from: &str, refused: &[(&str, SignatureError)]) -> CliError {
 
 /// Returns the kind of a signature that was refused because its key is unknown; `None` for other
 /// reasons.
-fn of_unknown_key(error: &SignatureError) -> Option<Kind> {
+fn of_unknown_key(error: &SignatureError) -> Option<SignatureKind> {
     match error {
         SignatureError::UnknownKey { kind, .. } => Some(*kind),
         _ => None,

@@ -34,7 +34,7 @@ pub(crate) struct NotOffered {
 
 /// The files and locks for the tools of one workspace.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkspaceTools {
+pub(crate) struct WorkspaceToolPaths {
     workspace: PathBuf,
     /// The directory of the files of all workspaces. Each file is named after its digest.
     files: PathBuf,
@@ -46,7 +46,7 @@ pub(crate) struct WorkspaceTools {
     withdrawn: PathBuf,
 }
 
-impl WorkspaceTools {
+impl WorkspaceToolPaths {
     /// Returns the places for a workspace with a canonical path; `None` for a user without a home
     /// directory.
     pub(crate) fn find(paths: &Paths, workspace: &Path) -> Option<Self> {

@@ -5,7 +5,7 @@ use ikigai_protocol::ToolSchema;
 use serde_json::{Map, Value, json};
 
 use super::usage::required;
-use super::{Definition, own_flags, parameters, types};
+use super::{ProgramDefinition, own_flags, parameters, types};
 
 /// Returns a call with its arguments in JSON. `typed` replaces the first text, if it is given.
 pub(crate) fn in_json(schema: &ToolSchema, typed: Option<&str>) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn in_json(schema: &ToolSchema, typed: Option<&str>) -> String {
 pub(crate) fn by_flags(
     schema: &ToolSchema,
     typed: Option<&str>,
-    definition: Definition,
+    definition: ProgramDefinition,
 ) -> Option<String> {
     let own = own_flags(definition);
     let mut line = format!("ikigai tool call {}", schema.name);

@@ -7,10 +7,10 @@ use ikigai_protocol::ToolSchema;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-use super::{Definition, by_flags, in_json, own_flags, parameters, types};
+use super::{ProgramDefinition, by_flags, in_json, own_flags, parameters, types};
 
 /// Returns the help of one tool: its description, its parameters with their flags, and an example.
-pub(crate) fn help(schema: &ToolSchema, definition: Definition) -> String {
+pub(crate) fn help(schema: &ToolSchema, definition: ProgramDefinition) -> String {
     let name = &schema.name;
     format!(
         "{}\n\nUsage: ikigai tool call {name} [OPTIONS] [JSON | @FILE | - | --PARAMETER VALUE…]\n\n{}\n\
@@ -24,12 +24,12 @@ pub(crate) fn help(schema: &ToolSchema, definition: Definition) -> String {
 }
 
 /// Returns an example call of the tool, with flags if no parameter has the name of an ikigai flag.
-pub(crate) fn example(schema: &ToolSchema, definition: Definition) -> String {
+pub(crate) fn example(schema: &ToolSchema, definition: ProgramDefinition) -> String {
     by_flags(schema, None, definition).unwrap_or_else(|| in_json(schema, None))
 }
 
 /// Returns the parameters of a tool, each with its flag, its type and its description.
-pub(crate) fn parameter_lines(schema: &ToolSchema, definition: Definition) -> String {
+pub(crate) fn parameter_lines(schema: &ToolSchema, definition: ProgramDefinition) -> String {
     let (own, required) = (own_flags(definition), required(schema));
     let mut text = "Parameters:\n".to_owned();
     for (name, property) in parameters(schema) {

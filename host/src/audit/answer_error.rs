@@ -24,7 +24,7 @@ impl AnswerError {
         if answer.content().is_some_and(|content| content.is_error) {
             return Some(Self { error_code: Some(CONTENT_ERROR.to_owned()), exit_code: None });
         }
-        let members = Members::in_object(answer.result.get())?;
+        let members = ErrorMembers::in_object(answer.result.get())?;
         let error = Self {
             error_code: members
                 .error_code
@@ -49,14 +49,14 @@ impl fmt::Display for AnswerError {
 
 /// The members of an answer that report an error. They may have any JSON type.
 #[derive(Deserialize)]
-struct Members<'a> {
+struct ErrorMembers<'a> {
     #[serde(borrow, default)]
     error_code: Option<&'a RawValue>,
     #[serde(borrow, default)]
     exit_code: Option<&'a RawValue>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> ErrorMembers<'a> {
     fn in_object(json: &'a str) -> Option<Self> {
         // Serde would also accept a list, and read its elements as the members in their order.
         json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten()

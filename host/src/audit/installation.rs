@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::record::{CallId, FAILED, Granted, Installation, OK, Program, Record, Via};
+use super::record::{
+    CallId, FAILED, GrantSummary, InstallationRecord, OK, ProgramRecord, Record, Via,
+};
 use super::{Audit, ERROR_KEPT, NAME_KEPT, beginning};
 
 /// The longest text about the source of a tool that is recorded, in bytes.
@@ -13,14 +15,14 @@ impl Audit {
     pub(crate) fn record_installation(
         &self,
         tool: &str,
-        program: Option<Program>,
-        grant: Option<Granted>,
-        installation: Installation,
+        program: Option<ProgramRecord>,
+        grant: Option<GrantSummary>,
+        installation: InstallationRecord,
         outcome: Result<(), String>,
     ) {
         let kept = |text: String| beginning(&text, SOURCE_KEPT).to_owned();
-        let Installation { action, source, version, signer, replaced } = installation;
-        let installed = Installation {
+        let InstallationRecord { action, source, version, signer, replaced } = installation;
+        let installed = InstallationRecord {
             action: kept(action),
             source: kept(source),
             version: version.map(kept),

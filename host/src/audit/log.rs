@@ -45,19 +45,19 @@ pub(super) fn rotated(number: u32) -> String {
 /// The log that one host writes.
 pub(super) struct Log {
     dir: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Default)]
-struct State {
-    open: Option<Open>,
+struct LogState {
+    open: Option<LogFile>,
     /// True after waiting for the lock timed out, until the lock is free again. In that time no
     /// append waits for it.
     stuck: bool,
 }
 
 /// The file that was under the log's name when it was opened.
-struct Open {
+struct LogFile {
     dir: OwnedFd,
     file: File,
     id: (u64, u64),
@@ -82,7 +82,7 @@ impl Log {
         for _ in 0..ATTEMPTS {
             let mut open = match state.open.take() {
                 Some(open) => open,
-                None => Open::in_dir(&self.dir)?,
+                None => LogFile::in_dir(&self.dir)?,
             };
             let timeout = if state.stuck { Duration::ZERO } else { LOCK_TIMEOUT };
             let locked = paths::lock(&open.file, timeout)?;
@@ -105,7 +105,7 @@ impl Log {
     }
 
     /// Appends a line to a file. Returns `None` if the log's name now belongs to another file.
-    fn append_to(&self, open: &mut Open, line: &[u8], locked: bool) -> Option<io::Result<()>> {
+    fn append_to(&self, open: &mut LogFile, line: &[u8], locked: bool) -> Option<io::Result<()>> {
         let size = open.current_size()?;
         if locked && size > 0 && size + line.len() as u64 > ROTATED_AT {
             match rotate(&open.dir) {
@@ -144,7 +144,7 @@ impl Log {
     }
 }
 
-impl Open {
+impl LogFile {
     fn in_dir(path: &Path) -> io::Result<Self> {
         let (dir, file) = paths::open_private(path, NAME)?;
         let metadata = file.metadata()?;

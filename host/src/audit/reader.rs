@@ -23,7 +23,7 @@ const UNFINISHED_PAUSE: Duration = Duration::from_millis(10);
 
 /// A record, and its line without the newline.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct LogLine {
     /// The record.
     pub record: Record,
     /// The line as it was written.
@@ -34,7 +34,7 @@ pub struct Line {
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The lines that are valid records.
-    pub lines: Vec<Line>,
+    pub lines: Vec<LogLine>,
     /// The number of lines that are not valid records.
     pub damaged: u64,
 }
@@ -42,7 +42,7 @@ pub struct Batch {
 impl Batch {
     fn take(&mut self, text: Vec<u8>) {
         match serde_json::from_slice(&text) {
-            Ok(record) => self.lines.push(Line { record, text }),
+            Ok(record) => self.lines.push(LogLine { record, text }),
             Err(_) if text.is_empty() => {}
             Err(_) => self.damaged += 1,
         }
@@ -51,16 +51,16 @@ impl Batch {
 
 /// Reads the log: backwards from its newest file, or forwards as it grows. See the [module](super)
 /// for an example.
-pub struct Reader {
+pub struct LogReader {
     dir: PathBuf,
     /// The file that is appended to.
-    current: Option<Tail>,
+    current: Option<LogCursor>,
     current_is_unread: bool,
     /// The files before it, oldest first.
-    older: Vec<Tail>,
+    older: Vec<LogCursor>,
 }
 
-impl Reader {
+impl LogReader {
     /// Opens the log in the directory `dir`, as it is now. A missing log counts as empty. If a file
     /// is rotated in the meantime, it is neither lost nor read twice.
     ///
@@ -70,11 +70,11 @@ impl Reader {
     pub fn open(dir: &Path) -> io::Result<Self> {
         // A file only moves to a higher number, and the numbers are tried upwards. So at worst a
         // file is found twice.
-        let mut files: Vec<Tail> = Vec::new();
-        let current = Tail::open(&path(dir, 0))?;
+        let mut files: Vec<LogCursor> = Vec::new();
+        let current = LogCursor::open(&path(dir, 0))?;
         let known = current.as_ref().map(|tail| tail.id);
         for number in 1..=ROTATED_KEPT {
-            let Some(tail) = Tail::open(&path(dir, number))? else { continue };
+            let Some(tail) = LogCursor::open(&path(dir, number))? else { continue };
             if known != Some(tail.id) && files.iter().all(|other| other.id != tail.id) {
                 files.push(tail);
             }
@@ -131,13 +131,13 @@ impl Reader {
     }
 
     /// Returns the files that came after the current one, oldest first.
-    fn newer(&self) -> io::Result<VecDeque<Tail>> {
-        let mut newer: VecDeque<Tail> = VecDeque::new();
+    fn newer(&self) -> io::Result<VecDeque<LogCursor>> {
+        let mut newer: VecDeque<LogCursor> = VecDeque::new();
         let known = self.current.as_ref().map(|current| current.id);
         // Without a current file, older files did not exist.
         let last = if known.is_some() { ROTATED_KEPT } else { 0 };
         for number in 0..=last {
-            let Some(tail) = Tail::open(&path(&self.dir, number))? else { continue };
+            let Some(tail) = LogCursor::open(&path(&self.dir, number))? else { continue };
             if known == Some(tail.id) {
                 break;
             }
@@ -157,13 +157,13 @@ fn path(dir: &Path, number: u32) -> PathBuf {
 }
 
 /// One file, and the position up to which it was read.
-struct Tail {
+struct LogCursor {
     reader: BufReader<File>,
     id: (u64, u64),
     unfinished: Vec<u8>,
 }
 
-impl Tail {
+impl LogCursor {
     /// Opens a file. Returns `None` if it does not exist.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         let file = match paths::open_trusted(path, paths::is_own) {
@@ -245,9 +245,9 @@ mod tests {
 
     use super::*;
 
-    struct Dir(tempfile::TempDir);
+    struct LogDir(tempfile::TempDir);
 
-    impl Dir {
+    impl LogDir {
         fn new() -> Self {
             Self(tempfile::tempdir().expect("a directory"))
         }
@@ -267,8 +267,8 @@ mod tests {
             }
         }
 
-        fn reader(&self) -> Reader {
-            Reader::open(self.0.path()).expect("opened")
+        fn reader(&self) -> LogReader {
+            LogReader::open(self.0.path()).expect("opened")
         }
     }
 
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn files_are_read_back_from_the_newest_and_damage_is_counted() {
-        let dir = Dir::new();
+        let dir = LogDir::new();
         dir.append(NAME, &line("new"));
         dir.append("audit.jsonl.1", &(line("a") + "not JSON\n" + &line("b") + "{\"time\":\n"));
         // A gap, an empty line, a line that is far too long, and an unfinished line.
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_rotation_between_two_looks_loses_nothing_and_doubles_nothing() {
-        let dir = Dir::new();
+        let dir = LogDir::new();
         dir.append(NAME, &line("one"));
         let mut reader = dir.reader();
         assert_eq!(tools(&reader.read_back().expect("a file").expect("read")), ["one"]);
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_log_that_is_not_there_yet_is_waited_for() {
-        let dir = Dir::new();
+        let dir = LogDir::new();
         let mut reader = dir.reader();
         assert!(reader.read_back().is_none() && reader.read_new().expect("read").lines.is_empty());
         dir.append(NAME, &line("one"));
@@ -332,9 +332,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_our_own_is_not_read() {
-        let dir = Dir::new();
+        let dir = LogDir::new();
         std::os::unix::fs::symlink("/etc/passwd", path(dir.0.path(), 1)).expect("linked");
-        let error = Reader::open(dir.0.path()).err().expect("refused").to_string();
+        let error = LogReader::open(dir.0.path()).err().expect("refused").to_string();
         assert!(error.contains("audit.jsonl.1"), "{error}");
     }
 }

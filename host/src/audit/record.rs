@@ -11,7 +11,7 @@ use ikigai_protocol::{Digest, EnvelopeCode};
 use ikigai_supervisor::isolation::Isolation;
 
 use super::AnswerError;
-use crate::policy::{AssetAccess, Backend, Grant, Reached, Used};
+use crate::policy::{AssetAccess, Backend, Grant, RequestedAccess, UsedAccess};
 
 /// One call, or one installation of a tool, as one line of the log in JSON. Fields that do not
 /// apply are absent; unknown fields are ignored when a line is read.
@@ -34,11 +34,11 @@ pub struct Record {
     pub tool: String,
     /// The program that ran or would have run; absent if the tool does not exist.
     #[serde(flatten)]
-    pub program: Option<Program>,
+    pub program: Option<ProgramRecord>,
     /// The files, peers and variables that it was allowed to use; absent if the policy was never
     /// asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant: Option<Granted>,
+    pub grant: Option<GrantSummary>,
     /// The guarantees that were in force while it ran; absent if it did not run, or if they are
     /// unknown.
     #[serde(rename = "level", default, skip_serializing_if = "Option::is_none")]
@@ -47,25 +47,25 @@ pub struct Record {
     pub workspace: String,
     /// The question whether it may run; absent if it needed no approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub consent: Option<Asked>,
+    pub consent: Option<QuestionRecord>,
     /// The questions whether its tool may get accesses beyond its grant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<AskedFor>,
     /// The accesses beyond its grant that it tried and was refused: the first distinct ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub reached: Vec<Reached>,
+    pub reached: Vec<RequestedAccess>,
     /// The number of those refusals, with repetitions, if it is larger than that list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_count: Option<u64>,
     /// The parts of its grant that it used, as far as the host sees them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub used: Vec<Used>,
+    pub used: Vec<UsedAccess>,
     /// Its arguments; absent if the host did not see them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Arguments>,
     /// The installation; absent for a call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub installed: Option<Installation>,
+    pub installed: Option<InstallationRecord>,
     /// `ok`, `cancelled`, or the error code of the envelope; `failed` for an installation.
     pub outcome: String,
     /// The error of the envelope.
@@ -195,7 +195,7 @@ impl From<Via> for Requester {
 
 /// The program behind a tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct ProgramRecord {
     /// `system` or `user`.
     pub origin: String,
     /// Its file.
@@ -214,7 +214,7 @@ pub struct Program {
 
 /// A grant without its values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Granted {
+pub struct GrantSummary {
     /// `ro:DIR` and `rw:DIR`.
     pub dirs: Vec<String>,
     /// Peers, in the form of a policy; `*` means all peers.
@@ -234,7 +234,7 @@ pub struct Granted {
 
 /// A change of the tools that are installed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Installation {
+pub struct InstallationRecord {
     /// `install`, `update`, `remove` or `sync`.
     pub action: String,
     /// The reference that the tool comes from.
@@ -249,7 +249,7 @@ pub struct Installation {
     pub replaced: Option<Digest>,
 }
 
-impl Granted {
+impl GrantSummary {
     /// Summarizes a grant for a build, without values. `sources` are the rules that grant it.
     #[must_use]
     pub fn from_grant(grant: &Grant, backend: Backend, sources: Vec<String>) -> Self {
@@ -270,7 +270,7 @@ impl Granted {
 
 /// A question that was asked before a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct QuestionRecord {
     /// `yes`, `no`, `timeout`, `unavailable`, `pending`; or `cancelled`, if the call was cancelled
     /// before the answer.
     pub answer: String,
@@ -342,12 +342,15 @@ impl Record {
     /// `read /etc/hosts`, and then the others, such as `net bind 0.0.0.0:80`.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
-        let mut refusals: Vec<String> = self.reached.iter().map(Reached::to_string).collect();
-        let as_denied = |reached: &Reached| match reached {
-            Reached::Peer { host, port } if host.contains(':') => format!("net [{host}]:{port}"),
-            Reached::Peer { host, port } => format!("net {host}:{port}"),
-            Reached::Host { host } => format!("net {host}"),
-            Reached::Path { .. } | Reached::Run => String::new(),
+        let mut refusals: Vec<String> =
+            self.reached.iter().map(RequestedAccess::to_string).collect();
+        let as_denied = |reached: &RequestedAccess| match reached {
+            RequestedAccess::Peer { host, port } if host.contains(':') => {
+                format!("net [{host}]:{port}")
+            }
+            RequestedAccess::Peer { host, port } => format!("net {host}:{port}"),
+            RequestedAccess::Host { host } => format!("net {host}"),
+            RequestedAccess::Path { .. } | RequestedAccess::Run => String::new(),
         };
         let is_listed = |what: &&String| self.reached.iter().any(|it| as_denied(it) == **what);
         refusals.extend(self.denied.iter().filter(|what| !is_listed(what)).cloned());
@@ -393,7 +396,7 @@ mod tests {
 
     #[test]
     fn the_time_of_questions_is_known_unless_they_were_asked_before_the_call() {
-        let consent = |waited_ms| Asked { answer: "yes".to_owned(), by: None, waited_ms };
+        let consent = |waited_ms| QuestionRecord { answer: "yes".to_owned(), by: None, waited_ms };
         let asked = AskedFor {
             what: "run".to_owned(),
             answer: "no".to_owned(),

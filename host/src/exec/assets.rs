@@ -17,11 +17,11 @@ use ikigai_protocol::host_socket::MAX_CONTENT;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::{Call, Denied};
+use super::{Call, DeniedAccesses};
 use crate::policy::{AssetAccess, CLIENTS};
 
 pub use ikigai_protocol::AssetError;
-pub use ikigai_protocol::host_socket::{Entry, Listing};
+pub use ikigai_protocol::host_socket::{AssetEntry, AssetListing};
 
 /// The largest number of entries in one listing.
 pub const MAX_ENTRIES: usize = 1000;
@@ -37,7 +37,7 @@ const MAX_URI: usize = 1024 + SCHEME.len() + 1;
 const NAME_KEPT: usize = 200;
 
 /// The result of an operation, as a future: `Box::pin(async move { … })`.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
+pub type AssetFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AssetError>> + Send + 'a>>;
 
 /// A store of assets, which a program implements to keep them.
 ///
@@ -85,18 +85,28 @@ pub trait AssetStore: Send + Sync {
     /// Returns true if the host keeps this asset for the caller, such as a long result for the
     /// principal whose call produced it. The caller may read such an asset without a grant. The
     /// default is false.
-    fn is_kept_for(&self, caller: &Caller, uri: &str) -> bool {
+    fn is_kept_for(&self, caller: &AssetCaller, uri: &str) -> bool {
         let _ = (caller, uri);
         false
     }
 
     /// Returns the lines of an asset that are in `window`, as they are stored; see
     /// [`Window::cut`].
-    fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes>;
+    fn read<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        window: Window,
+    ) -> AssetFuture<'a, Bytes>;
 
     /// Replaces the content of an asset, or makes a new one. `content` has at most [`MAX_CONTENT`]
     /// bytes.
-    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()>;
+    fn write<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        content: &'a str,
+    ) -> AssetFuture<'a, ()>;
 
     /// Replaces `old`, which is neither empty nor equal to `new`, and returns the number of
     /// replacements. Unless `all` is set, `old` must occur once.
@@ -105,21 +115,25 @@ pub trait AssetStore: Send + Sync {
     /// the store must refuse with `InvalidArg` before it builds the result.
     fn edit<'a>(
         &'a self,
-        caller: &'a Caller,
+        caller: &'a AssetCaller,
         uri: &'a str,
         old: &'a str,
         new: &'a str,
         all: bool,
-    ) -> Answer<'a, u64>;
+    ) -> AssetFuture<'a, u64>;
 
     /// Returns the assets whose paths (without `ikigai:///`) begin with `prefix`, in the order of
     /// their paths, and at most [`MAX_ENTRIES`] of them.
-    fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing>;
+    fn list<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        prefix: &'a str,
+    ) -> AssetFuture<'a, AssetListing>;
 }
 
 /// The agent on whose behalf an asset is read or changed, and the thread that does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Caller {
+pub struct AssetCaller {
     /// The name that was given to [`HostBuilder::assets`](crate::HostBuilder::assets), or the name
     /// of the call's [principal](crate::audit::Requester::principal).
     pub agent: Arc<str>,
@@ -139,7 +153,7 @@ pub struct AssetHandle {
     /// The store.
     pub assets: Arc<dyn AssetStore>,
     /// The agent that asks.
-    pub caller: Caller,
+    pub caller: AssetCaller,
     /// The most that this caller may do. The grant of the program may be wider.
     pub most: AssetAccess,
 }
@@ -180,7 +194,7 @@ pub(super) struct AssetGate {
     handle: Option<AssetHandle>,
     access: AssetAccess,
     runtime: Handle,
-    denied: Arc<Mutex<Denied>>,
+    denied: Arc<Mutex<DeniedAccesses>>,
 }
 
 impl AssetGate {
@@ -204,7 +218,7 @@ impl AssetGate {
     }
 
     /// Returns the refusals so far.
-    pub(super) fn denied(&self) -> Denied {
+    pub(super) fn denied(&self) -> DeniedAccesses {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -259,7 +273,7 @@ impl AssetGate {
         self.perform(&name, edit).await
     }
 
-    pub(super) async fn list(&self, prefix: String) -> Result<Listing, AssetError> {
+    pub(super) async fn list(&self, prefix: String) -> Result<AssetListing, AssetError> {
         let name = format!("ikigai:///{prefix}");
         let handle = self.admit(AssetAccess::Read, "list", &name)?;
         check_uri(&name)?;

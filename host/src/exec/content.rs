@@ -16,9 +16,9 @@ use thiserror::Error;
 
 /// An answer in content blocks.
 #[derive(Debug)]
-pub struct Content<'a> {
+pub struct ContentAnswer<'a> {
     /// The blocks, in their order.
-    pub blocks: Vec<Block<'a>>,
+    pub blocks: Vec<AnswerBlock<'a>>,
     /// The same answer as data, if the tool gave any.
     pub structured: Option<&'a RawValue>,
     /// True if the tool calls its answer a failure.
@@ -27,7 +27,7 @@ pub struct Content<'a> {
 
 /// A content block.
 #[derive(Debug)]
-pub struct Block<'a> {
+pub struct AnswerBlock<'a> {
     /// The JSON object, as the tool wrote it.
     pub json: &'a RawValue,
     /// The meaning.
@@ -69,7 +69,7 @@ pub enum ContentError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Written<'a> {
+struct RawContent<'a> {
     #[serde(borrow)]
     content: Vec<&'a RawValue>,
     #[serde(borrow, default)]
@@ -121,7 +121,7 @@ struct WrittenResource<'a> {
     blob: Option<Cow<'a, str>>,
 }
 
-impl<'a> Content<'a> {
+impl<'a> ContentAnswer<'a> {
     /// Reads the answer of a tool.
     ///
     /// # Errors
@@ -129,11 +129,11 @@ impl<'a> Content<'a> {
     /// Fails if the answer has no list of content blocks, or if a block does not have the form that
     /// the protocol requires.
     pub fn parse(answer: &'a RawValue) -> Result<Self, ContentError> {
-        let Written { content, structured_content, is_error } =
+        let RawContent { content, structured_content, is_error } =
             serde_json::from_str(answer.get()).map_err(ContentError::Answer)?;
         let blocks = content.into_iter().enumerate().map(|(index, json)| {
             let kind = BlockKind::parse(json);
-            kind.map(|kind| Block { json, kind })
+            kind.map(|kind| AnswerBlock { json, kind })
                 .map_err(|reason| ContentError::Block { index, reason })
         });
         Ok(Self {
@@ -212,7 +212,7 @@ mod tests {
 
     fn refused(value: &Value) -> String {
         use std::error::Error as _;
-        let error = Content::parse(&raw(value)).expect_err(&value.to_string());
+        let error = ContentAnswer::parse(&raw(value)).expect_err(&value.to_string());
         error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
     }
 
@@ -226,7 +226,7 @@ mod tests {
             { "type": "resource", "resource": { "uri": "x:b", "blob": "" } },
             { "type": "resource_link", "uri": "x:c", "name": "c" },
         ], "structuredContent": { "a": 1.50 }, "other": 1 }));
-        let content = Content::parse(&answer).expect("content");
+        let content = ContentAnswer::parse(&answer).expect("content");
         assert_eq!(
             content.text(),
             "a \"line\"\n[image of type image/png, 3 bytes]\n[audio of type audio/wav, 2 bytes]\n\
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(content.structured.map(RawValue::get), Some(r#"{"a":1.5}"#));
         assert!(!content.is_error);
         let answer = raw(&json!({ "content": [], "isError": true }));
-        let content = Content::parse(&answer).expect("content");
+        let content = ContentAnswer::parse(&answer).expect("content");
         assert_eq!((content.text().as_str(), content.is_error), ("", true));
     }
 

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::content::Content;
+use super::content::ContentAnswer;
 use super::output::Captured;
-use super::scrub::Secrets;
+use super::scrub::SecretValues;
 use super::{Exit, Outcome};
-use crate::limits::{Limit, Limits};
+use crate::limits::{CallLimits, Limit};
 
-pub use layout::Layout;
+pub use layout::JsonLayout;
 pub(crate) use layout::compact;
 use layout::lay_out;
 
@@ -114,11 +114,11 @@ impl Success {
 
     /// Returns the content blocks of the answer, if the tool answers in content blocks.
     #[must_use]
-    pub fn content(&self) -> Option<Content<'_>> {
+    pub fn content(&self) -> Option<ContentAnswer<'_>> {
         match self.kind {
             ResultKind::Json => None,
             // The shape was checked before the answer became a success.
-            ResultKind::Content => Content::parse(&self.result).ok(),
+            ResultKind::Content => ContentAnswer::parse(&self.result).ok(),
         }
     }
 }
@@ -176,9 +176,9 @@ impl Envelope {
     pub fn from_outcome(
         tool: &str,
         kind: ResultKind,
-        limits: &Limits,
+        limits: &CallLimits,
         mut outcome: Outcome,
-        secrets: &Secrets,
+        secrets: &SecretValues,
     ) -> Self {
         let Some((error_code, error)) = failure(tool, limits, &outcome) else {
             return match answer(&mut outcome.stdout.bytes, kind, secrets) {
@@ -252,7 +252,7 @@ impl Envelope {
         error_code: EnvelopeCode,
         error: String,
         outcome: Outcome,
-        secrets: &Secrets,
+        secrets: &SecretValues,
     ) -> Self {
         let limit = outcome.limit;
         let error = secrets.scrub_text(&error).into_owned();
@@ -311,7 +311,7 @@ impl Envelope {
     /// # Errors
     ///
     /// Fails if the envelope cannot be written as text.
-    pub fn to_json(&self, layout: Layout) -> serde_json::Result<String> {
+    pub fn to_json(&self, layout: JsonLayout) -> serde_json::Result<String> {
         Ok(lay_out(&serde_json::to_string(self)?, layout))
     }
 }
@@ -319,7 +319,7 @@ impl Envelope {
 /// Writes JSON on one line.
 impl fmt::Display for Envelope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.to_json(Layout::Compact).map_err(|_| fmt::Error)?)
+        f.write_str(&self.to_json(JsonLayout::Compact).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -327,7 +327,7 @@ impl fmt::Display for Envelope {
 #[must_use]
 pub(crate) fn failure(
     tool: &str,
-    limits: &Limits,
+    limits: &CallLimits,
     outcome: &Outcome,
 ) -> Option<(EnvelopeCode, String)> {
     use EnvelopeCode::{InvalidOutput, PermissionDenied, ToolCrashed, ToolTimeout};
@@ -390,7 +390,7 @@ pub(crate) fn failure(
 /// that its tool calls a failure does not count as done work.
 pub(crate) fn did_its_work(outcome: &Outcome, has_answer: bool) -> bool {
     #[derive(Deserialize)]
-    struct Ending<'a> {
+    struct StatusFields<'a> {
         #[serde(borrow)]
         error_code: Option<&'a RawValue>,
         #[serde(borrow)]
@@ -405,7 +405,7 @@ pub(crate) fn did_its_work(outcome: &Outcome, has_answer: bool) -> bool {
         return true;
     }
     match serde_json::from_slice(&outcome.stdout.bytes) {
-        Ok(Ending { error_code, exit_code, is_error }) => {
+        Ok(StatusFields { error_code, exit_code, is_error }) => {
             let is = |value: Option<&RawValue>, text| value.is_none_or(|value| value.get() == text);
             is(error_code, "\"\"") && is(exit_code, "0") && is(is_error, "false")
         }
@@ -427,7 +427,7 @@ pub fn exit_code(exit: &Exit) -> Option<i32> {
 }
 
 impl Remains {
-    fn from_outcome(outcome: Outcome, secrets: &Secrets) -> Option<Self> {
+    fn from_outcome(outcome: Outcome, secrets: &SecretValues) -> Option<Self> {
         let exit_code = exit_code(&outcome.exit)?;
         let Captured { bytes: stdout, total: stdout_total } = outcome.stdout;
         let Captured { bytes: stderr, total: stderr_total } = outcome.stderr;
@@ -459,11 +459,11 @@ impl fmt::Display for Seconds {
 fn answer(
     bytes: &mut Vec<u8>,
     kind: ResultKind,
-    secrets: &Secrets,
+    secrets: &SecretValues,
 ) -> Result<Box<RawValue>, String> {
     let answer = value(bytes, secrets).map_err(|reason| format!("malformed JSON: {reason}"))?;
     if kind == ResultKind::Content
-        && let Err(error) = Content::parse(&answer)
+        && let Err(error) = ContentAnswer::parse(&answer)
     {
         let source = error.source().map(|source| format!(": {source}")).unwrap_or_default();
         let reason = format!("an answer that is not valid content: {error}{source}");
@@ -479,7 +479,7 @@ const COPIED: usize = 64 * 1024;
 
 /// Checks that the output of a tool is exactly one JSON value, of any depth. If it is not, leaves
 /// in `bytes` the part that a failure shows.
-fn value(bytes: &mut Vec<u8>, secrets: &Secrets) -> Result<Box<RawValue>, String> {
+fn value(bytes: &mut Vec<u8>, secrets: &SecretValues) -> Result<Box<RawValue>, String> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Err("stdout is empty".to_owned());
     }
@@ -525,7 +525,7 @@ pub fn check_arguments(bytes: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::{Denied, Usage};
+    use crate::exec::{DeniedAccesses, ResourceUsage};
 
     fn outcome(exit: Exit, limit: Option<Limit>, stdout: &[u8]) -> Outcome {
         let captured = |bytes: &[u8]| Captured { bytes: bytes.to_vec(), total: bytes.len() as u64 };
@@ -535,9 +535,9 @@ mod tests {
             cancelled: false,
             stdout: captured(stdout),
             stderr: captured(b"why\xff"),
-            usage: Usage::default(),
+            usage: ResourceUsage::default(),
             isolation: None,
-            denied: Denied::default(),
+            denied: DeniedAccesses::default(),
         }
     }
 
@@ -546,11 +546,11 @@ mod tests {
         let envelope = Envelope::from_outcome(
             "t",
             ResultKind::Json,
-            &Limits::default(),
+            &CallLimits::default(),
             outcome,
-            &Secrets::default(),
+            &SecretValues::default(),
         );
-        envelope.to_json(Layout::Compact).expect("JSON")
+        envelope.to_json(JsonLayout::Compact).expect("JSON")
     }
 
     #[test]
@@ -570,12 +570,12 @@ mod tests {
         let text = format!("\"{}\"", "x".repeat(COPIED));
         let mut bytes = format!("{text}\n").into_bytes();
         let place = bytes.as_ptr();
-        let answer = value(&mut bytes, &Secrets::default()).expect("JSON");
+        let answer = value(&mut bytes, &SecretValues::default()).expect("JSON");
         assert_eq!(answer.get(), text);
         assert_eq!(bytes, b"");
         assert_eq!(answer.get().as_ptr(), place);
         let mut spaced = format!(" {text} \n").into_bytes();
-        assert_eq!(value(&mut spaced, &Secrets::default()).expect("JSON").get(), text);
+        assert_eq!(value(&mut spaced, &SecretValues::default()).expect("JSON").get(), text);
     }
 
     #[test]
@@ -588,8 +588,8 @@ mod tests {
             bytes.extend_from_slice(end);
             let total = bytes.len() as u64;
             let outcome = outcome(Exit::Code(0), None, &bytes);
-            let secrets = Secrets::from_variables(variables.clone());
-            let limits = Limits::default();
+            let secrets = SecretValues::from_variables(variables.clone());
+            let limits = CallLimits::default();
             let envelope =
                 Envelope::from_outcome("t", ResultKind::Json, &limits, outcome, &secrets);
             let Envelope::Failure(failure) = envelope else { panic!("a success") };
@@ -600,7 +600,7 @@ mod tests {
         }
         let text = format!("{{\"a\":\"{}\"}}", "x".repeat(SHOWN));
         let outcome = outcome(Exit::Code(0), None, text.as_bytes());
-        let (limits, secrets) = (Limits::default(), Secrets::default());
+        let (limits, secrets) = (CallLimits::default(), SecretValues::default());
         let envelope = Envelope::from_outcome("t", ResultKind::Content, &limits, outcome, &secrets);
         let Envelope::Failure(failure) = envelope else { panic!("a success") };
         assert_eq!(failure.remains.expect("it ran").stdout, text[..SHOWN]);
@@ -610,8 +610,14 @@ mod tests {
     fn content_is_checked_kept_as_it_was_written_and_readable() {
         let envelope = |text: &str| {
             let outcome = outcome(Exit::Code(0), None, text.as_bytes());
-            let limits = Limits::default();
-            Envelope::from_outcome("t", ResultKind::Content, &limits, outcome, &Secrets::default())
+            let limits = CallLimits::default();
+            Envelope::from_outcome(
+                "t",
+                ResultKind::Content,
+                &limits,
+                outcome,
+                &SecretValues::default(),
+            )
         };
         let image = r#"{"content": [{"type":"image","data":"AAEC","mimeType":"image/png"},
             {"type":"text","text":"a\nb"}], "structuredContent": {"a":1.0}}"#;
@@ -690,7 +696,7 @@ mod tests {
     #[test]
     fn no_part_of_a_failure_holds_a_granted_value() {
         let value = "8024613579642";
-        let secrets = Secrets::from_variables(vec![("KEY".into(), value.into())]);
+        let secrets = SecretValues::from_variables(vec![("KEY".into(), value.into())]);
         // The value lies before the end of the shown part, across it, and across the end of the
         // kept part.
         let heads = [0, SHOWN - 20, SHOWN - 13, SHOWN - 12, SHOWN - 1, SHOWN, SHOWN + 1];
@@ -707,7 +713,7 @@ mod tests {
             let envelope = Envelope::from_outcome(
                 "t",
                 ResultKind::Json,
-                &Limits::default(),
+                &CallLimits::default(),
                 outcome,
                 &secrets,
             );

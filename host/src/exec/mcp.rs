@@ -1,6 +1,6 @@
 //! The executor for tools of servers that speak the Model Context Protocol (MCP).
 //!
-//! Owns the servers that are in use (`Pool`): their start, their end, and how many calls each has
+//! Owns the servers that are in use (`ServerPool`): their start, their end, and how many calls each has
 //! at once. Owns the check that a tool is still the approved one. The embedding program brings the
 //! protocol, by implementing [`Connect`]. Does not decide what a server may touch.
 
@@ -27,17 +27,17 @@ use tokio_util::sync::CancellationToken;
 
 pub use attended::Attended;
 pub use connect::{
-    Answer, Auth, CallError, Connect, Connection, Judge, Remote, ServerAnswer, ServerStreams,
-    ServerTools,
+    AddressGate, Auth, Connect, McpConnection, Remote, ServerAnswer, ServerCallError, ServerFuture,
+    ServerStreams, ServerTools,
 };
 pub use description::ToolDescription;
-pub(crate) use pool::Pool;
-pub use pool::{Server, Target};
+pub(crate) use pool::ServerPool;
+pub use pool::{DefinedServer, ServerTarget};
 
 use self::attended::Clock;
-use self::running::Running;
+use self::running::RunningServer;
 use crate::exec::output::Captured;
-use crate::exec::{Call, Executor, Exit, Outcome, Usage};
+use crate::exec::{Call, Executor, Exit, Outcome, ResourceUsage};
 use crate::limits::Limit;
 use crate::policy::Remedy;
 
@@ -50,12 +50,12 @@ const TIMEOUTS_IN_A_ROW: u32 = 3;
 /// A tool of a server.
 #[derive(Clone)]
 pub(crate) struct ServerProgram {
-    pub(crate) server: Arc<Server>,
+    pub(crate) server: Arc<DefinedServer>,
     /// The server's own name for the tool.
     pub(crate) tool: Arc<str>,
     /// The digest of the tool's description when it was found.
     pub(crate) digest: Digest,
-    pub(crate) pool: Arc<Pool>,
+    pub(crate) pool: Arc<ServerPool>,
 }
 
 impl Executor for ServerProgram {
@@ -96,15 +96,15 @@ impl ServerProgram {
         };
         let mut outcome = outcome.unwrap_or_else(|outcome| outcome);
         #[cfg(target_os = "linux")]
-        if matches!(self.server.target, Target::Process { .. }) {
+        if matches!(self.server.target, ServerTarget::Process { .. }) {
             unresolved::note(&mut outcome, &call);
         }
-        outcome.usage = Usage { duration: begun.elapsed(), ..outcome.usage };
+        outcome.usage = ResourceUsage { duration: begun.elapsed(), ..outcome.usage };
         outcome
     }
 
     /// Refuses a tool that differs from the approved one.
-    fn check(&self, running: &Running) -> Result<(), String> {
+    fn check(&self, running: &RunningServer) -> Result<(), String> {
         let (server, tool) = (self.server.name.clone(), self.tool.to_string());
         let shown = tool.escape_debug();
         let reason = match running.digest(&self.tool) {
@@ -121,7 +121,7 @@ impl ServerProgram {
     /// Asks the server, until it answers, ends, or the time is over.
     async fn ask(
         &self,
-        running: &Arc<Running>,
+        running: &Arc<RunningServer>,
         call: &Call,
         clock: &Clock,
     ) -> Result<Outcome, Outcome> {
@@ -164,18 +164,20 @@ impl ServerProgram {
                 running.note_answer();
                 Ok(answered_with(answer.0, call))
             }
-            Err(CallError::Refused { code, message }) => {
+            Err(ServerCallError::Refused { code, message }) => {
                 running.note_answer();
                 let text = format!("the server refused the call: {message} (error {code})");
                 Ok(answered_with(refusal(&text), call))
             }
-            Err(CallError::Malformed(reason)) => {
+            Err(ServerCallError::Malformed(reason)) => {
                 running.note_answer();
                 let text = format!("the answer of the server is malformed: {reason}");
                 Ok(answered_with(refusal(&text), call))
             }
-            Err(CallError::Lost(reason)) => Err(running.lost(&self.server.name, &reason).await),
-            Err(CallError::Unauthorized(reason)) => Err(Outcome::denied(reason)),
+            Err(ServerCallError::Lost(reason)) => {
+                Err(running.lost(&self.server.name, &reason).await)
+            }
+            Err(ServerCallError::Unauthorized(reason)) => Err(Outcome::denied(reason)),
         }
     }
 }

@@ -67,15 +67,15 @@ use self::supervisor_process::SupervisorProcess;
 #[cfg(target_os = "linux")]
 use crate::exec::Refusals;
 #[cfg(target_os = "linux")]
-use crate::exec::net::Network;
+use crate::exec::net::SharedNetwork;
 use crate::exec::{Call, Executor, Outcome};
-use crate::policy::{Hints, Sandbox};
-use ikigai_supervisor::isolation::{Isolation, Layer};
+use crate::policy::{RemedyHints, Sandbox};
+use ikigai_supervisor::isolation::{Isolation, SandboxLayer};
 #[cfg(target_os = "linux")]
 use ikigai_supervisor::plan::Confinement;
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
-pub use ikigai_supervisor::plan::{Access as SeenAccess, Seen, Without};
+pub use ikigai_supervisor::plan::{AccessKind as SeenAccess, ObservedAccesses, OmittedLayers};
 #[cfg(target_os = "linux")]
 pub(in crate::exec) use unresolved::peers as unresolved_peers;
 
@@ -131,32 +131,32 @@ pub struct Supervisor {
     #[cfg(target_os = "linux")]
     opened: Option<Arc<OnceLock<OwnedFd>>>,
     #[cfg(target_os = "linux")]
-    without: Without,
+    without: OmittedLayers,
     /// The accesses of the last call, if every call is watched.
     #[cfg(target_os = "linux")]
-    shown: Option<Arc<Mutex<Seen>>>,
+    shown: Option<Arc<Mutex<ObservedAccesses>>>,
     /// One reserve for each kind of call. Shared by every clone.
     #[cfg(target_os = "linux")]
     reserves: Arc<[Reserve; 2]>,
     /// The sentences that say what to do if a call is not started.
     #[cfg(target_os = "linux")]
-    hints: Hints,
+    hints: RemedyHints,
     /// The network of tools whose grant names peers. Shared by every clone.
     #[cfg(target_os = "linux")]
-    network: Arc<Network>,
+    network: Arc<SharedNetwork>,
     /// The answer of [`Self::machine`]. Shared by every clone.
-    machine: Arc<OnceCell<Machine>>,
+    machine: Arc<OnceCell<MachineSandbox>>,
 }
 
 /// The sandbox that this machine gives to native tools: [`Host::machine`](crate::Host::machine).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub struct MachineSandbox {
     /// The guarantees that would apply to a tool that is granted nothing.
     #[serde(rename = "level")]
     pub isolation: Isolation,
     /// The layers that enforce them, each with advice if it is missing; empty if they could not be
     /// found out.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<SandboxLayer>,
 }
 
 /// Returns everything that the answer of [`Supervisor::machine`] depends on, as a key under which
@@ -183,7 +183,7 @@ impl Supervisor {
             #[cfg(target_os = "linux")]
             opened: Some(Arc::default()),
             #[cfg(target_os = "linux")]
-            without: Without::default(),
+            without: OmittedLayers::default(),
             #[cfg(target_os = "linux")]
             shown: None,
             #[cfg(target_os = "linux")]
@@ -192,7 +192,7 @@ impl Supervisor {
                     .map(|confinement| Reserve::new(confinement, in_reserve)),
             ),
             #[cfg(target_os = "linux")]
-            hints: Hints::default(),
+            hints: RemedyHints::default(),
             #[cfg(target_os = "linux")]
             network: Arc::default(),
             machine: Arc::default(),
@@ -201,13 +201,13 @@ impl Supervisor {
 
     /// Sets the sentences that say what to do if a call is not started.
     #[cfg(target_os = "linux")]
-    pub(crate) fn with_hints(self, hints: Hints) -> Self {
+    pub(crate) fn with_hints(self, hints: RemedyHints) -> Self {
         Self { hints, ..self }
     }
 
     /// Does nothing: no call is started.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn with_hints(self, _: Hints) -> Self {
+    pub(crate) fn with_hints(self, _: RemedyHints) -> Self {
         self
     }
 
@@ -224,12 +224,12 @@ impl Supervisor {
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
-    pub fn with_network(self, network: Network) -> Self {
+    pub fn with_network(self, network: SharedNetwork) -> Self {
         Self { network: Arc::new(network), ..self }
     }
 
     #[cfg(target_os = "linux")]
-    fn network(&self) -> Arc<Network> {
+    fn network(&self) -> Arc<SharedNetwork> {
         Arc::clone(&self.network)
     }
 
@@ -306,11 +306,11 @@ impl Supervisor {
 
     /// Returns the sandbox of this machine. The first call tries every layer without a tool. This
     /// supervisor and its clones remember the result. Must be polled on a tokio runtime.
-    pub async fn machine(&self) -> Machine {
+    pub async fn machine(&self) -> MachineSandbox {
         #[cfg(target_os = "linux")]
         let found = self.machine.get_or_init(|| probe::machine(self)).await;
         #[cfg(not(target_os = "linux"))]
-        let found = self.machine.get_or_init(|| async { Machine::unsupported() }).await;
+        let found = self.machine.get_or_init(|| async { MachineSandbox::unsupported() }).await;
         found.clone()
     }
 
@@ -319,7 +319,7 @@ impl Supervisor {
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
-    pub fn without(mut self, layers: Without) -> Self {
+    pub fn without(mut self, layers: OmittedLayers) -> Self {
         self.without = layers;
         self.machine = Arc::default();
         self
@@ -329,13 +329,13 @@ impl Supervisor {
     #[cfg(target_os = "linux")]
     #[doc(hidden)]
     #[must_use]
-    pub fn showing(self, seen: Arc<Mutex<Seen>>) -> Self {
+    pub fn showing(self, seen: Arc<Mutex<ObservedAccesses>>) -> Self {
         Self { shown: Some(seen), ..self }
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-impl Machine {
+impl MachineSandbox {
     fn unsupported() -> Self {
         Self { isolation: Isolation::none("native tools run on Linux only"), layers: Vec::new() }
     }
@@ -364,15 +364,15 @@ impl NativeProgram {
         [stdin, stdout]: [OwnedFd; 2],
         refusals: Refusals,
     ) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        let held = Some(streams::Held { stdin, stdout, refusals });
-        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call, held))
+        let held = Some(streams::ToolPipes { stdin, stdout, refusals });
+        Box::pin(call::NativeCall::new(self.path.clone(), self.supervisor.clone(), call, held))
     }
 }
 
 #[cfg(target_os = "linux")]
 impl Executor for NativeProgram {
     fn run(&self, call: Call) -> Pin<Box<dyn Future<Output = Outcome> + Send>> {
-        Box::pin(call::Running::new(self.path.clone(), self.supervisor.clone(), call, None))
+        Box::pin(call::NativeCall::new(self.path.clone(), self.supervisor.clone(), call, None))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The gate to the network: decides which peers a call may reach, for components and native tools.
 //!
-//! Every way to the network asks one [`Reach`], which knows the grant of the call: the sockets and
+//! Every way to the network asks one [`NetworkGate`], which knows the grant of the call: the sockets and
 //! the requests of a component, and the [`relay`] of a native tool. A name is resolved only here,
 //! and only if it is granted. Addresses that may not be connected to are left out. Every connection
 //! and every datagram is checked by its address again. Before a peer is refused, the user is asked
@@ -31,8 +31,8 @@ use tokio::time::timeout;
 use url::Host;
 
 use super::widening::Widening;
-use super::{Denied, Refusals};
-use crate::policy::{Grant, Net, Reached, Used, is_public};
+use super::{DeniedAccesses, Refusals};
+use crate::policy::{Grant, Net, RequestedAccess, UsedAccess, is_public};
 
 /// The number of addresses that all names of one call may lead to: more than any tool needs, and
 /// little memory.
@@ -42,7 +42,7 @@ const MAX_RESOLVED: usize = 1024;
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_secs(5);
 
 /// A resolver of host names.
-pub trait Resolve: Send + Sync {
+pub trait NameResolver: Send + Sync {
     /// Returns the addresses of `name`, in the order in which they are to be tried. `name` is in
     /// lower case and ASCII. `place` counts the lookup against the limit of its call. A resolver
     /// that still works when the future is dropped must keep `place` until it has ended.
@@ -66,7 +66,7 @@ const LOOKUP_TIME: Duration = Duration::from_secs(15);
 /// The resolver of the operating system: `/etc/hosts`, DNS, and its other sources.
 struct SystemResolver;
 
-impl Resolve for SystemResolver {
+impl NameResolver for SystemResolver {
     fn resolve<'a>(
         &'a self,
         name: &'a str,
@@ -86,24 +86,24 @@ impl Resolve for SystemResolver {
 }
 
 /// The resolver and the TLS configuration that all calls of a process share.
-pub struct Network {
-    resolver: Box<dyn Resolve>,
+pub struct SharedNetwork {
+    resolver: Box<dyn NameResolver>,
     /// The trusted certificates; `None` means the machine's.
     trusted: Option<Vec<CertificateDer<'static>>>,
     /// Made when the first guest needs it.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
-impl Default for Network {
+impl Default for SharedNetwork {
     fn default() -> Self {
         Self { resolver: Box::new(SystemResolver), trusted: None, tls: OnceLock::new() }
     }
 }
 
-impl Network {
+impl SharedNetwork {
     /// Replaces the operating system's resolver.
     #[must_use]
-    pub fn resolving_with(self, resolver: impl Resolve + 'static) -> Self {
+    pub fn resolving_with(self, resolver: impl NameResolver + 'static) -> Self {
         Self { resolver: Box::new(resolver), ..self }
     }
 
@@ -122,7 +122,7 @@ impl Network {
     }
 }
 
-impl fmt::Debug for Network {
+impl fmt::Debug for SharedNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Network").finish_non_exhaustive()
     }
@@ -130,12 +130,12 @@ impl fmt::Debug for Network {
 
 /// A host and a port that a program asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Peer {
+pub(super) struct PeerAddress {
     pub(super) host: Host,
     pub(super) port: u16,
 }
 
-impl Peer {
+impl PeerAddress {
     /// Returns the peer that an authority names. If the authority has no port, `otherwise` is the
     /// port. A user name is not valid in HTTP, and looks like a host: `granted@other`.
     pub(super) fn of_authority(authority: &Authority, otherwise: Option<u16>) -> Option<Self> {
@@ -156,16 +156,16 @@ impl Peer {
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
 /// The access of one call to the network, and its refusals.
-pub(super) struct Reach {
+pub(super) struct NetworkGate {
     grant: Arc<Grant>,
-    network: Arc<Network>,
+    network: Arc<SharedNetwork>,
     /// True if the program resolves names itself and connects to their addresses later.
     remembers: bool,
     /// The way to ask for more.
@@ -207,11 +207,11 @@ pub(super) enum NoAddress {
     TooMany,
 }
 
-impl Reach {
+impl NetworkGate {
     /// Returns the access of a component to the network.
     pub(super) fn new(
         grant: Arc<Grant>,
-        network: Arc<Network>,
+        network: Arc<SharedNetwork>,
         widening: Option<Arc<Widening>>,
     ) -> Self {
         let is_open = widening.as_ref().is_some_and(|widening| widening.watches());
@@ -234,7 +234,7 @@ impl Reach {
     #[cfg(target_os = "linux")]
     pub(super) fn of_relay(
         grant: Arc<Grant>,
-        network: Arc<Network>,
+        network: Arc<SharedNetwork>,
         widening: Option<Arc<Widening>>,
         denied: Refusals,
     ) -> Self {
@@ -265,7 +265,7 @@ impl Reach {
 
     /// Returns whether the program may have a peer, or look up a name, beyond its grant. Asks the
     /// user if the front end can ask.
-    async fn may_widen(&self, reached: Reached) -> bool {
+    async fn may_widen(&self, reached: RequestedAccess) -> bool {
         let Some(widening) = &self.widening else { return false };
         if self.records_all() {
             let is_permitted = widening.recording_permits(&reached);
@@ -287,7 +287,7 @@ impl Reach {
     /// Notes that the program made use of its grant for a peer.
     fn used(&self, host: String, port: u16) {
         if let Some(widening) = &self.widening {
-            widening.used(Used::Peer { host, port });
+            widening.used(UsedAccess::Peer { host, port });
         }
     }
 
@@ -297,7 +297,7 @@ impl Reach {
     }
 
     /// Returns the refusals so far.
-    pub(super) fn denied(&self) -> Denied {
+    pub(super) fn denied(&self) -> DeniedAccesses {
         self.denied.so_far()
     }
 
@@ -309,7 +309,7 @@ impl Reach {
             return false;
         }
         if let Some(widening) = &self.widening {
-            widening.refused(Reached::Host { host: name.to_owned() });
+            widening.refused(RequestedAccess::Host { host: name.to_owned() });
         }
         self.deny(name);
         true
@@ -326,9 +326,9 @@ impl Reach {
         if !self.has(|net| net.allows_name(name, port)) {
             let host = name.to_owned();
             let is_allowed = match port {
-                Some(port) => self.may_widen(Reached::Peer { host, port }).await,
+                Some(port) => self.may_widen(RequestedAccess::Peer { host, port }).await,
                 // A recording notes the name when it is connected to, with the port.
-                None => self.records_all() || self.may_widen(Reached::Host { host }).await,
+                None => self.records_all() || self.may_widen(RequestedAccess::Host { host }).await,
             };
             if !is_allowed {
                 self.deny(peer);
@@ -345,7 +345,7 @@ impl Reach {
         for ip in &refused {
             self.deny(format!("{peer} ({ip})"));
             if let (Some(widening), Some(port)) = (&self.widening, port) {
-                widening.refused(Reached::Peer { host: ip.to_string(), port });
+                widening.refused(RequestedAccess::Peer { host: ip.to_string(), port });
             }
         }
         if usable.is_empty() {
@@ -399,7 +399,7 @@ impl Reach {
     /// The last of its addresses has the time `most`, if there is a limit.
     pub(super) async fn connect(
         &self,
-        peer: &Peer,
+        peer: &PeerAddress,
         most: Option<Duration>,
     ) -> Result<TcpStream, NoConnection> {
         let address = |ip: IpAddr| SocketAddr::new(ip.to_canonical(), peer.port);
@@ -442,7 +442,7 @@ impl Reach {
     pub(super) async fn check(&self, address: SocketAddr) -> bool {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let asked_for = self.name_of(address).unwrap_or_else(|| ip.to_string());
-        let reached = Reached::Peer { host: ip.to_string(), port };
+        let reached = RequestedAccess::Peer { host: ip.to_string(), port };
         let allowed = self.allows(address) || self.may_widen(reached).await;
         match allowed {
             true => self.used(asked_for, port),
@@ -480,9 +480,9 @@ mod tests {
     use crate::policy::Net;
 
     /// A resolver that answers with one list after the other, then with the last for ever.
-    struct Answers(Vec<&'static [&'static str]>, AtomicUsize);
+    struct ScriptedResolver(Vec<&'static [&'static str]>, AtomicUsize);
 
-    impl Resolve for Answers {
+    impl NameResolver for ScriptedResolver {
         fn resolve<'a>(
             &'a self,
             _: &'a str,
@@ -496,10 +496,11 @@ mod tests {
         }
     }
 
-    fn reach(net: &[&str], answers: Vec<&'static [&'static str]>) -> Reach {
+    fn reach(net: &[&str], answers: Vec<&'static [&'static str]>) -> NetworkGate {
         let net = Net::parse(net.iter().copied()).expect("a list");
-        let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
-        Reach::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network), None)
+        let network =
+            SharedNetwork::default().resolving_with(ScriptedResolver(answers, AtomicUsize::new(0)));
+        NetworkGate::new(Arc::new(Grant { net, ..Grant::default() }), Arc::new(network), None)
     }
 
     fn address(text: &str) -> SocketAddr {
@@ -558,9 +559,9 @@ mod tests {
 
     /// A resolver that never answers, and keeps the places of its lookups.
     #[derive(Clone, Default)]
-    struct Stuck(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
+    struct StuckResolver(Arc<Mutex<Vec<OwnedSemaphorePermit>>>);
 
-    impl Resolve for Stuck {
+    impl NameResolver for StuckResolver {
         fn resolve<'a>(
             &'a self,
             _: &'a str,
@@ -573,12 +574,12 @@ mod tests {
 
     #[tokio::test]
     async fn lookups_that_are_dropped_and_not_answered_keep_their_places() {
-        let stuck = Stuck::default();
-        let network = Arc::new(Network::default().resolving_with(stuck.clone()));
+        let stuck = StuckResolver::default();
+        let network = Arc::new(SharedNetwork::default().resolving_with(stuck.clone()));
         let net = Net::parse(["a.test:80"]).expect("a list");
         let grant = Arc::new(Grant { net, ..Grant::default() });
-        let reach = Reach::new(Arc::clone(&grant), Arc::clone(&network), None);
-        let begin = async |reach: &Reach| {
+        let reach = NetworkGate::new(Arc::clone(&grant), Arc::clone(&network), None);
+        let begin = async |reach: &NetworkGate| {
             let asked = reach.resolve("a.test", None);
             assert!(timeout(Duration::ZERO, asked).await.is_err(), "it is never answered");
             stuck.0.lock().expect("no panic").len()
@@ -587,7 +588,7 @@ mod tests {
             assert_eq!(begin(&reach).await, begun);
         }
         assert_eq!(begin(&reach).await, LOOKUPS_OF_A_CALL, "no further one of this call");
-        let other = Reach::new(grant, network, None);
+        let other = NetworkGate::new(grant, network, None);
         assert_eq!(begin(&other).await, LOOKUPS_OF_A_CALL + 1, "one of another call");
     }
 
@@ -598,9 +599,10 @@ mod tests {
             let recording = Recording { permissive: true, net };
             let widening = Arc::new(recorded(recording, &[("store.test", 443)]));
             let answers = vec![&["1.1.1.1", "10.0.0.1"][..], inside];
-            let network = Network::default().resolving_with(Answers(answers, AtomicUsize::new(0)));
+            let network = SharedNetwork::default()
+                .resolving_with(ScriptedResolver(answers, AtomicUsize::new(0)));
             let way = Some(Arc::clone(&widening));
-            let reach = Reach::new(Arc::default(), Arc::new(network), way);
+            let reach = NetworkGate::new(Arc::default(), Arc::new(network), way);
             assert_eq!(reach.check(address("9.9.9.9:443")).await, net);
             for private in ["10.0.0.1:443", "127.0.0.1:443", "169.254.169.254:80", "[::1]:443"] {
                 assert!(!reach.check(address(private)).await, "{private}");
@@ -621,7 +623,7 @@ mod tests {
             let private = [("10.0.0.1", 443), ("::1", 443)];
             let public = [("9.9.9.9", 443), ("a.test", 443), ("store.test", 443)];
             for (host, port) in public.into_iter().chain(private) {
-                let peer = Reached::Peer { host: host.to_owned(), port };
+                let peer = RequestedAccess::Peer { host: host.to_owned(), port };
                 assert!(noted.contains(&peer), "{peer}: {noted:?}");
             }
         }

@@ -74,13 +74,13 @@ pub(crate) enum PipeError {
 /// One output stream of one call.
 #[derive(Clone)]
 pub(crate) struct Pipe {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<PipeState>>,
     sink: Sink,
     limit: u64,
 }
 
 #[derive(Default)]
-struct State {
+struct PipeState {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
@@ -145,7 +145,7 @@ impl Pipe {
     }
 }
 
-impl State {
+impl PipeState {
     fn push_tail(&mut self, bytes: &[u8], kept: usize) {
         let bytes = &bytes[bytes.len().saturating_sub(kept)..];
         let overflow = (self.tail.len() + bytes.len()).saturating_sub(kept);

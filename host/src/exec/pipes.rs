@@ -25,9 +25,9 @@ use tokio::task::{JoinHandle, spawn_blocking};
 const CHUNK: usize = 64 << 10;
 
 /// An end that is closed on a thread of the pool.
-struct End<T: Send + Sync + 'static>(Option<Arc<T>>);
+struct PipeEnd<T: Send + Sync + 'static>(Option<Arc<T>>);
 
-impl<T: Send + Sync + 'static> End<T> {
+impl<T: Send + Sync + 'static> PipeEnd<T> {
     fn new(end: T) -> Self {
         Self(Some(Arc::new(end)))
     }
@@ -38,7 +38,7 @@ impl<T: Send + Sync + 'static> End<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for End<T> {
+impl<T: Send + Sync + 'static> Drop for PipeEnd<T> {
     fn drop(&mut self) {
         // Without a runtime no call is served that the close could delay.
         if let Some(end) = self.0.take()
@@ -50,7 +50,7 @@ impl<T: Send + Sync + 'static> Drop for End<T> {
 }
 
 /// An end that can be read.
-pub(super) trait Source: AsFd + Send + Sync + 'static {
+pub(super) trait PipeSource: AsFd + Send + Sync + 'static {
     /// Returns whether there may be something to read.
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
@@ -58,7 +58,7 @@ pub(super) trait Source: AsFd + Send + Sync + 'static {
     fn try_read(&self, into: &mut Vec<u8>) -> io::Result<usize>;
 }
 
-impl Source for Receiver {
+impl PipeSource for Receiver {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_read_ready(cx)
     }
@@ -68,7 +68,7 @@ impl Source for Receiver {
     }
 }
 
-impl Source for UnixStream {
+impl PipeSource for UnixStream {
     fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_read_ready(cx)
     }
@@ -83,16 +83,16 @@ type ReadResult = io::Result<Vec<u8>>;
 
 /// An end that is read on threads of the pool. If the future of a read is dropped, the read
 /// continues, and the next read gets its bytes.
-pub(super) struct Reader<T: Source> {
-    end: End<T>,
+pub(super) struct ThreadedReader<T: PipeSource> {
+    end: PipeEnd<T>,
     under_way: Option<JoinHandle<ReadResult>>,
     /// The bytes that were read but not taken yet.
     left: Bytes,
 }
 
-impl<T: Source> Reader<T> {
+impl<T: PipeSource> ThreadedReader<T> {
     pub(super) fn new(end: T) -> Self {
-        Self { end: End::new(end), under_way: None, left: Bytes::new() }
+        Self { end: PipeEnd::new(end), under_way: None, left: Bytes::new() }
     }
 
     /// Returns the end, for operations that take no lock that the tool can hold.
@@ -134,7 +134,7 @@ impl<T: Source> Reader<T> {
     }
 }
 
-impl<T: Source> AsyncRead for Reader<T> {
+impl<T: PipeSource> AsyncRead for ThreadedReader<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -170,16 +170,16 @@ impl<T: Source> AsyncRead for Reader<T> {
 
 /// The writing end of a pipe, written to on threads of the pool. It takes bytes before they are
 /// written; `flush` waits until they are.
-pub(super) struct Writer {
-    end: End<Sender>,
+pub(super) struct ThreadedWriter {
+    end: PipeEnd<Sender>,
     under_way: Option<JoinHandle<io::Result<usize>>>,
     /// The bytes that were taken but not written yet.
     left: Bytes,
 }
 
-impl Writer {
+impl ThreadedWriter {
     pub(super) fn new(end: Sender) -> Self {
-        Self { end: End::new(end), under_way: None, left: Bytes::new() }
+        Self { end: PipeEnd::new(end), under_way: None, left: Bytes::new() }
     }
 
     /// Writes the bytes that were taken.
@@ -208,7 +208,7 @@ impl Writer {
     }
 }
 
-impl AsyncWrite for Writer {
+impl AsyncWrite for ThreadedWriter {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -231,7 +231,7 @@ impl AsyncWrite for Writer {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_left(cx))?;
         // Closes it.
-        self.end = End(None);
+        self.end = PipeEnd(None);
         Poll::Ready(Ok(()))
     }
 }
@@ -243,10 +243,13 @@ mod tests {
 
     use super::*;
 
-    fn ends() -> (Reader<Receiver>, Writer) {
+    fn ends() -> (ThreadedReader<Receiver>, ThreadedWriter) {
         let (read, write) = pipe().expect("a pipe");
         let reader = Receiver::from_owned_fd(read).expect("registered");
-        (Reader::new(reader), Writer::new(Sender::from_owned_fd(write).expect("registered")))
+        (
+            ThreadedReader::new(reader),
+            ThreadedWriter::new(Sender::from_owned_fd(write).expect("registered")),
+        )
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ const SHORTEST: usize = 8;
 
 /// The values that are removed.
 #[derive(Clone, Default)]
-pub struct Secrets {
+pub struct SecretValues {
     /// The names and values.
     variables: Vec<(OsString, OsString)>,
     /// Made for the first text only: most calls succeed and print nothing.
@@ -28,7 +28,7 @@ pub struct Secrets {
 
 /// The ends of a text that were cut, so that it may begin or end inside a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
+pub struct CutEnds {
     /// True if the text before was dropped.
     pub before: bool,
     /// True if the text after was dropped.
@@ -43,7 +43,7 @@ struct Words {
     matcher: Option<AhoCorasick>,
 }
 
-impl Secrets {
+impl SecretValues {
     /// Returns the secrets in these variables, each a name and a value.
     #[must_use]
     pub fn from_variables(variables: Vec<(OsString, OsString)>) -> Self {
@@ -52,7 +52,7 @@ impl Secrets {
 
     /// Returns the text with each value replaced by a mark with the name of its variable.
     #[must_use]
-    pub fn scrub<'a>(&self, bytes: &'a [u8], cut: Cut) -> Cow<'a, [u8]> {
+    pub fn scrub<'a>(&self, bytes: &'a [u8], cut: CutEnds) -> Cow<'a, [u8]> {
         let words = self.words();
         let found = words.find(bytes, cut);
         if found.is_empty() {
@@ -72,7 +72,7 @@ impl Secrets {
     /// Returns a text that was not cut, with each value replaced by its mark.
     #[must_use]
     pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.scrub(text.as_bytes(), Cut::default()) {
+        match self.scrub(text.as_bytes(), CutEnds::default()) {
             Cow::Borrowed(_) => Cow::Borrowed(text),
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }
@@ -83,7 +83,7 @@ impl Secrets {
     #[must_use]
     pub fn head<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
         let window = kept.len().min(self.looked_at(most));
-        let cut = Cut { before: false, after: total > window as u64 };
+        let cut = CutEnds { before: false, after: total > window as u64 };
         match self.scrub(&kept[..window], cut) {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(most)]),
             Cow::Owned(mut bytes) => {
@@ -98,7 +98,7 @@ impl Secrets {
     #[must_use]
     pub fn tail<'a>(&self, kept: &'a [u8], total: u64, most: usize) -> Cow<'a, [u8]> {
         let start = kept.len().saturating_sub(most + self.longest());
-        let cut = Cut { before: total > (kept.len() - start) as u64, after: false };
+        let cut = CutEnds { before: total > (kept.len() - start) as u64, after: false };
         match self.scrub(&kept[start..], cut) {
             Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[bytes.len().saturating_sub(most)..]),
             Cow::Owned(mut bytes) => Cow::Owned(bytes.split_off(bytes.len().saturating_sub(most))),
@@ -147,7 +147,7 @@ impl Words {
 
     /// Returns the ranges of the values, in order and without overlap, each with the index of its
     /// form.
-    fn find(&self, bytes: &[u8], cut: Cut) -> Vec<(Range<usize>, usize)> {
+    fn find(&self, bytes: &[u8], cut: CutEnds) -> Vec<(Range<usize>, usize)> {
         let Some(matcher) = &self.matcher else { return Vec::new() };
         // Overlapping matches count, or the rest of the second value would be left in.
         let mut found: Vec<(Range<usize>, usize)> = matcher
@@ -224,15 +224,15 @@ mod tests {
 
     use super::*;
 
-    fn secrets(values: &[(&str, &[u8])]) -> Secrets {
+    fn secrets(values: &[(&str, &[u8])]) -> SecretValues {
         let variable =
             |(name, value): &(&str, &[u8])| (name.into(), OsString::from_vec(value.to_vec()));
-        Secrets::from_variables(values.iter().map(variable).collect())
+        SecretValues::from_variables(values.iter().map(variable).collect())
     }
 
-    const BOTH: Cut = Cut { before: true, after: true };
+    const BOTH: CutEnds = CutEnds { before: true, after: true };
 
-    fn scrubbed(secrets: &Secrets, text: impl AsRef<[u8]>, cut: Cut) -> String {
+    fn scrubbed(secrets: &SecretValues, text: impl AsRef<[u8]>, cut: CutEnds) -> String {
         String::from_utf8_lossy(&secrets.scrub(text.as_ref(), cut)).into_owned()
     }
 
@@ -241,7 +241,7 @@ mod tests {
         let secrets = secrets(&[("KEY", b"12345678"), ("PIN", b"1234567")]);
         let text = "a 12345678, 12345678\n1234567";
         let expected = "a [redacted: KEY], [redacted: KEY]\n1234567";
-        assert_eq!(scrubbed(&secrets, text, Cut::default()), expected);
+        assert_eq!(scrubbed(&secrets, text, CutEnds::default()), expected);
         assert_eq!(secrets.scrub_text(text), expected);
         assert!(matches!(secrets.scrub(b"nothing here", BOTH), Cow::Borrowed(_)));
     }
@@ -249,13 +249,13 @@ mod tests {
     #[test]
     fn values_that_overlap_leave_nothing_of_either() {
         let both = secrets(&[("A", b"abcdefgh"), ("B", b"efghijkl")]);
-        assert_eq!(scrubbed(&both, "-abcdefghijkl-", Cut::default()), "-[redacted: A]-");
+        assert_eq!(scrubbed(&both, "-abcdefghijkl-", CutEnds::default()), "-[redacted: A]-");
         // One value contains the other, and one overlaps itself.
         let inner = secrets(&[("URL", b"sql://password@db"), ("PASSWORD", b"password")]);
-        assert_eq!(scrubbed(&inner, "sql://password@db", Cut::default()), "[redacted: URL]");
-        assert_eq!(scrubbed(&inner, "password@db", Cut::default()), "[redacted: PASSWORD]@db");
+        assert_eq!(scrubbed(&inner, "sql://password@db", CutEnds::default()), "[redacted: URL]");
+        assert_eq!(scrubbed(&inner, "password@db", CutEnds::default()), "[redacted: PASSWORD]@db");
         let itself = secrets(&[("A", b"abababab")]);
-        assert_eq!(scrubbed(&itself, "xabababababy", Cut::default()), "x[redacted: A]y");
+        assert_eq!(scrubbed(&itself, "xabababababy", CutEnds::default()), "x[redacted: A]y");
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         let key = "-----BEGIN KEY-----\nMIIBVwIBADANBg\"\n-----END KEY-----\n";
         let secrets = secrets(&[("PEM", key.as_bytes())]);
         let once = |text: &str| {
-            let clean = scrubbed(&secrets, text, Cut::default());
+            let clean = scrubbed(&secrets, text, CutEnds::default());
             assert!(!clean.contains("MIIB") && !clean.contains("BEGIN"), "{clean}");
             clean
         };
@@ -280,22 +280,22 @@ mod tests {
         let quoted = secrets(&[("A", "p\"ä\\😀\tword".as_bytes())]);
         for text in [r#"p\"ä\\😀\tword"#, r#"p\"\u00e4\\\ud83d\ude00\tword"#, "p\"ä\\😀\tword"]
         {
-            assert_eq!(scrubbed(&quoted, text, Cut::default()), "[redacted: A]", "{text}");
+            assert_eq!(scrubbed(&quoted, text, CutEnds::default()), "[redacted: A]", "{text}");
         }
         let raw = secrets(&[("B", b"\xff\xfe12345678")]);
-        assert_eq!(scrubbed(&raw, b"<\xff\xfe12345678>", Cut::default()), "<[redacted: B]>");
+        assert_eq!(scrubbed(&raw, b"<\xff\xfe12345678>", CutEnds::default()), "<[redacted: B]>");
         assert_eq!(raw.scrub_text("<\u{fffd}\u{fffd}12345678>"), "<[redacted: B]>");
     }
 
     #[test]
     fn what_a_cut_left_of_a_value_is_taken_out_too() {
         let secrets = secrets(&[("A", b"abcdefgh")]);
-        let before = Cut { before: true, after: false };
-        let after = Cut { before: false, after: true };
+        let before = CutEnds { before: true, after: false };
+        let after = CutEnds { before: false, after: true };
         for length in 1..8 {
             let tail = format!("{} and", &"abcdefgh"[8 - length..]);
             assert_eq!(scrubbed(&secrets, &tail, before), "[redacted: A] and");
-            assert_eq!(scrubbed(&secrets, &tail, Cut::default()), tail);
+            assert_eq!(scrubbed(&secrets, &tail, CutEnds::default()), tail);
             let head = format!("and {}", &"abcdefgh"[..length]);
             assert_eq!(scrubbed(&secrets, &head, after), "and [redacted: A]");
         }

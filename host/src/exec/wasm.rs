@@ -47,26 +47,26 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::Component;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use self::adapt::Refusal;
+use self::adapt::AdaptError;
 use self::binary::{OfWasi03, UsesAsync};
-use self::cache::{Cache, Lock, Patience};
+use self::cache::{CompileLock, ComponentCache, LockTimeouts};
 use self::compiler::{Compiler, Excess};
-use self::guest::{Finished, Guest};
+use self::guest::{Guest, GuestOutcome};
 use self::linkers::{Linkers, imports};
-use self::state::{MemoryBudget, State};
+use self::state::{GuestState, MemoryBudget};
 use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
 use self::ticker::Ticker;
 use super::assets::AssetGate;
-use super::net::Reach;
+use super::net::NetworkGate;
 use super::output::Pipe;
-use super::{Call, Executor, Exit, Outcome, Usage};
+use super::{Call, Executor, Exit, Outcome, ResourceUsage};
 use crate::limits::Limit;
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 #[doc(hidden)]
-pub use super::net::{Network, Resolve};
-pub(crate) use behind::{Behind, WeakProgram};
+pub use super::net::{NameResolver, SharedNetwork};
+pub(crate) use behind::{BackgroundCompilation, WeakProgram};
 pub use engine::Tier;
 
 /// The reason that a component cannot be run.
@@ -152,7 +152,7 @@ pub struct Runtime {
     /// A permit for each guest that may run at once.
     permits: Arc<Semaphore>,
     budget: MemoryBudget,
-    network: Arc<Network>,
+    network: Arc<SharedNetwork>,
 }
 
 impl Runtime {
@@ -166,7 +166,7 @@ impl Runtime {
     ///
     /// Fails if wasmtime does not run on this machine.
     pub fn new(guests: u32, memory: u64) -> Result<Arc<Self>, String> {
-        Self::with_network(guests, memory, Network::default())
+        Self::with_network(guests, memory, SharedNetwork::default())
     }
 
     /// Builds the engine with a network other than the operating system's; see [`Self::new`].
@@ -174,7 +174,11 @@ impl Runtime {
     /// # Errors
     ///
     /// Fails if wasmtime does not run on this machine.
-    pub fn with_network(guests: u32, memory: u64, network: Network) -> Result<Arc<Self>, String> {
+    pub fn with_network(
+        guests: u32,
+        memory: u64,
+        network: SharedNetwork,
+    ) -> Result<Arc<Self>, String> {
         let build = move || -> wasmtime::Result<Self> {
             let (engine, ticker) = (engine::new(guests)?, Arc::<Ticker>::default());
             let threads = GuestThreads::new(Arc::clone(&ticker));
@@ -228,7 +232,7 @@ impl Runtime {
     pub fn load_compiled(
         self: &Arc<Self>,
         digest: &Digest,
-        cache: &Cache,
+        cache: &ComponentCache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
         self.load(digest, Tier::Optimised, cache)
     }
@@ -238,7 +242,7 @@ impl Runtime {
         self: &Arc<Self>,
         digest: &Digest,
         tier: Tier,
-        cache: &Cache,
+        cache: &ComponentCache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
         let linkers = self.linkers(tier)?;
         let component = cache.load(&linkers.engine, linkers.fingerprint(), digest)?;
@@ -259,12 +263,12 @@ impl Runtime {
         source: File,
         digest: &Digest,
         tier: Tier,
-        cache: &Cache,
+        cache: &ComponentCache,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
         let lock = |linkers: &Linkers| {
             let goes_on = || !cancel.is_cancelled();
-            cache.lock_compilation(linkers.fingerprint(), digest, Patience::OF_A_HOST, goes_on)
+            cache.lock_compilation(linkers.fingerprint(), digest, LockTimeouts::OF_A_HOST, goes_on)
         };
         if tier == Tier::Baseline
             && cache.for_baseline().is_some()
@@ -273,7 +277,7 @@ impl Runtime {
         {
             let again = source.try_clone();
             let again = again.map_err(|error| ComponentError::Unread(error.to_string()))?;
-            let task = Task { compiler, source: again, digest, cancel };
+            let task = Compilation { compiler, source: again, digest, cancel };
             match self.compile_under(Some(lock), task, linkers, cache) {
                 // Winch knows fewer proposals of WebAssembly, for example, or the disk is full.
                 Err(
@@ -284,16 +288,16 @@ impl Runtime {
                 done => return done,
             }
         }
-        let task = Task { compiler, source, digest, cancel };
+        let task = Compilation { compiler, source, digest, cancel };
         self.compile_under(lock(&self.optimised), task, &self.optimised, cache)
     }
 
     fn compile_under(
         self: &Arc<Self>,
-        lock: Option<Lock>,
-        Task { compiler, mut source, digest, cancel }: Task<'_>,
+        lock: Option<CompileLock>,
+        Compilation { compiler, mut source, digest, cancel }: Compilation<'_>,
         linkers: &Linkers,
-        cache: &Cache,
+        cache: &ComponentCache,
     ) -> Result<GuestProgram, ComponentError> {
         let tier = linkers.tier;
         if lock.as_ref().is_some_and(|lock| lock.was_waited_for() || tier == Tier::Baseline)
@@ -337,7 +341,7 @@ impl Runtime {
     ) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
         let code = engine::compile(bytes, linkers.tier).map_err(|error| {
-            match error.downcast_ref::<Refusal>() {
+            match error.downcast_ref::<AdaptError>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
                 None => match error.downcast::<UsesAsync>() {
@@ -356,7 +360,7 @@ impl Runtime {
         component: &Component,
         linkers: &Linkers,
     ) -> Result<GuestProgram, ComponentError> {
-        let code = Code { component: linkers.link(component)?, tier: linkers.tier };
+        let code = CompiledCommand { component: linkers.link(component)?, tier: linkers.tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
             code: Arc::new(RwLock::new(code)),
@@ -366,7 +370,7 @@ impl Runtime {
 }
 
 /// A component or core module, with its compiler.
-struct Task<'a> {
+struct Compilation<'a> {
     compiler: &'a Compiler,
     source: File,
     digest: &'a Digest,
@@ -379,18 +383,18 @@ struct Task<'a> {
 pub struct GuestProgram {
     runtime: Arc<Runtime>,
     /// Replaced once, if it is baseline code. Shared by clones.
-    code: Arc<RwLock<Code>>,
+    code: Arc<RwLock<CompiledCommand>>,
     pace: Pace,
 }
 
 #[derive(Clone)]
-struct Code {
-    component: CommandPre<State>,
+struct CompiledCommand {
+    component: CommandPre<GuestState>,
     tier: Tier,
 }
 
 impl GuestProgram {
-    fn code(&self) -> Code {
+    fn code(&self) -> CompiledCommand {
         self.code.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -421,7 +425,7 @@ impl GuestProgram {
         let limits = call.limits;
         let deadline = call.deadline.watch(&limits);
         let (grant, network) = (Arc::clone(&call.grant), Arc::clone(&runtime.network));
-        let reach = Arc::new(Reach::new(grant, network, call.widening.clone()));
+        let reach = Arc::new(NetworkGate::new(grant, network, call.widening.clone()));
         let gate = AssetGate::of_guest(&call);
         let isolation = isolation_of(&call.grant);
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
@@ -450,11 +454,11 @@ impl GuestProgram {
         let until = Until { cancel: cancel.clone(), deadline };
         let finished = match runtime.threads.run(waits, until, job).await {
             Ok(finished) => finished,
-            Err(ThreadError::Abandoned) => Finished {
+            Err(ThreadError::Abandoned) => GuestOutcome {
                 exit: guest::ended_by_host(),
                 limit: (!cancel.is_cancelled()).then_some(Limit::WallClock),
                 cancelled: cancel.is_cancelled(),
-                usage: Usage { duration: started.elapsed(), ..Usage::default() },
+                usage: ResourceUsage { duration: started.elapsed(), ..ResourceUsage::default() },
             },
             Err(error) => return Outcome::not_started(error.to_string()),
         };
@@ -500,7 +504,7 @@ mod tests {
     use super::*;
     use crate::exec::Stdin;
     use crate::exec::output::Sink;
-    use crate::limits::{Deadline, Limits};
+    use crate::limits::{CallLimits, Deadline};
 
     /// A command that succeeds.
     const COMMAND: &str = r#"(component
@@ -541,7 +545,7 @@ mod tests {
             widening: None,
             assets: None,
             workspace: Path::new("/").into(),
-            limits: Limits::default(),
+            limits: CallLimits::default(),
             deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         }
@@ -551,7 +555,7 @@ mod tests {
     async fn a_component_that_was_given_more_time_is_not_ended_at_its_first() {
         const FIRST: std::time::Duration = std::time::Duration::from_millis(300);
         let program = compiled(&command("", ENDLESS));
-        let limits = Limits { wall_clock: FIRST, ..Limits::default() };
+        let limits = CallLimits { wall_clock: FIRST, ..CallLimits::default() };
         let ended = program.run(Call { limits, ..call() }).await;
         assert_eq!((ended.limit, ended.cancelled), (Some(Limit::WallClock), false));
         let call = Call { limits, ..call() };
@@ -571,10 +575,10 @@ mod tests {
     #[tokio::test]
     async fn every_limit_holds_in_the_code_of_both_tiers() {
         let short = std::time::Duration::from_millis(100);
-        let limits = Limits { wall_clock: 100 * short, ..Limits::default() };
-        let late = Limits { wall_clock: short, ..limits };
-        let fuel = Limits { fuel: 1_000_000, ..limits };
-        let memory = Limits { wasm_memory: 1 << 20, ..limits };
+        let limits = CallLimits { wall_clock: 100 * short, ..CallLimits::default() };
+        let late = CallLimits { wall_clock: short, ..limits };
+        let fuel = CallLimits { fuel: 1_000_000, ..limits };
+        let memory = CallLimits { wasm_memory: 1 << 20, ..limits };
         let grows =
             "(loop $again (br_if $again (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))
             unreachable";
@@ -605,7 +609,7 @@ mod tests {
     async fn a_guest_of_the_baseline_ends_when_all_that_called_it_is_gone() {
         let program = compiled_to(&command("", ENDLESS), Tier::Baseline);
         let limits =
-            Limits { wall_clock: std::time::Duration::from_secs(600), ..Limits::default() };
+            CallLimits { wall_clock: std::time::Duration::from_secs(600), ..CallLimits::default() };
         let call = Call { limits, ..call() };
         let guest = Arc::downgrade(&call.grant);
         let permits = Arc::clone(&program.runtime.permits);

@@ -17,11 +17,12 @@ use ikigai_protocol::{Access, Digest};
 use tokio::sync::oneshot;
 
 use super::envelope::compact;
-use crate::consent::{Proposals, Widen, WidenAnswer, Widened, in_words};
+use crate::consent::{Proposals, Widen, WidenAnswer, WidenReply, in_words};
 use crate::front_end::{FrontEnd, Recording};
 use crate::limits::Deadline;
 use crate::policy::{
-    Authority, Backend, Decision, Net, Reached, Remedy, Request, ToolOrigin, Used, is_public,
+    Authority, Backend, Decision, Net, PolicyRequest, Remedy, RequestedAccess, ToolOrigin,
+    UsedAccess, is_public,
 };
 use crate::toolchain::ToolchainOffer;
 
@@ -47,7 +48,7 @@ const CANCELLED: &str = "cancelled";
 
 /// The program of a call, as it is described to the policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Subject {
+pub(crate) struct CalledProgram {
     pub(crate) title: String,
     pub(crate) name: Option<String>,
     pub(crate) origin: ToolOrigin,
@@ -58,9 +59,9 @@ pub(crate) struct Subject {
     pub(crate) contents: Vec<Digest>,
 }
 
-impl Subject {
-    pub(super) fn request(&self) -> Request<'_> {
-        Request {
+impl CalledProgram {
+    pub(super) fn request(&self) -> PolicyRequest<'_> {
+        PolicyRequest {
             name: self.name.as_deref(),
             origin: self.origin,
             backend: self.backend,
@@ -76,14 +77,14 @@ impl Subject {
 /// The open questions of a host. Equal questions of parallel calls are asked once, and different
 /// questions are asked one after the other.
 #[derive(Default)]
-pub(crate) struct Questions {
+pub(crate) struct OpenQuestions {
     turn: tokio::sync::Mutex<()>,
-    open: Mutex<Vec<Open>>,
+    open: Mutex<Vec<SharedQuestion>>,
 }
 
 /// An open question, and the other calls that wait for its answer.
-struct Open {
-    key: Key,
+struct SharedQuestion {
+    key: QuestionKey,
     waiting: Vec<oneshot::Sender<WidenAnswer>>,
 }
 
@@ -92,19 +93,19 @@ const LOOPBACK: &str = "127.0.0.1";
 
 /// Everything that the user sees of a question. Two questions are equal if all of it is equal.
 #[derive(Clone, PartialEq, Eq)]
-struct Key {
+struct QuestionKey {
     title: String,
     contents: Vec<Digest>,
     arguments: Bytes,
-    reached: Vec<Reached>,
+    reached: Vec<RequestedAccess>,
     again: bool,
 }
 
 /// The requests of one call for more than it was granted, and the notes about the call.
 pub struct Widening {
     authority: Arc<Authority>,
-    subject: Subject,
-    questions: Arc<Questions>,
+    subject: CalledProgram,
+    questions: Arc<OpenQuestions>,
     front_end: Option<Arc<dyn FrontEnd>>,
     deadline: Deadline,
     arguments: Bytes,
@@ -118,12 +119,12 @@ pub struct Widening {
 /// The notes about a call.
 #[derive(Default)]
 struct Notes {
-    once: Vec<Reached>,
+    once: Vec<RequestedAccess>,
     questions: usize,
-    asked: Vec<Answered>,
-    refused: BTreeSet<Reached>,
+    asked: Vec<AnsweredQuestion>,
+    refused: BTreeSet<RequestedAccess>,
     /// The refused accesses that a watched tool tried, perhaps only to see whether the file exists.
-    probed: BTreeSet<Reached>,
+    probed: BTreeSet<RequestedAccess>,
     /// The links through which a watched tool named files that it does not see.
     links: BTreeSet<PathBuf>,
     /// The programs of toolchains that the tool said were not found.
@@ -133,8 +134,8 @@ struct Notes {
     /// True if the tool said that a file was not found, or may not be used.
     misses_files: bool,
     refusals: u64,
-    permitted: BTreeSet<Reached>,
-    used: BTreeSet<Used>,
+    permitted: BTreeSet<RequestedAccess>,
+    used: BTreeSet<UsedAccess>,
     told: Vec<String>,
     withheld: Vec<String>,
     is_unwatched: bool,
@@ -142,7 +143,7 @@ struct Notes {
 
 /// An answered question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredQuestion {
     pub(crate) what: String,
     pub(crate) answer: &'static str,
     pub(crate) waited: Duration,
@@ -150,16 +151,16 @@ pub(crate) struct Answered {
 
 /// The notes about a call at its end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
-    pub(crate) asked: Vec<Answered>,
+pub(crate) struct CallNotes {
+    pub(crate) asked: Vec<AnsweredQuestion>,
     /// The first accesses that were refused, each once.
-    pub(crate) refused: Vec<Reached>,
+    pub(crate) refused: Vec<RequestedAccess>,
     /// The number of refusals, repetitions included.
     pub(crate) refusals: u64,
     /// The first accesses beyond the grant that a permissive recording let the tool have, each
     /// once.
-    pub(crate) permitted: Vec<Reached>,
-    pub(crate) used: Vec<Used>,
+    pub(crate) permitted: Vec<RequestedAccess>,
+    pub(crate) used: Vec<UsedAccess>,
     pub(crate) told: Vec<String>,
     /// The files that the call made and that were set aside.
     pub(crate) withheld: Vec<String>,
@@ -168,26 +169,30 @@ pub(crate) struct Noted {
 }
 
 /// The context of a call that may be widened.
-pub(crate) struct Surroundings {
+pub(crate) struct WideningContext {
     pub(crate) authority: Arc<Authority>,
-    pub(crate) questions: Arc<Questions>,
+    pub(crate) questions: Arc<OpenQuestions>,
     pub(crate) front_end: Option<Arc<dyn FrontEnd>>,
     pub(crate) deadline: Deadline,
     pub(crate) own_peers: Arc<[(String, u16)]>,
 }
 
-impl Noted {
+impl CallNotes {
     /// Returns all accesses beyond the grant, including those that a recording permitted.
-    pub(crate) fn beyond_the_grant(&self) -> Vec<Reached> {
-        let all: BTreeSet<&Reached> = self.refused.iter().chain(&self.permitted).collect();
+    pub(crate) fn beyond_the_grant(&self) -> Vec<RequestedAccess> {
+        let all: BTreeSet<&RequestedAccess> = self.refused.iter().chain(&self.permitted).collect();
         all.into_iter().cloned().collect()
     }
 }
 
 impl Widening {
     /// Returns the widening of a call of this program.
-    pub(crate) fn new(surroundings: Surroundings, subject: Subject, arguments: Bytes) -> Self {
-        let Surroundings { authority, questions, front_end, deadline, own_peers } = surroundings;
+    pub(crate) fn new(
+        surroundings: WideningContext,
+        subject: CalledProgram,
+        arguments: Bytes,
+    ) -> Self {
+        let WideningContext { authority, questions, front_end, deadline, own_peers } = surroundings;
         Self {
             authority,
             subject,
@@ -237,19 +242,19 @@ impl Widening {
     /// Returns whether a permissive recording lets the tool have an access beyond its grant. It may
     /// read everything except places of secrets and the host's own files. It may connect if the
     /// recording says so.
-    pub(crate) fn recording_permits(&self, reached: &Reached) -> bool {
+    pub(crate) fn recording_permits(&self, reached: &RequestedAccess) -> bool {
         let Some(Recording { permissive, net }) = self.recording() else { return false };
         match reached {
-            Reached::Path { access: Access::ReadOnly, path } => {
+            RequestedAccess::Path { access: Access::ReadOnly, path } => {
                 permissive && !self.authority.keeps_from_recordings(path)
             }
-            Reached::Path { .. } => false,
-            Reached::Peer { host, .. } => {
+            RequestedAccess::Path { .. } => false,
+            RequestedAccess::Peer { host, .. } => {
                 let is_private = host.parse().is_ok_and(|ip| !is_public(ip));
                 net && !is_private && !self.is_of_the_host(reached)
             }
-            Reached::Host { .. } => net && !self.is_of_the_host(reached),
-            Reached::Run => permissive,
+            RequestedAccess::Host { .. } => net && !self.is_of_the_host(reached),
+            RequestedAccess::Run => permissive,
         }
     }
 
@@ -262,7 +267,7 @@ impl Widening {
 
     /// Returns whether the tool may have this access, after asking the user if that is needed and
     /// possible. Notes an access that is refused.
-    pub async fn may(&self, reached: Reached) -> bool {
+    pub async fn may(&self, reached: RequestedAccess) -> bool {
         if self.is_granted(&reached) {
             return true;
         }
@@ -297,7 +302,7 @@ impl Widening {
 
     /// Asks whether the tool may have this access, if the user can be asked about it. An answer to
     /// another question may have allowed it in the meantime.
-    pub(crate) async fn ask(&self, reached: &Reached) -> bool {
+    pub(crate) async fn ask(&self, reached: &RequestedAccess) -> bool {
         if self.is_granted(reached) {
             return true;
         }
@@ -313,7 +318,7 @@ impl Widening {
                 return self.note(&key.reached, &answer, Duration::ZERO);
             }
         }
-        let _closing = Closing { questions: &self.questions, key: &key };
+        let _closing = QuestionGuard { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
         // Another question may have answered this one during the wait.
         if self.is_granted(reached) || !self.is_open(reached) {
@@ -340,12 +345,12 @@ impl Widening {
                 return self.note(&key.reached, &answer, Duration::ZERO);
             }
         }
-        let _closing = Closing { questions: &self.questions, key: &key };
+        let _closing = QuestionGuard { questions: &self.questions, key: &key };
         let _turn = self.questions.turn.lock().await;
         // The user may have refused another question. Accesses that another answer allowed stay in
         // this question: the tool runs again only if the user says so.
         let places = key.reached.iter().filter(|it| self.may_be_allowed(it));
-        let places: Vec<Reached> = places.cloned().collect();
+        let places: Vec<RequestedAccess> = places.cloned().collect();
         let toolchains = lacks_toolchains.then(|| self.toolchains_to_ask_about()).flatten();
         let is_open = !places.is_empty() || toolchains.is_some();
         is_open && self.put(&key, &places, toolchains).await
@@ -355,8 +360,8 @@ impl Widening {
     /// it. Without an access the question is about the toolchains.
     async fn put(
         &self,
-        key: &Key,
-        reached: &[Reached],
+        key: &QuestionKey,
+        reached: &[RequestedAccess],
         toolchains: Option<ToolchainOffer>,
     ) -> bool {
         let front_end = self.front_end.clone().filter(|front_end| front_end.can_widen());
@@ -377,8 +382,8 @@ impl Widening {
         let refused = (reached.to_vec(), denied_by.as_str());
         let question = Widen::new(about, refused, &arguments, key.again, proposals);
         let since = Instant::now();
-        let shown = Shown { widening: self, reached: wanted, since, is_answered: false };
-        let Widened { answer, waited } = front_end.widen(&question).await;
+        let shown = ShownQuestion { widening: self, reached: wanted, since, is_answered: false };
+        let WidenReply { answer, waited } = front_end.widen(&question).await;
         shown.answered();
         // The other calls wait for an answer about all of the accesses.
         if reached == key.reached {
@@ -397,35 +402,36 @@ impl Widening {
     }
 
     /// Returns whether the tool may have the access already, under the current policy.
-    fn is_granted(&self, reached: &Reached) -> bool {
+    fn is_granted(&self, reached: &RequestedAccess) -> bool {
         let decision = self.authority.decide_widened(&self.subject.request(), &self.once());
-        *reached != Reached::Run && decision.is_ok_and(|decision| decision.grant.shows(reached))
+        *reached != RequestedAccess::Run
+            && decision.is_ok_and(|decision| decision.grant.shows(reached))
     }
 
     /// Returns whether the user may be asked about an access and has not answered yet.
-    fn is_open(&self, reached: &Reached) -> bool {
+    fn is_open(&self, reached: &RequestedAccess) -> bool {
         !self.session_allows(reached) && self.may_be_allowed(reached)
     }
 
     /// Returns whether the user could allow an access and did not refuse it.
-    fn may_be_allowed(&self, reached: &Reached) -> bool {
+    fn may_be_allowed(&self, reached: &RequestedAccess) -> bool {
         let (request, once) = (self.subject.request(), self.once());
         !self.is_of_the_host(reached) && self.authority.may_ask(&request, &once, reached)
     }
 
     /// Returns whether the user has allowed the access in this session.
-    fn session_allows(&self, reached: &Reached) -> bool {
+    fn session_allows(&self, reached: &RequestedAccess) -> bool {
         self.authority.was_allowed(&self.subject.request(), reached)
     }
 
     /// Returns the rules that do not grant this access.
-    fn denied_by(&self, reached: &Reached) -> String {
+    fn denied_by(&self, reached: &RequestedAccess) -> String {
         let decision = match self.authority.decide(&self.subject.request()) {
             Ok(decision) => decision,
             Err(denial) => {
                 let rule = denial.provenance.map(|it| it.to_string()).unwrap_or_default();
                 let allowed =
-                    self.authority.decide_widened(&self.subject.request(), &[Reached::Run]);
+                    self.authority.decide_widened(&self.subject.request(), &[RequestedAccess::Run]);
                 let would = allowed.map_or_else(
                     |_| String::new(),
                     |decision| {
@@ -439,9 +445,9 @@ impl Widening {
             }
         };
         let capability = match reached {
-            Reached::Path { .. } => "fs",
-            Reached::Peer { .. } | Reached::Host { .. } => "net",
-            Reached::Run => "sandbox",
+            RequestedAccess::Path { .. } => "fs",
+            RequestedAccess::Peer { .. } | RequestedAccess::Host { .. } => "net",
+            RequestedAccess::Run => "sandbox",
         };
         let rules = decision.provenance.for_capability(capability).iter().map(ToString::to_string);
         rules.collect::<Vec<_>>().join(", ")
@@ -449,25 +455,25 @@ impl Widening {
 
     /// Joins an equal open question, and returns the channel of its answer. If no equal question is
     /// open, opens this one and returns nothing.
-    fn join(&self, key: &Key) -> Option<oneshot::Receiver<WidenAnswer>> {
+    fn join(&self, key: &QuestionKey) -> Option<oneshot::Receiver<WidenAnswer>> {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(equal) = open.iter_mut().find(|it| it.key == *key) {
             let (answer, waiting) = oneshot::channel();
             equal.waiting.push(answer);
             return Some(waiting);
         }
-        open.push(Open { key: key.clone(), waiting: Vec::new() });
+        open.push(SharedQuestion { key: key.clone(), waiting: Vec::new() });
         None
     }
 
-    fn key(&self, reached: Vec<Reached>, again: bool) -> Key {
-        let Subject { title, contents, .. } = &self.subject;
+    fn key(&self, reached: Vec<RequestedAccess>, again: bool) -> QuestionKey {
+        let CalledProgram { title, contents, .. } = &self.subject;
         let (title, contents) = (title.clone(), contents.clone());
-        Key { title, contents, arguments: self.arguments.clone(), reached, again }
+        QuestionKey { title, contents, arguments: self.arguments.clone(), reached, again }
     }
 
     /// Gives the answer to the calls that wait for it.
-    fn answer_others(&self, key: &Key, answer: &WidenAnswer) {
+    fn answer_others(&self, key: &QuestionKey, answer: &WidenAnswer) {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
         let equal = open.iter_mut().find(|it| it.key == *key);
         for waiting in equal.map(|it| std::mem::take(&mut it.waiting)).unwrap_or_default() {
@@ -477,7 +483,7 @@ impl Widening {
     }
 
     /// Notes an answer. Returns whether this call may have the accesses.
-    fn note(&self, reached: &[Reached], answer: &WidenAnswer, waited: Duration) -> bool {
+    fn note(&self, reached: &[RequestedAccess], answer: &WidenAnswer, waited: Duration) -> bool {
         let request = self.subject.request();
         let in_session = match answer {
             // The next decision reads the file that was written. This call does not wait for it.
@@ -493,8 +499,8 @@ impl Widening {
             reached.iter().for_each(|it| self.authority.answered(&request, it, allowed));
         }
         let mut notes = self.notes();
-        let what = Reached::list(reached);
-        notes.asked.push(Answered { what, answer: answer.as_str(), waited });
+        let what = RequestedAccess::list(reached);
+        notes.asked.push(AnsweredQuestion { what, answer: answer.as_str(), waited });
         if *answer == WidenAnswer::Once {
             notes.once.extend_from_slice(reached);
         }
@@ -508,7 +514,7 @@ impl Widening {
 
     /// Notes an access beyond the grant, without a question. It was refused, unless a permissive
     /// recording lets the tool have it.
-    pub fn refused(&self, reached: Reached) {
+    pub fn refused(&self, reached: RequestedAccess) {
         if !self.recording_permits(&reached) {
             return self.withheld(reached);
         }
@@ -519,7 +525,7 @@ impl Widening {
     }
 
     /// Notes an access that a watched tool tried. It may have looked whether there is such a file.
-    pub(crate) fn probed(&self, reached: Reached) {
+    pub(crate) fn probed(&self, reached: RequestedAccess) {
         self.notes().probed.insert(reached.clone());
         self.refused(reached);
     }
@@ -548,7 +554,7 @@ impl Widening {
     }
 
     /// Notes an access that was refused, even in a permissive recording.
-    pub fn withheld(&self, reached: Reached) {
+    pub fn withheld(&self, reached: RequestedAccess) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
         let mut notes = self.notes();
         notes.refusals += 1;
@@ -563,7 +569,7 @@ impl Widening {
     }
 
     /// Notes that the call made use of a part of its grant.
-    pub fn used(&self, used: Used) {
+    pub fn used(&self, used: UsedAccess) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
         let mut notes = self.notes();
         if notes.used.len() < most {
@@ -578,9 +584,9 @@ impl Widening {
 
     /// Returns the accesses that the user allowed for this call only. A tool that is recorded
     /// permissively runs in the sandbox, granted or not.
-    pub(crate) fn once(&self) -> Vec<Reached> {
+    pub(crate) fn once(&self) -> Vec<RequestedAccess> {
         let mut once = self.notes().once.clone();
-        once.extend(self.is_permissive().then_some(Reached::Run));
+        once.extend(self.is_permissive().then_some(RequestedAccess::Run));
         once
     }
 
@@ -591,17 +597,17 @@ impl Widening {
 
     /// Returns the places of the refused accesses about which the user may be asked, the place with
     /// the most refusals first.
-    fn missed_places(&self) -> Vec<Reached> {
+    fn missed_places(&self) -> Vec<RequestedAccess> {
         let (refused, links) = {
             let notes = self.notes();
             (notes.refused.clone(), notes.links.clone())
         };
         let request = self.subject.request();
-        let is_open = |it: &Reached| {
+        let is_open = |it: &RequestedAccess| {
             self.may_be_allowed(it) && !self.authority.was_refused_around(&request, it)
         };
-        let refused: Vec<Reached> = refused.into_iter().filter(is_open).collect();
-        let may = |place: &Reached| self.may_be_allowed(place);
+        let refused: Vec<RequestedAccess> = refused.into_iter().filter(is_open).collect();
+        let may = |place: &RequestedAccess| self.may_be_allowed(place);
         self.authority.places_of(&refused, &links, &may)
     }
 
@@ -615,11 +621,11 @@ impl Widening {
     }
 
     /// Returns the toolchains that the run lacked, if all of their directories may be allowed.
-    fn lacking_toolchains(&self, may: &dyn Fn(&Reached) -> bool) -> Option<ToolchainOffer> {
+    fn lacking_toolchains(&self, may: &dyn Fn(&RequestedAccess) -> bool) -> Option<ToolchainOffer> {
         let (paths, programs) = {
             let notes = self.notes();
             let refused = notes.refused.iter().filter_map(|reached| match reached {
-                Reached::Path { path, .. } => Some(path),
+                RequestedAccess::Path { path, .. } => Some(path),
                 _ => None,
             });
             let paths: Vec<PathBuf> = refused.chain(&notes.links).cloned().collect();
@@ -646,9 +652,9 @@ impl Widening {
     }
 
     /// Returns the notes.
-    pub(crate) fn noted(&self) -> Noted {
+    pub(crate) fn noted(&self) -> CallNotes {
         let notes = self.notes();
-        Noted {
+        CallNotes {
             asked: notes.asked.clone(),
             refused: notes.refused.iter().cloned().collect(),
             refusals: notes.refusals,
@@ -664,7 +670,7 @@ impl Widening {
     /// call that `succeeded` did not need the accesses that it only probed.
     pub(crate) fn allow_with(&self, succeeded: impl FnOnce() -> bool) -> Option<String> {
         let request = self.subject.request();
-        let may = |it: &Reached| {
+        let may = |it: &RequestedAccess| {
             !self.is_of_the_host(it)
                 && !self.is_granted(it)
                 && self.authority.could_allow(&request, it)
@@ -689,7 +695,7 @@ impl Widening {
             probed.clear();
             links.clear();
         }
-        let mut refused: Vec<Reached> = refused.into_iter().filter(may).collect();
+        let mut refused: Vec<RequestedAccess> = refused.into_iter().filter(may).collect();
         if !links.is_empty() || refused.iter().any(|it| probed.contains(it)) {
             refused = self.authority.places_of(&refused, &links, &may);
         }
@@ -702,10 +708,11 @@ impl Widening {
         let ports = self.notes().own_loopback.clone();
         let first = ports.first()?;
         let request = self.subject.request();
-        let peer = |port: &u16| Reached::Peer { host: LOOPBACK.to_owned(), port: *port };
-        let may =
-            |it: &Reached| !self.is_of_the_host(it) && self.authority.could_allow(&request, it);
-        let peers: Vec<Reached> = ports.iter().map(peer).filter(may).collect();
+        let peer = |port: &u16| RequestedAccess::Peer { host: LOOPBACK.to_owned(), port: *port };
+        let may = |it: &RequestedAccess| {
+            !self.is_of_the_host(it) && self.authority.could_allow(&request, it)
+        };
+        let peers: Vec<RequestedAccess> = ports.iter().map(peer).filter(may).collect();
         let text = format!(
             "{LOOPBACK} in the sandbox is the tool's own, and nothing answered there on port {first}"
         );
@@ -727,11 +734,11 @@ impl Widening {
     }
 
     /// Returns whether an access is one to an address of the host's own.
-    fn is_of_the_host(&self, reached: &Reached) -> bool {
+    fn is_of_the_host(&self, reached: &RequestedAccess) -> bool {
         let (host, port) = match reached {
-            Reached::Peer { host, port } => (host, Some(*port)),
-            Reached::Host { host } => (host, None),
-            Reached::Path { .. } | Reached::Run => return false,
+            RequestedAccess::Peer { host, port } => (host, Some(*port)),
+            RequestedAccess::Host { host } => (host, None),
+            RequestedAccess::Path { .. } | RequestedAccess::Run => return false,
         };
         let is_loopback = |host: &str| {
             host.eq_ignore_ascii_case("localhost")
@@ -754,12 +761,12 @@ impl Widening {
 
 /// Closes a question when this is dropped, answered or not. Calls that still wait then ask it
 /// themselves.
-struct Closing<'a> {
-    questions: &'a Questions,
-    key: &'a Key,
+struct QuestionGuard<'a> {
+    questions: &'a OpenQuestions,
+    key: &'a QuestionKey,
 }
 
-impl Drop for Closing<'_> {
+impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
         let mut open = self.questions.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|it| it.key != *self.key);
@@ -768,24 +775,24 @@ impl Drop for Closing<'_> {
 
 /// A question that the user sees. If it is dropped without an answer, it was cancelled with its
 /// call.
-struct Shown<'a> {
+struct ShownQuestion<'a> {
     widening: &'a Widening,
-    reached: &'a [Reached],
+    reached: &'a [RequestedAccess],
     since: Instant,
     is_answered: bool,
 }
 
-impl Shown<'_> {
+impl ShownQuestion<'_> {
     fn answered(mut self) {
         self.is_answered = true;
     }
 }
 
-impl Drop for Shown<'_> {
+impl Drop for ShownQuestion<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
-            let (what, waited) = (Reached::list(self.reached), self.since.elapsed());
-            self.widening.notes().asked.push(Answered { what, answer: CANCELLED, waited });
+            let (what, waited) = (RequestedAccess::list(self.reached), self.since.elapsed());
+            self.widening.notes().asked.push(AnsweredQuestion { what, answer: CANCELLED, waited });
         }
     }
 }
@@ -793,19 +800,19 @@ impl Drop for Shown<'_> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::consent::{Question, Reply, Respondent};
-    use crate::front_end::Answer;
-    use crate::policy::{Hints, Overrides, PolicyFiles};
+    use crate::consent::{ConsentQuestion, ConsentReply, Respondent};
+    use crate::front_end::AnswerFuture;
+    use crate::policy::{Overrides, PolicyFiles, RemedyHints};
 
     /// A front end that records.
-    struct Recorder(Recording);
+    struct RecordingFrontEnd(Recording);
 
-    impl FrontEnd for Recorder {
+    impl FrontEnd for RecordingFrontEnd {
         fn respondent(&self) -> Respondent {
             Respondent::Person
         }
 
-        fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+        fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
             panic!("nobody is asked while a call is recorded")
         }
 
@@ -827,16 +834,17 @@ pub(super) mod tests {
             state: None,
         };
         let overrides = Overrides::default();
-        let authority = Authority::open(&files, overrides, Vec::new(), Hints::default(), None);
+        let authority =
+            Authority::open(&files, overrides, Vec::new(), RemedyHints::default(), None);
         let own_peers = own_peers.iter().map(|(host, port)| ((*host).to_owned(), *port));
-        let surroundings = Surroundings {
+        let surroundings = WideningContext {
             authority: Arc::new(authority.expect("no file to read")),
             questions: Arc::default(),
-            front_end: Some(Arc::new(Recorder(recording))),
+            front_end: Some(Arc::new(RecordingFrontEnd(recording))),
             deadline: Deadline::default(),
             own_peers: own_peers.collect::<Vec<_>>().into(),
         };
-        let subject = Subject {
+        let subject = CalledProgram {
             title: "tool".to_owned(),
             name: Some("tool".to_owned()),
             origin: ToolOrigin::User,
@@ -849,8 +857,8 @@ pub(super) mod tests {
         Widening::new(surroundings, subject, Bytes::new())
     }
 
-    fn peer(host: &str, port: u16) -> Reached {
-        Reached::Peer { host: host.to_owned(), port }
+    fn peer(host: &str, port: u16) -> RequestedAccess {
+        RequestedAccess::Peer { host: host.to_owned(), port }
     }
 
     #[test]
@@ -884,13 +892,14 @@ pub(super) mod tests {
         ] {
             assert!(!of_the_host(host, port), "{host} {port}");
         }
-        let file = Reached::Path { access: Access::ReadOnly, path: "/store.internal".into() };
-        assert!(!widening.is_of_the_host(&file) && !widening.is_of_the_host(&Reached::Run));
+        let file =
+            RequestedAccess::Path { access: Access::ReadOnly, path: "/store.internal".into() };
+        assert!(!widening.is_of_the_host(&file) && !widening.is_of_the_host(&RequestedAccess::Run));
     }
 
     #[test]
     fn an_access_that_a_recording_permits_is_not_noted_as_refused() {
-        let path = |access, path: &str| Reached::Path { access, path: path.into() };
+        let path = |access, path: &str| RequestedAccess::Path { access, path: path.into() };
         let (read, write) =
             (path(Access::ReadOnly, "/data/list"), path(Access::ReadWrite, "/data/list"));
         for permissive in [false, true] {
@@ -909,7 +918,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_recording_permits_to_read_and_where_it_says_so_public_peers() {
-        let path = |access, path: &str| Reached::Path { access, path: path.into() };
+        let path = |access, path: &str| RequestedAccess::Path { access, path: path.into() };
         for (permissive, net) in [(false, false), (true, false), (true, true)] {
             let widening = recorded(Recording { permissive, net }, &[("store.test", 443)]);
             for (reached, permitted) in [
@@ -919,7 +928,7 @@ pub(super) mod tests {
                 (path(Access::ReadOnly, "/etc/shadow"), false),
                 // It contains a place of secrets.
                 (path(Access::ReadOnly, "/etc"), false),
-                (Reached::Run, permissive),
+                (RequestedAccess::Run, permissive),
                 (peer("1.1.1.1", 443), net),
                 (peer("a.test", 443), net),
                 (peer("store.test", 443), false),

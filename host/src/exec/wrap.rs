@@ -17,9 +17,9 @@ use std::sync::Arc;
 use ikigai_protocol::ToolSchema;
 use serde_json::json;
 
-use self::answer::Answer;
+use self::answer::WrapAnswer;
 pub(crate) use self::answer::schema as answer_schema;
-pub(crate) use self::template::{Group, ProgramInput, Template, Word};
+pub(crate) use self::template::{ArgumentTemplate, ProgramInput, TemplateWord, WordGroup};
 use super::arguments::ArgumentCheck;
 use super::output::{Pipe, Sink};
 use super::{Call, Executor, Exit, Outcome, Stdin};
@@ -36,7 +36,7 @@ pub(crate) struct Wrapper {
     /// The schema of the tool.
     pub(crate) schema: ToolSchema,
     /// The arguments and the stdin of the program.
-    pub(crate) template: Template,
+    pub(crate) template: ArgumentTemplate,
     /// The exit codes that are not an error.
     pub(crate) success: Vec<i32>,
     /// The schema of the arguments, compiled when it is first needed.
@@ -103,7 +103,7 @@ impl Wrapper {
         }
         let is_success = self.success.contains(&code);
         let (stdout, stderr) = (mem::take(&mut outcome.stdout), mem::take(&mut outcome.stderr));
-        let answer = Answer::new(&self.program, (code, is_success), stdout.bytes, &stderr);
+        let answer = WrapAnswer::new(&self.program, (code, is_success), stdout.bytes, &stderr);
         // The only possible error is an answer that does not fit, which shows in the pipe.
         let _ = answer.write(output);
         outcome.exit = Exit::Code(0);

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use ikigai_protocol::{Digest, written_out};
 use tokio_util::sync::CancellationToken;
 
-use super::{Host, NOBODY, Subject};
-use crate::audit::Entry;
-use crate::consent::{Answer, Question, Reply};
+use super::{CallTarget, Host, NOBODY};
+use crate::audit::PendingRecord;
+use crate::consent::{ConsentAnswer, ConsentQuestion, ConsentReply};
 use crate::exec::envelope::compact;
 use crate::exec::wasm::threads::leave;
 use crate::exec::{Outcome, Stdin};
 use crate::front_end::FrontEnd;
-use crate::policy::{Backend, Decision, Reached, Remedy, Requirement};
+use crate::policy::{Backend, Decision, Remedy, RequestedAccess, Requirement};
 
 impl Host {
     /// Asks for consent to a call if its decision requires it. Returns the decision that applies
@@ -26,9 +26,9 @@ impl Host {
     /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_consent(
         &self,
-        entry: &mut Entry,
-        subject: Subject<'_>,
-        (decision, once): (Decision, &[Reached]),
+        entry: &mut PendingRecord,
+        subject: CallTarget<'_>,
+        (decision, once): (Decision, &[RequestedAccess]),
         stdin: &Stdin,
         (front_end, cancel): (Option<&dyn FrontEnd>, &CancellationToken),
     ) -> Result<Decision, Box<Outcome>> {
@@ -42,7 +42,7 @@ impl Host {
         let refused = |why: &str| Box::new(Outcome::denied(unapproved(&by, why)));
         let impossible = |why: &str| Box::new(Outcome::denied(self.unasked(&by, why)));
         let Some(front_end) = front_end else {
-            entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
+            entry.asked(&ConsentAnswer::Unavailable(String::new()), None, Duration::ZERO);
             return Err(impossible(NOBODY));
         };
         let contents = self.contents_to_run(subject).await?;
@@ -52,25 +52,26 @@ impl Host {
         };
         let title = subject.title();
         let granted = (&decision, backend);
-        let question = Question::new(&title, contents.clone(), granted, &because, &arguments);
+        let question =
+            ConsentQuestion::new(&title, contents.clone(), granted, &because, &arguments);
         leave().await;
         let begun = Instant::now();
         let reply = cancel.run_until_cancelled(front_end.ask(&question)).await;
-        let Some(Reply { answer, waited }) = reply else {
+        let Some(ConsentReply { answer, waited }) = reply else {
             entry.unanswered(front_end.respondent(), begun.elapsed());
             return Err(Box::new(Outcome::cancelled()));
         };
         entry.asked(&answer, Some(front_end.respondent()), waited);
         match answer {
-            Answer::Yes => {}
-            Answer::No => return Err(Box::new(Outcome::denied(denied(&by)))),
-            Answer::Tell(text) => {
+            ConsentAnswer::Yes => {}
+            ConsentAnswer::No => return Err(Box::new(Outcome::denied(denied(&by)))),
+            ConsentAnswer::Tell(text) => {
                 let reason = format!("{}; the user says: {}", denied(&by), written_out(&text));
                 return Err(Box::new(Outcome::denied(reason)));
             }
-            Answer::Timeout => return Err(refused("nobody answered in time")),
-            Answer::Unavailable(reason) => return Err(impossible(&reason)),
-            Answer::Pending => return Err(refused("the answer comes with the next call")),
+            ConsentAnswer::Timeout => return Err(refused("nobody answered in time")),
+            ConsentAnswer::Unavailable(reason) => return Err(impossible(&reason)),
+            ConsentAnswer::Pending => return Err(refused("the answer comes with the next call")),
         }
         let now = match self.decide_now(subject, once).await {
             Ok(Ok(now)) => now,
@@ -90,7 +91,7 @@ impl Host {
     /// Returns the digests of the contents that would run now.
     pub(super) async fn contents_to_run(
         &self,
-        subject: Subject<'_>,
+        subject: CallTarget<'_>,
     ) -> Result<Vec<Digest>, Box<Outcome>> {
         match subject.build.backend() {
             // A component was compiled from the contents that the scan found.

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use super::own::{granted_assets, own_request};
-use super::{Asker, Host};
-use crate::exec::assets::{AssetHandle, Caller};
-use crate::policy::{AssetAccess, Backend, CLIENTS, Look};
+use super::{CallOrigin, Host};
+use crate::exec::assets::{AssetCaller, AssetHandle};
+use crate::policy::{AssetAccess, Backend, CLIENTS, PolicySnapshot};
 
 impl Host {
     /// Returns a handle of the asset store for one call. It shows the assets of the principal that
     /// makes the call, or of this host's agent.
-    pub(super) fn handle(&self, look: &Look, asker: &Asker) -> Option<AssetHandle> {
+    pub(super) fn handle(&self, look: &PolicySnapshot, asker: &CallOrigin) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
         let is_principal = asker.principal.is_some();
         let agent = Arc::clone(asker.principal.as_ref().unwrap_or(agent));
-        let caller = Caller { agent, is_principal, own_thread: false };
+        let caller = AssetCaller { agent, is_principal, own_thread: false };
         let most = match is_principal {
             false => AssetAccess::Write,
             true if asker.without_assets => AssetAccess::None,
@@ -25,7 +25,7 @@ impl Host {
 
     /// Returns a principal's highest access to assets, for any tool that it calls: the access that
     /// the policy grants to clients.
-    fn access_of_clients(&self, look: &Look) -> AssetAccess {
+    fn access_of_clients(&self, look: &PolicySnapshot) -> AssetAccess {
         match self.authority().decide_by(look, &own_request(CLIENTS), &[]) {
             Ok(decision) if !decision.needs_consent(Backend::Wasm) => granted_assets(&decision),
             Ok(_) | Err(_) => AssetAccess::None,

@@ -13,19 +13,20 @@ use std::time::Duration;
 use super::Host;
 use crate::audit::Audit;
 use crate::exec::assets::AssetStore;
-use crate::exec::mcp::{Connect, Pool};
+use crate::exec::mcp::{Connect, ServerPool};
 use crate::exec::native::Supervisor;
 use crate::exec::wasm::compiler::Compiler;
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 use crate::paths::{self, Paths, WorkspaceError};
 use crate::policy::{
-    Authority, BackendChoice, Hints, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
-    Signatures,
+    Authority, BackendChoice, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
+    RemedyHints, Signatures,
 };
 use crate::registry::{
-    Budget, Progress, ProgressFn, Registry, Settings, WorkspaceTool, WorkspaceTools,
+    CompileEvent, GuestBudget, ProgressFn, Registry, RegistrySettings, WorkspaceTool,
+    WorkspaceToolsFn,
 };
-use crate::toml_file::FileError;
+use crate::toml_file::TomlError;
 
 /// The number of components of one host that run at once, unless [`HostBuilder::components`] sets
 /// another number.
@@ -51,7 +52,7 @@ pub enum BuildError {
     /// A policy file cannot be used: it has a mistake, cannot be read, or other users may write to
     /// it.
     #[error(transparent)]
-    Policy(#[from] FileError),
+    Policy(#[from] TomlError),
 }
 
 /// Settings for a new [`Host`], made by [`Host::builder`].
@@ -61,7 +62,7 @@ pub enum BuildError {
 /// | [`paths`](Self::paths) | [`Paths::of_user`], for programs in the `bin` of an installation |
 /// | [`profile`](Self::profile) | the policy's, otherwise [`Profile::Standard`] |
 /// | [`backend`](Self::backend) | the policy's, otherwise [`BackendChoice::Auto`] |
-/// | [`timeout`](Self::timeout), [`fuel`](Self::fuel), [`memory`](Self::memory), [`output`](Self::output), [`limit`](Self::limit) | the policy's, otherwise the defaults of [`Limits`] |
+/// | [`timeout`](Self::timeout), [`fuel`](Self::fuel), [`memory`](Self::memory), [`output`](Self::output), [`limit`](Self::limit) | the policy's, otherwise the defaults of [`CallLimits`] |
 /// | [`overrides`](Self::overrides) | no overrides |
 /// | [`ceiling`](Self::ceiling) | only the administrator's file |
 /// | [`hints`](Self::hints) | denials carry no hint |
@@ -97,16 +98,16 @@ pub struct HostBuilder {
     paths: Option<Paths>,
     ceilings: Vec<PathBuf>,
     overrides: Overrides,
-    hints: Hints,
+    hints: RemedyHints,
     assets: Option<(Arc<dyn AssetStore>, Arc<str>)>,
     secrets: Vec<PathBuf>,
-    budget: Budget,
+    budget: GuestBudget,
     compile_timeout: Option<Duration>,
     supervisors_in_reserve: usize,
     record_arguments: bool,
     connect: Option<Arc<dyn Connect>>,
     signatures: Option<Arc<dyn Signatures>>,
-    workspace_tools: Option<WorkspaceTools>,
+    workspace_tools: Option<WorkspaceToolsFn>,
     progress: ProgressFn,
 }
 
@@ -117,10 +118,10 @@ impl HostBuilder {
             paths: None,
             ceilings: Vec::new(),
             overrides: Overrides::default(),
-            hints: Hints::default(),
+            hints: RemedyHints::default(),
             assets: None,
             secrets: Vec::new(),
-            budget: Budget { guests: COMPONENTS, memory: half_of_memory() },
+            budget: GuestBudget { guests: COMPONENTS, memory: half_of_memory() },
             compile_timeout: None,
             supervisors_in_reserve: 0,
             record_arguments: false,
@@ -215,7 +216,7 @@ impl HostBuilder {
     /// # }
     /// ```
     pub fn hints(mut self, sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
-        self.hints = Hints::new(sentence);
+        self.hints = RemedyHints::new(sentence);
         self
     }
 
@@ -320,7 +321,7 @@ impl HostBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn progress(mut self, on_progress: impl Fn(Progress) + Send + Sync + 'static) -> Self {
+    pub fn progress(mut self, on_progress: impl Fn(CompileEvent) + Send + Sync + 'static) -> Self {
         self.progress = Arc::new(on_progress);
         self
     }
@@ -366,11 +367,11 @@ impl HostBuilder {
         ));
         let supervisor = Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
             .with_hints(hints.clone());
-        let servers = Arc::new(Pool::new(self.connect, supervisor.clone(), hints));
-        let registry = Registry::new(Settings {
+        let servers = Arc::new(ServerPool::new(self.connect, supervisor.clone(), hints));
+        let registry = Registry::new(RegistrySettings {
             authority: Arc::new(authority),
             // The limits of the overrides apply to calls. They must not make `--schema` fail.
-            limits: Limits::default(),
+            limits: CallLimits::default(),
             workspace: Arc::clone(&workspace),
             budget: self.budget,
             compiler: Compiler::new(paths.compiler.clone()),

@@ -1,7 +1,7 @@
 //! The record of tools that the embedding program installs, replaces and removes.
 
 use super::Host;
-use crate::audit::{Granted, Installation, Program};
+use crate::audit::{GrantSummary, InstallationRecord, ProgramRecord};
 
 impl Host {
     /// Records that a tool was installed, replaced or removed, or that this failed for the reason
@@ -10,9 +10,9 @@ impl Host {
     pub fn record_installation(
         &self,
         tool: &str,
-        program: Option<Program>,
-        grant: Option<Granted>,
-        installation: Installation,
+        program: Option<ProgramRecord>,
+        grant: Option<GrantSummary>,
+        installation: InstallationRecord,
         outcome: Result<(), String>,
     ) {
         self.audit.record_installation(tool, program, grant, installation, outcome);

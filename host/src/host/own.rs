@@ -8,11 +8,11 @@ use ikigai_protocol::EnvelopeCode;
 
 use super::{Host, NOBODY};
 use crate::audit::Requester;
-use crate::consent::Answer;
+use crate::consent::ConsentAnswer;
 use crate::exec::envelope::Envelope;
-use crate::exec::scrub::Secrets;
+use crate::exec::scrub::SecretValues;
 use crate::policy::{
-    AssetAccess, Backend, Decision, Grant, Provenance, Request, Requirement, ToolOrigin,
+    AssetAccess, Backend, Decision, Grant, PolicyRequest, Provenance, Requirement, ToolOrigin,
 };
 
 impl Host {
@@ -43,11 +43,11 @@ impl Host {
                 let grant = Grant { assets, ..Grant::default() };
                 let sources =
                     decision.provenance.for_capability("assets").iter().map(ToString::to_string);
-                entry.granted(&grant, Backend::Wasm, sources.collect(), Secrets::default());
+                entry.granted(&grant, Backend::Wasm, sources.collect(), SecretValues::default());
                 answer(grant.assets).await
             }
             Ok((_, Requirement::Consent { by, .. })) => {
-                entry.asked(&Answer::Unavailable(String::new()), None, Duration::ZERO);
+                entry.asked(&ConsentAnswer::Unavailable(String::new()), None, Duration::ZERO);
                 denied(self.unasked(&by, NOBODY))
             }
             Ok((_, Requirement::Denied { reason })) => denied(reason),
@@ -73,8 +73,8 @@ impl Host {
 }
 
 /// Returns the request to the policy for a tool that is part of the host.
-pub(super) fn own_request(name: &str) -> Request<'_> {
-    Request {
+pub(super) fn own_request(name: &str) -> PolicyRequest<'_> {
+    PolicyRequest {
         name: Some(name),
         origin: ToolOrigin::System,
         // The host confines it like a component.

@@ -11,17 +11,17 @@ use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
 use super::approval::{known, unapproved};
-use super::{Asker, Attempt, Host, Subject, request};
-use crate::audit::Entry;
+use super::{CallAttempt, CallOrigin, CallTarget, Host, request};
+use crate::audit::PendingRecord;
 use crate::exec::envelope::{Aside, did_its_work};
 use crate::exec::output::Sink;
-use crate::exec::scrub::Secrets;
+use crate::exec::scrub::SecretValues;
 use crate::exec::wasm::threads::leave;
-use crate::exec::widening::{self, Surroundings, Widening};
-use crate::exec::{Call, Outcome, Stdin, Usage};
+use crate::exec::widening::{self, Widening, WideningContext};
+use crate::exec::{Call, Outcome, ResourceUsage, Stdin};
 use crate::front_end::{Costs, FrontEnd};
 use crate::limits::Deadline;
-use crate::policy::{Backend, Decision, Denial, Grant, Reached, Remedy, Requirement};
+use crate::policy::{Backend, Decision, Denial, Grant, Remedy, RequestedAccess, Requirement};
 use crate::registry::{Tool, reaching};
 
 /// The error text if the tool's file changed since it was found, or during a question.
@@ -36,7 +36,7 @@ impl Host {
     /// share the server's process.
     pub(super) fn widening(
         &self,
-        subject: Subject<'_>,
+        subject: CallTarget<'_>,
         contents: Vec<Digest>,
         stdin: &Stdin,
         (front_end, deadline): (Option<Arc<dyn FrontEnd>>, &Deadline),
@@ -44,14 +44,14 @@ impl Host {
         if subject.build.backend() == Backend::Mcp {
             return None;
         }
-        let surroundings = Surroundings {
+        let surroundings = WideningContext {
             authority: Arc::clone(self.registry.authority()),
             questions: Arc::clone(&self.questions),
             front_end,
             deadline: deadline.clone(),
             own_peers: Arc::clone(&self.own_peers),
         };
-        let about = widening::Subject {
+        let about = widening::CalledProgram {
             title: subject.title().into_owned(),
             name: subject.name.map(str::to_owned),
             origin: subject.origin,
@@ -73,10 +73,10 @@ impl Host {
     /// Fails if the call may not run. The outcome says why.
     pub(super) async fn with_a_person(
         &self,
-        entry: &mut Entry,
-        (subject, tool, decided): (Subject<'_>, Option<&Tool>, Result<Decision, Denial>),
+        entry: &mut PendingRecord,
+        (subject, tool, decided): (CallTarget<'_>, Option<&Tool>, Result<Decision, Denial>),
         stdin: &Stdin,
-        asker: &Asker,
+        asker: &CallOrigin,
         (cancel, widening): (&CancellationToken, Option<&Widening>),
     ) -> Result<Decision, Box<Outcome>> {
         let backend = subject.build.backend();
@@ -91,21 +91,21 @@ impl Host {
                         if backend == Backend::Native && !widening.is_about(&present) {
                             return Err(Box::new(Outcome::denied(CHANGED)));
                         }
-                        asked(widening, &Reached::Run, cancel).await?
+                        asked(widening, &RequestedAccess::Run, cancel).await?
                     }
                     None => false,
                 };
                 let denied = |denial: Denial| Box::new(Outcome::denied(denial.to_string()));
                 if !may_run {
                     if let Some(widening) = wanted {
-                        widening.refused(Reached::Run);
+                        widening.refused(RequestedAccess::Run);
                     }
                     return Err(denied(denial));
                 }
                 self.decide_again(subject, widening).await?.map_err(denied)?
             }
         };
-        let secrets = Secrets::from_variables(decision.granted_values());
+        let secrets = SecretValues::from_variables(decision.granted_values());
         entry.granted(&decision.grant, backend, decision.granted_by(), secrets);
         let once = widening.map(Widening::once).unwrap_or_default();
         let front_end = (asker.front_end.as_deref(), cancel);
@@ -144,7 +144,7 @@ impl Host {
     /// Fails if the call was cancelled during a question.
     pub(super) async fn widened_after(
         &self,
-        subject: Subject<'_>,
+        subject: CallTarget<'_>,
         mut decided: Decision,
         call: &Call,
         outcome: &Outcome,
@@ -180,7 +180,7 @@ impl Host {
     /// call.
     async fn decide_again(
         &self,
-        subject: Subject<'_>,
+        subject: CallTarget<'_>,
         widening: Option<&Widening>,
     ) -> Result<Result<Decision, Denial>, Box<Outcome>> {
         let once = widening.map(Widening::once).unwrap_or_default();
@@ -194,19 +194,19 @@ impl Host {
     }
 }
 
-impl Attempt {
+impl CallAttempt {
     /// Adds remarks about the call, and copies its notes into its record.
     pub(super) fn with_notes_of(
         self,
         widening: Option<&Widening>,
         front_end: Option<&dyn FrontEnd>,
-        entry: &mut Entry,
+        entry: &mut PendingRecord,
     ) -> Self {
         let Some(widening) = widening else { return self };
         let noted = widening.noted();
         entry.noted(&noted, front_end.map(FrontEnd::respondent));
         if let Some(front_end) = front_end.filter(|it| it.recording().is_some()) {
-            let Usage { duration, fuel, peak_memory, left_running: _ } = self.outcome.usage;
+            let ResourceUsage { duration, fuel, peak_memory, left_running: _ } = self.outcome.usage;
             let output = self.outcome.stdout.total;
             let costs = Costs { duration, fuel, peak_memory, output };
             front_end.recorded(&noted.beyond_the_grant(), &noted.used, costs);
@@ -256,7 +256,7 @@ fn goes_on(
 /// Asks about an access, unless the call is cancelled.
 async fn asked(
     widening: &Widening,
-    reached: &Reached,
+    reached: &RequestedAccess,
     cancel: &CancellationToken,
 ) -> Result<bool, Box<Outcome>> {
     leave().await;

@@ -1,6 +1,6 @@
 //! The deadline of one call, which its caller may extend while the call runs.
 //!
-//! Owns the rule that a call never gets more time than the ceiling of [`Limits`]. The executors
+//! Owns the rule that a call never gets more time than the ceiling of [`CallLimits`]. The executors
 //! enforce the deadline.
 
 use std::future::pending;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::Limits;
+use super::CallLimits;
 
 /// The time of one call, shared by its caller and the host. Clones share the deadline.
 ///
@@ -109,7 +109,7 @@ impl Deadline {
     }
 
     /// Sets the time that the policy decided.
-    pub(crate) fn begin(&self, limits: &Limits) {
+    pub(crate) fn begin(&self, limits: &CallLimits) {
         let decided = limits.wall_clock;
         let ceiling = limits.wall_clock_ceiling.max(decided);
         self.0.send_replace(Some(Time {
@@ -125,7 +125,7 @@ impl Deadline {
     /// Begins the time of a second run, after a new decision of the policy. Excluded time for
     /// questions starts again at zero. Time that the caller added stays, as far as the policy now
     /// allows it.
-    pub(crate) fn begin_again(&self, limits: &Limits) {
+    pub(crate) fn begin_again(&self, limits: &CallLimits) {
         let decided = limits.wall_clock;
         let ceiling = limits.wall_clock_ceiling.max(decided);
         self.0.send_if_modified(|time| {
@@ -139,14 +139,14 @@ impl Deadline {
 
     /// Stops the time of the call until the result is dropped. Before the policy has decided,
     /// returns a value without effect.
-    pub(crate) fn stop(&self) -> Stopped {
+    pub(crate) fn stop(&self) -> StoppedClock {
         self.0.send_if_modified(|time| {
             let Some(time) = time else { return false };
             time.open += 1;
             time.opened.get_or_insert_with(Instant::now);
             time.open == 1
         });
-        Stopped(self.0.clone())
+        StoppedClock(self.0.clone())
     }
 
     /// Returns the time in which questions were open since the program started.
@@ -155,8 +155,8 @@ impl Deadline {
     }
 
     /// Returns the limits with the wall clock that applies now.
-    pub(crate) fn applied(&self, limits: Limits) -> Limits {
-        Limits { wall_clock: self.time().unwrap_or(limits.wall_clock), ..limits }
+    pub(crate) fn applied(&self, limits: CallLimits) -> CallLimits {
+        CallLimits { wall_clock: self.time().unwrap_or(limits.wall_clock), ..limits }
     }
 
     /// Returns the time of the call if its caller extended it beyond the policy's decision.
@@ -165,15 +165,15 @@ impl Deadline {
     }
 
     /// Returns a view of the deadline for the executor of a call with these limits.
-    pub(crate) fn watch(&self, limits: &Limits) -> Watched {
-        Watched { times: self.0.subscribe(), decided: limits.wall_clock }
+    pub(crate) fn watch(&self, limits: &CallLimits) -> DeadlineWatch {
+        DeadlineWatch { times: self.0.subscribe(), decided: limits.wall_clock }
     }
 }
 
 /// Keeps the time of a call stopped until it is dropped.
-pub(crate) struct Stopped(watch::Sender<Option<Time>>);
+pub(crate) struct StoppedClock(watch::Sender<Option<Time>>);
 
-impl Drop for Stopped {
+impl Drop for StoppedClock {
     fn drop(&mut self) {
         self.0.send_if_modified(|time| {
             // The time may have begun during the stop. Then this stop excludes nothing.
@@ -190,13 +190,13 @@ impl Drop for Stopped {
 
 /// An executor's view of a deadline.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct DeadlineWatch {
     times: watch::Receiver<Option<Time>>,
     /// The time if the policy has not decided, as for `--schema`.
     decided: Duration,
 }
 
-impl Watched {
+impl DeadlineWatch {
     /// Returns the time that the call has now.
     fn time(&self) -> Duration {
         self.times.borrow().map_or(self.decided, Time::kept)
@@ -240,11 +240,11 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn limits(seconds: u32, ceiling: u32) -> Limits {
-        Limits {
+    fn limits(seconds: u32, ceiling: u32) -> CallLimits {
+        CallLimits {
             wall_clock: seconds * SECOND,
             wall_clock_ceiling: ceiling * SECOND,
-            ..Limits::default()
+            ..CallLimits::default()
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
     }
 
     /// Returns whether the time is over for a call that started this long ago.
-    async fn is_over(deadline: &Deadline, limits: &Limits, ago: Duration) -> bool {
+    async fn is_over(deadline: &Deadline, limits: &CallLimits, ago: Duration) -> bool {
         let started = Instant::now().checked_sub(ago).expect("the machine runs longer");
         tokio::select! {
             biased;

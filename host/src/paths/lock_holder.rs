@@ -23,11 +23,11 @@ pub fn lock_holder(path: &Path) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockHolder {
     /// The process, if this machine reports it.
-    process: Option<Process>,
+    process: Option<HolderProcess>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Process {
+struct HolderProcess {
     id: u32,
     /// The name of its program; `None` if the process has ended, and its child has the lock.
     name: Option<String>,
@@ -41,7 +41,7 @@ impl LockHolder {
             let device = (major(metadata.dev()), minor(metadata.dev()));
             let id = holder_in(&fs::read_to_string(LOCKS).ok()?, device, metadata.ino())?;
             let name = fs::read_to_string(format!("/proc/{id}/comm")).ok();
-            Some(Process { id, name: name.map(|name| name.trim_end().to_owned()) })
+            Some(HolderProcess { id, name: name.map(|name| name.trim_end().to_owned()) })
         };
         Self { process: find() }
     }
@@ -51,8 +51,8 @@ impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.process {
             None => f.write_str("another process"),
-            Some(Process { id, name: None }) => write!(f, "process {id}"),
-            Some(Process { id, name: Some(name) }) => {
+            Some(HolderProcess { id, name: None }) => write!(f, "process {id}"),
+            Some(HolderProcess { id, name: Some(name) }) => {
                 write!(f, "`{}` (process {id})", ikigai_protocol::written_out(name))
             }
         }
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn a_message_has_the_number_and_the_name_of_the_process() {
         let holder = |name: Option<&str>| {
-            let process = Process { id: 7, name: name.map(str::to_owned) };
+            let process = HolderProcess { id: 7, name: name.map(str::to_owned) };
             LockHolder { process: Some(process) }.to_string()
         };
         assert_eq!(holder(Some("ikigai")), "`ikigai` (process 7)");

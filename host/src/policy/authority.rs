@@ -10,29 +10,29 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use ikigai_protocol::Digest;
 
 use super::decide;
-use super::decision::{Decision, Denial, Provenance, Request};
-use super::edit::{NewKey, Place};
+use super::decision::{Decision, Denial, PolicyRequest, Provenance};
+use super::edit::{EntryTable, NewKey};
 use super::entry_lists::EntryLists;
-use super::live::{FileStatus, Layers, Live, PolicyFiles};
+use super::live::{FileStatus, LivePolicy, PolicyFiles, PolicyLayers};
 use super::missed_places::missed_places;
 use super::parse::check_variable;
 use super::propose::Proposal;
-use super::reached::Reached;
-use super::remedy::{Hints, Permissions, Remedy};
-use super::reserved::Secrets;
-use super::rule::Entry;
+use super::reached::RequestedAccess;
+use super::remedy::{Permissions, Remedy, RemedyHints};
+use super::reserved::SecretPaths;
+use super::rule::PolicyEntry;
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
-use super::session::{Session, SessionAnswer};
+use super::session::{SessionAnswer, SessionAnswers};
 use super::signers::{self, Signatures, SignerRule, SignersInForce, Signing};
 use super::standard::{self, SHELL};
 use super::variables::Variables;
-use super::widen::{self, Scope};
+use super::widen::{self, FileScope};
 use super::writable_record::WritableRecord;
-use super::written::Written;
+use super::written::EntryPermissions;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
-use crate::limits::{LONGEST_TIMEOUT, Limit, Limits};
+use crate::limits::{CallLimits, LONGEST_TIMEOUT, Limit};
 use crate::paths;
-use crate::toml_file::FileError;
+use crate::toml_file::TomlError;
 
 /// The factor in [`Authority::raise`] for a wall clock. The shell's two minutes become ten.
 const MORE_TIME: u32 = 5;
@@ -93,7 +93,7 @@ impl<T> Override<T> {
 
 /// The build of a tool to run, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct BuildChoice {
     /// The requested builds.
     pub backend: BackendChoice,
     /// True if, with [`BackendChoice::Auto`], the native build comes first on a machine whose
@@ -109,25 +109,25 @@ pub struct Choice {
 /// proposes changes of the user's file. See the [module](super) for an
 /// example.
 pub struct Authority {
-    live: Live,
+    live: LivePolicy,
     overrides: Overrides,
     workspace: PathBuf,
     protected: Vec<PathBuf>,
-    secrets: Secrets,
+    secrets: SecretPaths,
     /// The part of `secrets` that was passed to the host.
     own_secrets: Vec<PathBuf>,
     variables: Variables,
     writable_record: WritableRecord,
-    hints: Hints,
+    hints: RemedyHints,
     signing: Signing,
-    session: Session,
+    session: SessionAnswers,
     logged: Mutex<BTreeSet<String>>,
 }
 
 /// The policy files at one moment. All decisions by one value are decisions for that moment, so
 /// after the user's answer the caller must look again. A call that waits for the compilation of its
 /// component, or for a free permit, runs by the earlier decision. An edit applies to the next call.
-pub(crate) struct Look(Result<Layers, Denial>);
+pub(crate) struct PolicySnapshot(Result<PolicyLayers, Denial>);
 
 impl Authority {
     /// Reads the policy files. `protected` are the canonical paths that no tool may write.
@@ -139,21 +139,21 @@ impl Authority {
         files: &PolicyFiles,
         overrides: Overrides,
         protected: Vec<PathBuf>,
-        hints: Hints,
+        hints: RemedyHints,
         signatures: Option<Arc<dyn Signatures>>,
-    ) -> Result<Self, FileError> {
+    ) -> Result<Self, TomlError> {
         Ok(Self {
-            live: Live::open(files, signatures.clone())?,
+            live: LivePolicy::open(files, signatures.clone())?,
             overrides,
             workspace: files.workspace.clone(),
             protected,
-            secrets: Secrets::new(files.home.as_deref(), files.state.clone()),
+            secrets: SecretPaths::new(files.home.as_deref(), files.state.clone()),
             own_secrets: Vec::new(),
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
             hints,
             signing: Signing::new(signatures),
-            session: Session::default(),
+            session: SessionAnswers::default(),
             logged: Mutex::default(),
         })
     }
@@ -172,7 +172,7 @@ impl Authority {
     /// # Errors
     ///
     /// Fails if the tool may not run at all.
-    pub fn decide(&self, request: &Request<'_>) -> Result<Decision, Denial> {
+    pub fn decide(&self, request: &PolicyRequest<'_>) -> Result<Decision, Denial> {
         self.decide_widened(request, &[])
     }
 
@@ -180,24 +180,24 @@ impl Authority {
     /// this call. Bounds apply to them as to everything else.
     pub(crate) fn decide_widened(
         &self,
-        request: &Request<'_>,
-        once: &[Reached],
+        request: &PolicyRequest<'_>,
+        once: &[RequestedAccess],
     ) -> Result<Decision, Denial> {
         self.decide_by(&self.look(), request, once)
     }
 
     /// Checks the metadata of each policy file, and reads the files that changed.
-    pub(crate) fn look(&self) -> Look {
-        Look(self.current())
+    pub(crate) fn look(&self) -> PolicySnapshot {
+        PolicySnapshot(self.current())
     }
 
     /// Decides as [`decide_widened`](Self::decide_widened) does, by the files at the time of a
     /// look.
     pub(crate) fn decide_by(
         &self,
-        Look(layers): &Look,
-        request: &Request<'_>,
-        once: &[Reached],
+        PolicySnapshot(layers): &PolicySnapshot,
+        request: &PolicyRequest<'_>,
+        once: &[RequestedAccess],
     ) -> Result<Decision, Denial> {
         let layers = layers.as_ref().map_err(Denial::clone)?;
         let mut allowed = self.session.allowed(request);
@@ -219,11 +219,11 @@ impl Authority {
     /// in this session.
     pub(crate) fn may_ask(
         &self,
-        request: &Request<'_>,
-        once: &[Reached],
-        reached: &Reached,
+        request: &PolicyRequest<'_>,
+        once: &[RequestedAccess],
+        reached: &RequestedAccess,
     ) -> bool {
-        if let Reached::Path { path, .. } = reached
+        if let RequestedAccess::Path { path, .. } = reached
             && standard::protected_path_in(path, &self.protected).is_some()
         {
             return false;
@@ -231,26 +231,38 @@ impl Authority {
         if self.session.was_refused(request, reached) {
             return false;
         }
-        let allowed: Vec<Reached> = once.iter().chain([reached]).cloned().collect();
+        let allowed: Vec<RequestedAccess> = once.iter().chain([reached]).cloned().collect();
         self.decide_widened(request, &allowed)
             .is_ok_and(|decision| decision.ask && decision.grant.shows(reached))
     }
 
     /// Returns whether the user allowed the tool this access in this session.
-    pub(crate) fn was_allowed(&self, request: &Request<'_>, reached: &Reached) -> bool {
+    pub(crate) fn was_allowed(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+    ) -> bool {
         self.session.allowed(request).contains(reached)
     }
 
     /// Returns whether the user refused the tool this access, or a directory around it, in this
     /// session.
-    pub(crate) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
+    pub(crate) fn was_refused_around(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+    ) -> bool {
         self.session.was_refused_around(request, reached)
     }
 
     /// Returns whether the user's file could grant the tool this access, even if the user may not
     /// be asked.
-    pub(crate) fn could_allow(&self, request: &Request<'_>, reached: &Reached) -> bool {
-        if let Reached::Path { path, .. } = reached
+    pub(crate) fn could_allow(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+    ) -> bool {
+        if let RequestedAccess::Path { path, .. } = reached
             && standard::protected_path_in(path, &self.protected).is_some()
         {
             return false;
@@ -261,13 +273,17 @@ impl Authority {
 
     /// Returns the command of the embedding program that grants the tool these accesses in addition
     /// to its present ones, or `None` if the program has no command for that.
-    pub(crate) fn command_for(&self, request: &Request<'_>, reached: &[Reached]) -> Option<String> {
+    pub(crate) fn command_for(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &[RequestedAccess],
+    ) -> Option<String> {
         let tool = request.name?.to_owned();
         if reached.is_empty() {
             return None;
         }
-        let has = self.permissions_with(request, &[], Scope::Exact)?;
-        let permissions = self.permissions_with(request, reached, Scope::Exact)?.beyond(&has);
+        let has = self.permissions_with(request, &[], FileScope::Exact)?;
+        let permissions = self.permissions_with(request, reached, FileScope::Exact)?.beyond(&has);
         self.hint(&Remedy::Widen { tool, permissions })
     }
 
@@ -276,10 +292,10 @@ impl Authority {
     /// cannot raise such a limit.
     pub(crate) fn raise(
         &self,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
         decision: &Decision,
         limit: Limit,
-        limits: &Limits,
+        limits: &CallLimits,
     ) -> Option<Remedy> {
         let can_raise = |key: LimitKey| {
             let by_flag = self.overrides.limits.iter().any(|(own, _)| *own == key);
@@ -316,7 +332,12 @@ impl Authority {
     }
 
     /// Notes the user's answer for this session.
-    pub(crate) fn answered(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
+    pub(crate) fn answered(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+        allowed: bool,
+    ) {
         self.session.note(request, reached, allowed);
     }
 
@@ -329,16 +350,16 @@ impl Authority {
     /// accesses.
     pub fn propose_widened(
         &self,
-        request: &Request<'_>,
-        reached: &[Reached],
-    ) -> Result<Proposal, FileError> {
+        request: &PolicyRequest<'_>,
+        reached: &[RequestedAccess],
+    ) -> Result<Proposal, TomlError> {
         let file = self.user_file()?;
         let Some(name) = request.name else {
-            return Err(FileError::whole(file, "a program that is named by its path has no entry"));
+            return Err(TomlError::whole(file, "a program that is named by its path has no entry"));
         };
-        let permissions = self.permissions_with(request, reached, Scope::Directory);
+        let permissions = self.permissions_with(request, reached, FileScope::Directory);
         let permissions = permissions.ok_or_else(|| {
-            FileError::whole(file, "a policy file cannot name what the tool reached for")
+            TomlError::whole(file, "a policy file cannot name what the tool reached for")
         })?;
         let keys = widen::keys(request, &permissions);
         self.propose_grant(name, &keys)
@@ -348,7 +369,7 @@ impl Authority {
     /// rights of the user. Returns `None` if the request is not for such a tool, or if a bound
     /// confines it anyway. Writes nothing.
     #[must_use]
-    pub fn propose_unconfined(&self, request: &Request<'_>) -> Option<Proposal> {
+    pub fn propose_unconfined(&self, request: &PolicyRequest<'_>) -> Option<Proposal> {
         if request.origin != ToolOrigin::User || request.backend != Backend::Native {
             return None;
         }
@@ -362,7 +383,7 @@ impl Authority {
     /// file cannot be used. Writes nothing.
     pub(crate) fn propose_bound(
         &self,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
         keys: Vec<NewKey>,
     ) -> Option<Proposal> {
         let mut all = widen::keys(request, &Permissions::default());
@@ -374,10 +395,10 @@ impl Authority {
     /// named them. `may` says whether a place can be allowed.
     pub(crate) fn places_of(
         &self,
-        refused: &[Reached],
+        refused: &[RequestedAccess],
         links: &BTreeSet<PathBuf>,
-        may: &dyn Fn(&Reached) -> bool,
-    ) -> Vec<Reached> {
+        may: &dyn Fn(&RequestedAccess) -> bool,
+    ) -> Vec<RequestedAccess> {
         let home = self.canonical_home();
         match self.current() {
             Ok(layers) => missed_places(refused, links, self.around(&layers, home.as_deref()), may),
@@ -389,9 +410,9 @@ impl Authority {
     /// accesses. Returns `None` if a policy file cannot name them.
     pub(crate) fn permissions_with(
         &self,
-        request: &Request<'_>,
-        reached: &[Reached],
-        scope: Scope,
+        request: &PolicyRequest<'_>,
+        reached: &[RequestedAccess],
+        scope: FileScope,
     ) -> Option<Permissions> {
         self.with_entry(request, |entries, around| {
             widen::permissions(entries, request, reached, scope, around)
@@ -400,7 +421,7 @@ impl Authority {
 
     /// Returns the lists of a tool's entry, with the profile's lists for keys that the entry does
     /// not have. The result is empty if a ceiling cannot be used.
-    pub(super) fn entry_lists(&self, request: &Request<'_>) -> EntryLists {
+    pub(super) fn entry_lists(&self, request: &PolicyRequest<'_>) -> EntryLists {
         let lists = self.with_entry(request, |(entry, every), around| {
             EntryLists::of_entry(entry, every, request, around)
         });
@@ -411,8 +432,8 @@ impl Authority {
     /// applies to the tool, and the places around it. Returns `None` if a ceiling cannot be used.
     fn with_entry<T>(
         &self,
-        request: &Request<'_>,
-        then: impl FnOnce((Option<&Entry>, Option<&Entry>), widen::Around<'_>) -> T,
+        request: &PolicyRequest<'_>,
+        then: impl FnOnce((Option<&PolicyEntry>, Option<&PolicyEntry>), widen::WidenContext<'_>) -> T,
     ) -> Option<T> {
         let layers = self.current().ok()?;
         let entry = request.name.and_then(|name| layers.user.entry(request.backend, name));
@@ -437,10 +458,14 @@ impl Authority {
         home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()))
     }
 
-    fn around<'a>(&'a self, layers: &Layers, home: Option<&'a Path>) -> widen::Around<'a> {
+    fn around<'a>(
+        &'a self,
+        layers: &PolicyLayers,
+        home: Option<&'a Path>,
+    ) -> widen::WidenContext<'a> {
         let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
         let (profile, _) = decide::profile(layers, &self.overrides);
-        widen::Around { workspace, home, protected, profile }
+        widen::WidenContext { workspace, home, protected, profile }
     }
 
     /// Returns the grant of a `--schema` call, which is empty.
@@ -479,7 +504,7 @@ impl Authority {
     #[must_use]
     pub(crate) fn looks_at_content(
         &self,
-        Look(layers): &Look,
+        PolicySnapshot(layers): &PolicySnapshot,
         backend: Backend,
         origin: ToolOrigin,
         name: Option<&str>,
@@ -519,8 +544,8 @@ impl Authority {
     /// Chooses the build of a tool to run.
     #[doc(hidden)]
     #[must_use]
-    pub fn choose(&self, name: &str, origin: ToolOrigin) -> Choice {
-        let choice = |backend, reason: Cow<'static, str>| Choice {
+    pub fn choose(&self, name: &str, origin: ToolOrigin) -> BuildChoice {
+        let choice = |backend, reason: Cow<'static, str>| BuildChoice {
             backend,
             native_if_confined: false,
             reason,
@@ -534,7 +559,7 @@ impl Authority {
         }
         let (profile, _) = decide::profile(&layers, &self.overrides);
         let is_shell = name == SHELL && origin == ToolOrigin::System;
-        Choice {
+        BuildChoice {
             native_if_confined: is_shell && profile == Profile::Standard,
             ..choice(BackendChoice::Auto, "".into())
         }
@@ -546,8 +571,13 @@ impl Authority {
     ///
     /// Fails if the present or the proposed file cannot be used, or if the user has no such file
     /// because [`Paths::policy`](crate::Paths::policy) is `None`.
-    pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()), keys)
+    pub fn propose_grant(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, TomlError> {
+        Proposal::grant(
+            self.user_file()?,
+            self.live.base(),
+            EntryTable::Tool(name.to_owned()),
+            keys,
+        )
     }
 
     /// Proposes the user's file with these keys of the server's entry set. Writes nothing.
@@ -555,8 +585,13 @@ impl Authority {
     /// # Errors
     ///
     /// Fails like [`propose_grant`](Self::propose_grant).
-    pub fn propose_server(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, FileError> {
-        Proposal::grant(self.user_file()?, self.live.base(), Place::Server(name.to_owned()), keys)
+    pub fn propose_server(&self, name: &str, keys: &[NewKey]) -> Result<Proposal, TomlError> {
+        Proposal::grant(
+            self.user_file()?,
+            self.live.base(),
+            EntryTable::Server(name.to_owned()),
+            keys,
+        )
     }
 
     /// Proposes the user's file without the server's entry. Returns `None` if it has no such entry.
@@ -565,8 +600,8 @@ impl Authority {
     /// # Errors
     ///
     /// Fails if the file cannot be used.
-    pub fn propose_revoke_server(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.user_file()?, self.live.base(), Place::Server(name.to_owned()))
+    pub fn propose_revoke_server(&self, name: &str) -> Result<Option<Proposal>, TomlError> {
+        Proposal::revoke(self.user_file()?, self.live.base(), EntryTable::Server(name.to_owned()))
     }
 
     /// Proposes the user's file without the tool's entry. Returns `None` if it has no such entry.
@@ -575,8 +610,8 @@ impl Authority {
     /// # Errors
     ///
     /// Fails if the file cannot be used.
-    pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, FileError> {
-        Proposal::revoke(self.user_file()?, self.live.base(), Place::Tool(name.to_owned()))
+    pub fn propose_revoke(&self, name: &str) -> Result<Option<Proposal>, TomlError> {
+        Proposal::revoke(self.user_file()?, self.live.base(), EntryTable::Tool(name.to_owned()))
     }
 
     /// Decides as if the proposal were the user's file.
@@ -587,9 +622,9 @@ impl Authority {
     pub fn decide_with(
         &self,
         proposal: &Proposal,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
     ) -> Result<Decision, Denial> {
-        let layers = Layers { user: Arc::clone(&proposal.layer), ..self.current()? };
+        let layers = PolicyLayers { user: Arc::clone(&proposal.layer), ..self.current()? };
         let signing = self.signing.apart();
         let context = self.context(&signing, &[]);
         decide::decide(&layers, &self.overrides, &context, request)
@@ -606,16 +641,16 @@ impl Authority {
     /// Returns a tool's permissions as written in the user's file, or `None` if it has no entry.
     /// Does not compare the digests that the entry is bound to.
     #[must_use]
-    pub fn written(&self, name: &str) -> Option<Written> {
+    pub fn written(&self, name: &str) -> Option<EntryPermissions> {
         let layers = self.current().ok()?;
-        layers.user.tools.get(name).map(Written::from_entry)
+        layers.user.tools.get(name).map(EntryPermissions::from_entry)
     }
 
     /// Returns a server's permissions as written in the user's file, or `None` if it has no entry.
     #[must_use]
-    pub fn written_server(&self, name: &str) -> Option<Written> {
+    pub fn written_server(&self, name: &str) -> Option<EntryPermissions> {
         let layers = self.current().ok()?;
-        layers.user.servers.get(name).map(Written::from_entry)
+        layers.user.servers.get(name).map(EntryPermissions::from_entry)
     }
 
     /// Returns the tools of a server that the user's file approves, with the digests of their
@@ -704,10 +739,10 @@ impl Authority {
         self.hints.for_remedy(remedy)
     }
 
-    fn user_file(&self) -> Result<&Path, FileError> {
+    fn user_file(&self) -> Result<&Path, TomlError> {
         self.live.user_file().ok_or_else(|| {
             let error =
-                FileError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in");
+                TomlError::whole(Path::new(paths::POLICY), "there is no home to keep a policy in");
             match self.hint(&Remedy::NamePolicyFile) {
                 Some(hint) => error.hint(hint),
                 None => error,
@@ -718,7 +753,7 @@ impl Authority {
     fn context<'a>(
         &'a self,
         signing: &'a Signing,
-        allowed: &'a [Reached],
+        allowed: &'a [RequestedAccess],
     ) -> decide::PolicyContext<'a> {
         let Self { workspace, protected, secrets, variables, writable_record, hints, .. } = self;
         decide::PolicyContext {
@@ -733,7 +768,7 @@ impl Authority {
         }
     }
 
-    fn current(&self) -> Result<Layers, Denial> {
+    fn current(&self) -> Result<PolicyLayers, Denial> {
         let layers = self.live.current();
         for (kind, problem) in self.live.problems() {
             let fate = match kind {
@@ -742,7 +777,7 @@ impl Authority {
             };
             self.log_once(&format!("{}; {fate}", problem.line()));
         }
-        for notice in layers.iter().flat_map(Layers::all).flat_map(|layer| &layer.notices) {
+        for notice in layers.iter().flat_map(PolicyLayers::all).flat_map(|layer| &layer.notices) {
             self.log_once(notice);
         }
         layers.map_err(|problem| Denial::of_file(&problem))

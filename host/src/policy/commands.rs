@@ -47,7 +47,7 @@ use ikigai_protocol::written_out;
 
 use super::decision::Provenance;
 pub(super) use meet::{Strictness, meet};
-pub(super) use pattern::{CommandRules, Pattern, Purpose};
+pub(super) use pattern::{CommandPrefix, CommandRules, RuleList};
 pub use requirement::Requirement;
 use script::SimpleCommand;
 
@@ -57,7 +57,7 @@ const COMMAND_SHOWN: usize = 120;
 /// A rule for commands, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandRule {
-    pub(super) pattern: Pattern,
+    pub(super) pattern: CommandPrefix,
     /// The line with the rule.
     pub provenance: Provenance,
 }
@@ -93,7 +93,7 @@ pub struct Commands {
 
 /// The verdict of a script, by the rules for commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ScriptVerdict {
     /// The rules list each of its commands.
     Listed {
         /// The words of the commands, in the order of the script. Bash runs these commands or some
@@ -123,7 +123,7 @@ pub enum Verdict {
     },
 }
 
-impl Verdict {
+impl ScriptVerdict {
     /// Returns `listed`, `ask`, `denied` or `unlisted`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -188,7 +188,7 @@ impl Commands {
 
     /// Returns the verdict of a script.
     #[must_use]
-    pub fn verdict(&self, script: &str) -> Verdict {
+    pub fn verdict(&self, script: &str) -> ScriptVerdict {
         let read = script::read(script);
         let first = |rules: &[CommandRule]| {
             read.commands.iter().find_map(|command| {
@@ -197,17 +197,17 @@ impl Commands {
             })
         };
         if let Some((command, rule)) = first(&self.deny) {
-            return Verdict::Denied { command, rule };
+            return ScriptVerdict::Denied { command, rule };
         }
         if let Some((command, rule)) = first(&self.ask) {
-            return Verdict::Ask { command, rule };
+            return ScriptVerdict::Ask { command, rule };
         }
         match self.listed(script, &read.commands, read.unread) {
             Ok(by) => {
                 let commands = read.commands.into_iter().map(|command| command.words).collect();
-                Verdict::Listed { commands, by }
+                ScriptVerdict::Listed { commands, by }
             }
-            Err(reason) => Verdict::Unlisted { reason },
+            Err(reason) => ScriptVerdict::Unlisted { reason },
         }
     }
 
@@ -265,26 +265,26 @@ fn shown(words: &[String]) -> String {
 pub mod fuzzing {
     use super::super::Profile;
     use super::super::decision::Provenance;
-    use super::{CommandRule, Commands, Pattern, Purpose, Verdict};
+    use super::{CommandPrefix, CommandRule, Commands, RuleList, ScriptVerdict};
 
     /// Returns the verdict of a script by these rules.
     ///
     /// # Errors
     ///
     /// Fails if a rule is refused. The text is the reason.
-    pub fn verdict(allow: &[&str], deny: &[&str], script: &str) -> Result<Verdict, String> {
+    pub fn verdict(allow: &[&str], deny: &[&str], script: &str) -> Result<ScriptVerdict, String> {
         let provenance = Provenance::Profile(Profile::Standard);
         let rules = |texts: &[&str], purpose| {
             let rule = |text: &&str| {
-                let pattern = Pattern::parse(text, purpose)?;
+                let pattern = CommandPrefix::parse(text, purpose)?;
                 Ok(CommandRule { pattern, provenance: provenance.clone() })
             };
             texts.iter().map(rule).collect::<Result<Vec<_>, String>>()
         };
         let commands = Commands {
             is_shell: true,
-            allow: vec![rules(allow, Purpose::Allow)?],
-            deny: rules(deny, Purpose::Deny)?,
+            allow: vec![rules(allow, RuleList::Allow)?],
+            deny: rules(deny, RuleList::Deny)?,
             ..Commands::default()
         };
         Ok(commands.verdict(script))

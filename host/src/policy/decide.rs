@@ -17,42 +17,42 @@ use std::time::Duration;
 use strum::VariantArray as _;
 
 use self::effective_grant::{EffectiveGrant, Freedom};
-use self::reach::Reach;
+use self::reach::WritablePlaces;
 use self::refusals::{check_bounds, check_denied, check_replaceable, check_strict, granting};
-use self::replaceable::Start;
+use self::replaceable::NativeStart;
 use super::commands::{self, Strictness};
-use super::decision::{Decision, Denial, Provenance, ProvenanceMap, Request};
-use super::live::Layers;
-use super::reached::Reached;
-use super::remedy::Hints;
-use super::reserved::Secrets;
-use super::rule::{Entry, Layer, LayerKind, LimitKey, Located};
+use super::decision::{Decision, Denial, PolicyRequest, Provenance, ProvenanceMap};
+use super::live::PolicyLayers;
+use super::reached::RequestedAccess;
+use super::remedy::RemedyHints;
+use super::reserved::SecretPaths;
+use super::rule::{LayerKind, LimitKey, Located, PolicyEntry, PolicyLayer};
 use super::signers::{self, Signing};
 use super::variables::Variables;
 use super::writable_record::WritableRecord;
 use super::{
     Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, ToolOrigin, standard,
 };
-use crate::limits::Limits;
+use crate::limits::CallLimits;
 
 /// The inputs of a decision, in addition to the layers.
 pub(super) struct PolicyContext<'a> {
     pub(super) workspace: &'a Path,
     pub(super) protected: &'a [PathBuf],
-    pub(super) secrets: &'a Secrets,
+    pub(super) secrets: &'a SecretPaths,
     pub(super) variables: &'a Variables,
     pub(super) writable_record: &'a WritableRecord,
-    pub(super) hints: &'a Hints,
+    pub(super) hints: &'a RemedyHints,
     pub(super) signing: &'a Signing,
     /// The accesses beyond the files that the user allowed the tool, for this session or this call.
-    pub(super) allowed: &'a [Reached],
+    pub(super) allowed: &'a [RequestedAccess],
 }
 
 /// An entry, with its layer.
-type Rule<'a> = (&'a Layer, &'a Entry);
+type Rule<'a> = (&'a PolicyLayer, &'a PolicyEntry);
 
 /// Returns the profile in force: the strictest profile of any layer.
-pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
+pub(super) fn profile(layers: &PolicyLayers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
     let (mut profile, by) = own_profile(layers, overrides);
     let mut provenance = vec![by];
     for layer in bounding(layers) {
@@ -65,7 +65,7 @@ pub(super) fn profile(layers: &Layers, overrides: &Overrides) -> (Profile, Vec<P
 }
 
 /// Returns the profile that would be in force without a bound.
-fn own_profile(layers: &Layers, overrides: &Overrides) -> (Profile, Provenance) {
+fn own_profile(layers: &PolicyLayers, overrides: &Overrides) -> (Profile, Provenance) {
     match (&overrides.profile, &layers.user.profile) {
         (Some(asked), _) => (asked.value, asked.provenance()),
         (None, Some(at)) => (at.value, provenance_of(&layers.user, at)),
@@ -76,11 +76,11 @@ fn own_profile(layers: &Layers, overrides: &Overrides) -> (Profile, Provenance) 
 /// Returns the build that a layer or an override asks for. A ceiling comes first. A workspace file
 /// has no influence.
 pub(super) fn backend(
-    layers: &Layers,
+    layers: &PolicyLayers,
     overrides: &Overrides,
     name: &str,
 ) -> Option<(BackendChoice, Provenance)> {
-    let of = |layer: &Layer| {
+    let of = |layer: &PolicyLayer| {
         let at = layer.tools.get(name)?.backend.as_ref()?;
         (at.value != BackendChoice::Auto).then(|| (at.value, provenance_of(layer, at)))
     };
@@ -92,7 +92,7 @@ pub(super) fn backend(
 /// Returns whether some layer names the tool or the server by its contents, or requires a signature
 /// of them.
 pub(super) fn looks_at_content(
-    layers: &Layers,
+    layers: &PolicyLayers,
     backend: Backend,
     origin: ToolOrigin,
     name: Option<&str>,
@@ -110,25 +110,25 @@ pub(super) fn looks_at_content(
 
 /// Decides one call.
 pub(super) fn decide(
-    layers: &Layers,
+    layers: &PolicyLayers,
     overrides: &Overrides,
     context: &PolicyContext<'_>,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
 ) -> Result<Decision, Denial> {
     decide_without_hint(layers, overrides, context, request)
         .map_err(|denial| denial.with_hint(context.hints))
 }
 
 fn decide_without_hint(
-    layers: &Layers,
+    layers: &PolicyLayers,
     overrides: &Overrides,
     context: &PolicyContext<'_>,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
 ) -> Result<Decision, Denial> {
     signed::check(layers, context, request)?;
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
-    let may_run = context.allowed.contains(&Reached::Run);
+    let may_run = context.allowed.contains(&RequestedAccess::Run);
     // If the tool is denied, rules about the contents of its file don't matter.
     check_denied(named(layers, request), request)?;
     let entry = granting(&layers.user, request, may_run, context.hints, &mut notes)?;
@@ -179,7 +179,7 @@ fn decide_without_hint(
     let order = Strictness::for_request(request, &grant);
     let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
     if request.backend != Backend::Wasm {
-        let reach = Reach::new(&layers.user, context);
+        let reach = WritablePlaces::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
         // A tool without a grant that is bound to its contents works in every workspace.
@@ -187,8 +187,10 @@ fn decide_without_hint(
         if (is_unconfined || is_unbound)
             && let Some(name) = request.name
         {
-            let start =
-                Start { program: request.program, ..start(request.path, context, &grant, &lost) };
+            let start = NativeStart {
+                program: request.program,
+                ..start(request.path, context, &grant, &lost)
+            };
             let weakness = replaceable::weakness(&start, context.protected, &reach);
             check_replaceable((name, request.backend), weakness, entry, &provenance)?;
         }
@@ -200,14 +202,14 @@ fn decide_without_hint(
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
 /// needs the sandbox for this call too.
 pub(super) fn for_schema(
-    user: &Layer,
+    user: &PolicyLayer,
     context: &PolicyContext<'_>,
     path: &Path,
     backend: Backend,
 ) -> Grant {
     let mut grant = standard::for_schema(backend);
     if backend == Backend::Native {
-        let reach = Reach::new(user, context);
+        let reach = WritablePlaces::new(user, context);
         let lost = search::keep_out_of_reach(&mut grant.env, false, &reach);
         let start = start(path, context, &grant, &lost);
         if replaceable::weakness(&start, context.protected, &reach).is_some() {
@@ -222,19 +224,23 @@ fn start<'a>(
     context: &PolicyContext<'a>,
     grant: &'a Grant,
     lost: &'a [PathBuf],
-) -> Start<'a> {
-    Start { path, program: None, workspace: context.workspace, env: &grant.env, lost }
+) -> NativeStart<'a> {
+    NativeStart { path, program: None, workspace: context.workspace, env: &grant.env, lost }
 }
 
 /// Returns the layers that only narrow.
-fn bounding(layers: &Layers) -> impl Iterator<Item = &Layer> {
+fn bounding(layers: &PolicyLayers) -> impl Iterator<Item = &PolicyLayer> {
     layers.ceilings.iter().map(|layer| &**layer).chain([&*layers.workspace])
 }
 
 /// Returns every entry that narrows this tool's grant. `entry` is the entry that grants it
 /// something. Only that entry replaces the user file's rules for every tool.
-fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>) -> Vec<Rule<'a>> {
-    let own = |layer: &'a Layer| layer.entry(request.backend, request.name?);
+fn bounds<'a>(
+    layers: &'a PolicyLayers,
+    request: &PolicyRequest<'_>,
+    entry: Option<Rule<'a>>,
+) -> Vec<Rule<'a>> {
+    let own = |layer: &'a PolicyLayer| layer.entry(request.backend, request.name?);
     let every = bounding(layers).map(|layer| (layer, own(layer)));
     let every = every.chain([(&*layers.user, entry.map(|(_, entry)| entry))]);
     let every = every.filter_map(|(layer, own)| Some((layer, layer.every_beside(own)?)));
@@ -243,21 +249,24 @@ fn bounds<'a>(layers: &'a Layers, request: &Request<'_>, entry: Option<Rule<'a>>
 
 /// Returns the entry with this tool's name in the user's file, even if it is bound to other
 /// contents.
-fn named_by_user<'a>(layers: &'a Layers, request: &Request<'_>) -> Option<Rule<'a>> {
+fn named_by_user<'a>(layers: &'a PolicyLayers, request: &PolicyRequest<'_>) -> Option<Rule<'a>> {
     Some((&*layers.user, layers.user.entry(request.backend, request.name?)?))
 }
 
 /// Returns every entry with this tool's name, even if it is bound to other contents.
-fn named<'a>(layers: &'a Layers, request: &Request<'_>) -> impl Iterator<Item = Rule<'a>> {
+fn named<'a>(
+    layers: &'a PolicyLayers,
+    request: &PolicyRequest<'_>,
+) -> impl Iterator<Item = Rule<'a>> {
     layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
 }
 
 /// Returns the calls that need consent, by the strictest value of any layer. An entry with the
 /// tool's name counts even if it is bound to other contents, because it only narrows.
 fn approve(
-    layers: &Layers,
+    layers: &PolicyLayers,
     overrides: &Overrides,
-    (request, entry): (&Request<'_>, Option<Rule<'_>>),
+    (request, entry): (&PolicyRequest<'_>, Option<Rule<'_>>),
     (profile, order): (Profile, Strictness),
     provenance: &mut ProvenanceMap,
 ) -> Approve {
@@ -276,8 +285,8 @@ fn approve(
 /// Returns every entry whose keys only narrow, and so count even if the entry is bound to other
 /// contents.
 fn narrowing<'a>(
-    layers: &'a Layers,
-    request: &Request<'_>,
+    layers: &'a PolicyLayers,
+    request: &PolicyRequest<'_>,
     entry: Option<Rule<'a>>,
 ) -> impl Iterator<Item = Rule<'a>> {
     bounds(layers, request, entry).into_iter().chain(named_by_user(layers, request)).chain(entry)
@@ -285,9 +294,9 @@ fn narrowing<'a>(
 
 /// Returns whether the user may be asked to widen the grant. Any layer can forbid it.
 fn ask(
-    layers: &Layers,
+    layers: &PolicyLayers,
     overrides: &Overrides,
-    (request, entry): (&Request<'_>, Option<Rule<'_>>),
+    (request, entry): (&PolicyRequest<'_>, Option<Rule<'_>>),
     profile: Profile,
     provenance: &mut ProvenanceMap,
 ) -> bool {
@@ -308,11 +317,11 @@ fn ask(
 fn limits(
     profile: Profile,
     overrides: &Overrides,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
     entry: Option<Rule<'_>>,
     bounds: &[Rule<'_>],
     provenance: &mut ProvenanceMap,
-) -> Limits {
+) -> CallLimits {
     let mut limits = standard::limits(request.backend);
     let is_shell = request.origin == ToolOrigin::System && request.name == Some(standard::SHELL);
     let of_shell = if is_shell { overrides.shell_limits.as_slice() } else { &[] };
@@ -361,14 +370,14 @@ fn wall_clock_ceiling(
 }
 
 /// Returns the line of a value.
-pub(super) fn provenance_of<T>(layer: &Layer, at: &Located<T>) -> Provenance {
+pub(super) fn provenance_of<T>(layer: &PolicyLayer, at: &Located<T>) -> Provenance {
     line_provenance(layer, at.position.line)
 }
 
-fn entry_provenance(layer: &Layer, entry: &Entry) -> Provenance {
+fn entry_provenance(layer: &PolicyLayer, entry: &PolicyEntry) -> Provenance {
     line_provenance(layer, entry.position.line)
 }
 
-fn line_provenance(layer: &Layer, line: usize) -> Provenance {
+fn line_provenance(layer: &PolicyLayer, line: usize) -> Provenance {
     Provenance::File { kind: layer.kind, path: Arc::clone(&layer.path), line }
 }

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use ikigai_protocol::Digest;
 
 use super::commands::Commands;
-use super::remedy::{Hints, Remedy};
+use super::remedy::{Remedy, RemedyHints};
 use super::rule::LayerKind;
 use super::{Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin};
-use crate::limits::Limits;
-use crate::toml_file::FileError;
+use crate::limits::CallLimits;
+use crate::toml_file::TomlError;
 
 /// The call that the policy decides on, for [`Authority::decide`](super::Authority::decide).
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PolicyRequest<'a> {
     /// The name of the tool, or of the server with [`Backend::Mcp`]; `None` for a program that is
     /// named by its path.
     pub name: Option<&'a str>,
@@ -39,7 +39,7 @@ pub struct Request<'a> {
     pub tool: Option<ServerTool<'a>>,
 }
 
-impl Request<'_> {
+impl PolicyRequest<'_> {
     /// Returns whether the call runs a process on this machine: a native tool, or a server that is
     /// a program.
     pub(super) fn is_process(&self) -> bool {
@@ -172,7 +172,7 @@ pub struct Decision {
     /// The permissions.
     pub grant: Grant,
     /// The limits.
-    pub limits: Limits,
+    pub limits: CallLimits,
     /// The calls that need consent.
     pub approve: Approve,
     /// True if the user may be asked to widen the grant, if the front end can ask.
@@ -294,12 +294,12 @@ impl Denial {
     }
 
     /// Adds the sentence for the remedy.
-    pub(super) fn with_hint(mut self, hints: &Hints) -> Self {
+    pub(super) fn with_hint(mut self, hints: &RemedyHints) -> Self {
         self.hint = self.remedy.as_deref().and_then(|remedy| hints.for_remedy(remedy));
         self
     }
 
-    pub(super) fn of_file(problem: &FileError) -> Self {
+    pub(super) fn of_file(problem: &TomlError) -> Self {
         let reason = problem.line();
         Self { reason, remedy: None, hint: None, provenance: None, is_by_deny: false }
     }

@@ -31,14 +31,14 @@ pub(super) struct Unchangeable;
 
 /// The table of an entry in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum EntryTable {
     /// The table `[tools.NAME]`.
     Tool(String),
     /// The table `[servers.NAME]`.
     Server(String),
 }
 
-impl Place {
+impl EntryTable {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Tool(name) | Self::Server(name) => name,
@@ -54,10 +54,10 @@ impl Place {
     }
 }
 
-type Changed = Result<String, Unchangeable>;
+type EditResult = Result<String, Unchangeable>;
 
 /// Returns the text with these keys of an entry set. Creates the entry if it does not exist.
-pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
+pub(super) fn set(text: &str, place: &EntryTable, keys: &[NewKey]) -> EditResult {
     let (all, name) = (place.table(), place.name());
     let mut file = parse(text)?;
     if !file.contains_key(all) {
@@ -107,7 +107,7 @@ pub(super) fn set(text: &str, place: &Place, keys: &[NewKey]) -> Changed {
 
 /// Returns the text without an entry and everything that belongs to it. Comments before it stay,
 /// because they may be about the file.
-pub(super) fn remove(text: &str, place: &Place) -> Changed {
+pub(super) fn remove(text: &str, place: &EntryTable) -> EditResult {
     let mut file = parse(text)?;
     let mut without = file.clone();
     let entries = without.get_mut(place.table()).and_then(Item::as_table_like_mut);
@@ -136,7 +136,7 @@ pub(super) fn remove(text: &str, place: &Place) -> Changed {
 const MARK: &str = "# the entry that is removed\u{0}\n";
 
 /// Adds [`MARK`] to the comments before an entry, and returns these comments, if any.
-fn mark_comments_before(file: &mut DocumentMut, place: &Place) -> Option<String> {
+fn mark_comments_before(file: &mut DocumentMut, place: &EntryTable) -> Option<String> {
     let entries = file.get_mut(place.table())?.as_table_like_mut()?;
     let name = place.name();
     let mark = |decor: &mut Decor| {
@@ -210,7 +210,7 @@ mod tests {
 
     use super::*;
 
-    static TOOL: LazyLock<Place> = LazyLock::new(|| Place::Tool("tool".to_owned()));
+    static TOOL: LazyLock<EntryTable> = LazyLock::new(|| EntryTable::Tool("tool".to_owned()));
 
     fn list(words: &[&str]) -> NewValue {
         NewValue::List(words.iter().map(|word| (*word).to_owned()).collect())

@@ -5,12 +5,12 @@
 
 use std::path::PathBuf;
 
-use super::decision::Request;
+use super::decision::PolicyRequest;
 use super::edit::{NewKey, NewValue};
-use super::rule::{Entry, Located};
+use super::rule::{Located, PolicyEntry};
 use super::secret_places::secret_place;
-use super::widen::{self, Around};
-use super::written::{Written, WrittenPath};
+use super::widen::{self, WidenContext};
+use super::written::{EntryPermissions, WrittenPath};
 use super::{Access, AssetAccess, Authority, Net, ToolOrigin, standard};
 
 /// The lists of an entry that a grant can extend, and the access to assets.
@@ -43,7 +43,7 @@ impl EntryLists {
     /// Returns the tool's present permissions: the lists of its entry in the user's file, and the
     /// profile's permissions for each key that the entry does not have.
     #[must_use]
-    pub fn in_force(authority: &Authority, request: &Request<'_>) -> Self {
+    pub fn in_force(authority: &Authority, request: &PolicyRequest<'_>) -> Self {
         authority.entry_lists(request)
     }
 
@@ -51,7 +51,7 @@ impl EntryLists {
     /// unchanged. It differs from [`in_force`](Self::in_force) for a user native tool whose entry
     /// does not name directories: the profile gives the workspace only to a tool without a grant.
     #[must_use]
-    pub fn unchanged(authority: &Authority, request: &Request<'_>) -> Self {
+    pub fn unchanged(authority: &Authority, request: &PolicyRequest<'_>) -> Self {
         let mut lists = Self::in_force(authority, request);
         let written = request.name.and_then(|name| authority.written(name));
         let names_dirs = written.is_some_and(|written| written.fs.is_some());
@@ -64,10 +64,10 @@ impl EntryLists {
     /// Returns the lists of an entry. `every` is the part of `[tools."*"]` that applies to the
     /// tool.
     pub(super) fn of_entry(
-        entry: Option<&Entry>,
-        every: Option<&Entry>,
-        request: &Request<'_>,
-        around: Around<'_>,
+        entry: Option<&PolicyEntry>,
+        every: Option<&PolicyEntry>,
+        request: &PolicyRequest<'_>,
+        around: WidenContext<'_>,
     ) -> Self {
         fn value<T: Clone + Default>(at: Option<&Located<T>>) -> T {
             at.map(|at| at.value.clone()).unwrap_or_default()
@@ -186,10 +186,10 @@ impl EntryLists {
     }
 }
 
-impl From<Written> for EntryLists {
+impl From<EntryPermissions> for EntryLists {
     /// Returns the lists that an entry names; the others are empty.
-    fn from(written: Written) -> Self {
-        let Written { fs, net, env, path, assets, .. } = written;
+    fn from(written: EntryPermissions) -> Self {
+        let EntryPermissions { fs, net, env, path, assets, .. } = written;
         Self {
             fs: fs.unwrap_or_default(),
             net: net.unwrap_or_default(),

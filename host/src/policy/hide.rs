@@ -7,7 +7,7 @@ mod walk;
 use std::path::{Path, PathBuf};
 
 use self::patterns::Patterns;
-pub(crate) use self::walk::Walk;
+pub(crate) use self::walk::HideWalk;
 
 /// Patterns of hidden paths. The default hides nothing.
 ///
@@ -91,8 +91,8 @@ impl Hide {
     }
 
     /// Begins a walk along a path through these granted directories.
-    pub(crate) fn walk<'a>(&'a self, granted: impl Iterator<Item = &'a Path>) -> Walk<'a> {
-        Walk::new(self, granted)
+    pub(crate) fn walk<'a>(&'a self, granted: impl Iterator<Item = &'a Path>) -> HideWalk<'a> {
+        HideWalk::new(self, granted)
     }
 
     /// Returns whether everything that is hidden below the path `old` would be hidden below `new`,

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use ikigai_protocol::Digest;
 
 use super::parse::{self, Base};
-use super::rule::{Layer, LayerKind};
+use super::rule::{LayerKind, PolicyLayer};
 use super::signers::Signatures;
 use crate::paths::{self, OtherWriter};
-use crate::toml_file::{self, ClosedDir, FileError, ReadError, ReadRules};
+use crate::toml_file::{self, ClosedDir, ReadError, ReadRules, TomlError};
 
 /// The largest policy file, in bytes. No real policy is that large.
 const LARGEST: u64 = 1 << 20;
@@ -60,20 +60,20 @@ pub struct FileStatus {
     /// True if the file exists.
     pub exists: bool,
     /// The reason why its earlier contents are in force instead of the present ones.
-    pub problem: Option<FileError>,
+    pub problem: Option<TomlError>,
 }
 
 /// All layers at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Layers {
-    pub(super) ceilings: Vec<Arc<Layer>>,
-    pub(super) user: Arc<Layer>,
-    pub(super) workspace: Arc<Layer>,
+pub(super) struct PolicyLayers {
+    pub(super) ceilings: Vec<Arc<PolicyLayer>>,
+    pub(super) user: Arc<PolicyLayer>,
+    pub(super) workspace: Arc<PolicyLayer>,
 }
 
-impl Layers {
+impl PolicyLayers {
     /// Returns every layer, beginning with the ceilings, which bound the others.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Layer> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &PolicyLayer> {
         self.each().map(|layer| &**layer)
     }
 
@@ -83,18 +83,18 @@ impl Layers {
             && self.each().zip(other.each()).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    fn each(&self) -> impl Iterator<Item = &Arc<Layer>> {
+    fn each(&self) -> impl Iterator<Item = &Arc<PolicyLayer>> {
         self.ceilings.iter().chain([&self.user, &self.workspace])
     }
 }
 
 /// The files, with the contents at the last read.
-pub(super) struct Live {
+pub(super) struct LivePolicy {
     base: Base,
     ceilings: Vec<OneFile>,
     user: Option<OneFile>,
     /// The layer of a user who has no file.
-    no_user: Arc<Layer>,
+    no_user: Arc<PolicyLayer>,
     workspace: OneFile,
 }
 
@@ -104,43 +104,43 @@ struct OneFile {
     path: PathBuf,
     must_exist: bool,
     rules: ReadRules,
-    seen: Mutex<Seen>,
+    seen: Mutex<LoadedFile>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct LoadedFile {
     /// The metadata; `None` if the file must be read again in any case.
-    identity: Option<Identity>,
-    layer: Arc<Layer>,
+    identity: Option<FileStamp>,
+    layer: Arc<PolicyLayer>,
     /// The digest of the layer's text; `None` if the file does not exist.
     text: Option<Digest>,
     exists: bool,
-    problem: Option<FileError>,
+    problem: Option<TomlError>,
 }
 
 /// The result of reading a file.
-enum Contents {
+enum ReadContents {
     /// The file does not exist.
     None,
     /// The text is the one in force.
     Unchanged,
     /// The text has changed. This is the new layer, with the digest of its text.
-    New(Box<Layer>, Digest),
+    New(Box<PolicyLayer>, Digest),
 }
 
 /// The metadata that change with the contents of a file, or with the users who may write to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Identity {
+enum FileStamp {
     Missing,
     There([i64; 9]),
 }
 
-impl Live {
+impl LivePolicy {
     /// Reads all files.
     pub(super) fn open(
         files: &PolicyFiles,
         signatures: Option<Arc<dyn Signatures>>,
-    ) -> Result<Self, FileError> {
+    ) -> Result<Self, TomlError> {
         let (workspace, home) = (files.workspace.clone(), files.home.clone());
         let base = Base { workspace, home, signatures };
         let ceiling = |path, must_exist, owner| {
@@ -160,7 +160,7 @@ impl Live {
             base,
             ceilings: first.chain(further).collect(),
             user,
-            no_user: Arc::new(Layer::empty(LayerKind::User, Path::new(""))),
+            no_user: Arc::new(PolicyLayer::empty(LayerKind::User, Path::new(""))),
             workspace: OneFile::new(LayerKind::Workspace, &workspace, false, of_workspace),
         };
         for file in live.files() {
@@ -178,7 +178,7 @@ impl Live {
     /// # Errors
     ///
     /// Fails if a ceiling cannot be used.
-    pub(super) fn current(&self) -> Result<Layers, FileError> {
+    pub(super) fn current(&self) -> Result<PolicyLayers, TomlError> {
         self.refresh();
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
@@ -189,11 +189,11 @@ impl Live {
             ceilings.push(Arc::clone(&seen.layer));
         }
         let workspace = Arc::clone(&self.workspace.seen().layer);
-        Ok(Layers { ceilings, user: self.user(), workspace })
+        Ok(PolicyLayers { ceilings, user: self.user(), workspace })
     }
 
     /// Returns the contents of the user's file at the last check.
-    pub(super) fn user(&self) -> Arc<Layer> {
+    pub(super) fn user(&self) -> Arc<PolicyLayer> {
         match &self.user {
             Some(user) => Arc::clone(&user.seen().layer),
             None => Arc::clone(&self.no_user),
@@ -212,7 +212,7 @@ impl Live {
     }
 
     /// Returns the errors of the files whose present contents are not in force.
-    pub(super) fn problems(&self) -> Vec<(LayerKind, FileError)> {
+    pub(super) fn problems(&self) -> Vec<(LayerKind, TomlError)> {
         let problem = |file: &OneFile| Some((file.kind, file.seen().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
@@ -249,9 +249,9 @@ impl Live {
 
 impl OneFile {
     fn new(kind: LayerKind, path: &Path, must_exist: bool, rules: ReadRules) -> Self {
-        let seen = Seen {
+        let seen = LoadedFile {
             identity: None,
-            layer: Arc::new(Layer::empty(kind, path)),
+            layer: Arc::new(PolicyLayer::empty(kind, path)),
             text: None,
             exists: false,
             problem: None,
@@ -259,7 +259,7 @@ impl OneFile {
         Self { kind, path: path.to_owned(), must_exist, rules, seen: Mutex::new(seen) }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, LoadedFile> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -283,15 +283,15 @@ impl OneFile {
                 if seen.problem.take().is_some() {
                     tracing::info!("`{}` is in force again", self.path.display());
                 }
-                seen.exists = !matches!(read, Contents::None);
+                seen.exists = !matches!(read, ReadContents::None);
                 match read {
-                    Contents::Unchanged => {}
-                    Contents::None if seen.text.is_none() => {}
-                    Contents::None => {
-                        seen.layer = Arc::new(Layer::empty(self.kind, &self.path));
+                    ReadContents::Unchanged => {}
+                    ReadContents::None if seen.text.is_none() => {}
+                    ReadContents::None => {
+                        seen.layer = Arc::new(PolicyLayer::empty(self.kind, &self.path));
                         seen.text = None;
                     }
-                    Contents::New(layer, text) => {
+                    ReadContents::New(layer, text) => {
                         seen.layer = Arc::new(*layer);
                         seen.text = Some(text);
                     }
@@ -306,20 +306,20 @@ impl OneFile {
     }
 
     /// Reads the file. The text in force has the digest `known`.
-    fn read(&self, base: &Base, known: Option<Digest>) -> Result<Contents, FileError> {
+    fn read(&self, base: &Base, known: Option<Digest>) -> Result<ReadContents, TomlError> {
         match toml_file::read(&self.path, self.rules) {
             Ok(text) => {
                 let digest = Digest::from_bytes(&text);
                 if known == Some(digest) {
-                    return Ok(Contents::Unchanged);
+                    return Ok(ReadContents::Unchanged);
                 }
                 let layer = parse::parse(self.kind, &self.path, &text, base)?;
-                Ok(Contents::New(Box::new(layer), digest))
+                Ok(ReadContents::New(Box::new(layer), digest))
             }
-            Err(ReadError::Missing(_)) if !self.must_exist => Ok(Contents::None),
+            Err(ReadError::Missing(_)) if !self.must_exist => Ok(ReadContents::None),
             Err(ReadError::Foreign(dir)) if self.kind == LayerKind::User && !self.must_exist => {
                 self.warn_of_foreign(&dir);
-                Ok(Contents::None)
+                Ok(ReadContents::None)
             }
             Err(error) => Err(self.refusal(error)),
         }
@@ -337,8 +337,8 @@ impl OneFile {
     }
 
     /// Returns the error for a policy file that was not read.
-    fn refusal(&self, error: ReadError) -> FileError {
-        let whole = |what: String| FileError::whole(&self.path, what);
+    fn refusal(&self, error: ReadError) -> TomlError {
+        let whole = |what: String| TomlError::whole(&self.path, what);
         let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
                           tools may do";
         let closing = |path: &Path| format!("chmod go-w {}", shell_quoted(&path.to_string_lossy()));
@@ -408,17 +408,17 @@ fn is_missing(error: &io::Error) -> bool {
 
 /// Returns the metadata of a file, or `None` if it changed so recently that its times prove
 /// nothing.
-fn identity(path: &Path) -> Option<Identity> {
+fn identity(path: &Path) -> Option<FileStamp> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
-        Err(error) if is_missing(&error) => return Some(Identity::Missing),
+        Err(error) if is_missing(&error) => return Some(FileStamp::Missing),
         Err(_) => return None,
     };
     if !paths::has_settled(&metadata) {
         return None;
     }
     let number = |value: u64| value.cast_signed();
-    Some(Identity::There([
+    Some(FileStamp::There([
         number(metadata.dev()),
         number(metadata.ino()),
         number(metadata.size()),

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use super::reached::Reached;
-use super::widen::{Around, Granted, add_new, directory_of};
+use super::reached::RequestedAccess;
+use super::widen::{FsEntry, WidenContext, add_new, directory_of};
 
 /// The most places in one question, because the user reads each of them.
 const MOST: usize = 16;
@@ -36,36 +36,36 @@ const SHIMS: &str = "shims";
 /// them. The place with the most refused accesses comes first. `may` says whether a place can be
 /// allowed. If not, the file itself is returned.
 pub(super) fn missed_places(
-    refused: &[Reached],
+    refused: &[RequestedAccess],
     links: &BTreeSet<PathBuf>,
-    around: Around<'_>,
-    may: &dyn Fn(&Reached) -> bool,
-) -> Vec<Reached> {
-    let mut dirs: Vec<Granted> = Vec::new();
+    around: WidenContext<'_>,
+    may: &dyn Fn(&RequestedAccess) -> bool,
+) -> Vec<RequestedAccess> {
+    let mut dirs: Vec<FsEntry> = Vec::new();
     let mut others = Vec::new();
     let mut add = |access, path: PathBuf| {
         // The text is only needed in a policy file. These entries are for a question.
-        add_new(&mut dirs, Granted { access, raw: String::new(), path }, around.home);
+        add_new(&mut dirs, FsEntry { access, raw: String::new(), path }, around.home);
     };
     for reached in refused {
-        let Reached::Path { access, path } = reached else {
+        let RequestedAccess::Path { access, path } = reached else {
             others.push(reached.clone());
             continue;
         };
         let place = place_of(*access, path, around);
-        let is_open = may(&Reached::Path { access: *access, path: place.clone() });
+        let is_open = may(&RequestedAccess::Path { access: *access, path: place.clone() });
         add(*access, if is_open { place } else { path.clone() });
     }
     for path in links.iter().filter_map(|link| place_of_link(link, around, may)) {
         add(Access::ReadOnly, path);
     }
     let named = |dir: &Path| {
-        let is_in =
-            |it: &&Reached| matches!(it, Reached::Path { path, .. } if path.starts_with(dir));
+        let is_in = |it: &&RequestedAccess| matches!(it, RequestedAccess::Path { path, .. } if path.starts_with(dir));
         refused.iter().filter(is_in).count()
     };
     dirs.sort_by_cached_key(|dir| (Reverse(named(&dir.path)), dir.path.clone()));
-    let paths = dirs.into_iter().map(|Granted { access, path, .. }| Reached::Path { access, path });
+    let paths =
+        dirs.into_iter().map(|FsEntry { access, path, .. }| RequestedAccess::Path { access, path });
     paths.chain(others).take(MOST).collect()
 }
 
@@ -73,10 +73,12 @@ pub(super) fn missed_places(
 /// where much else lies in that. Nothing if neither can be allowed.
 fn place_of_link(
     link: &Path,
-    around: Around<'_>,
-    may: &dyn Fn(&Reached) -> bool,
+    around: WidenContext<'_>,
+    may: &dyn Fn(&RequestedAccess) -> bool,
 ) -> Option<PathBuf> {
-    let may = |path: &Path| may(&Reached::Path { access: Access::ReadOnly, path: path.to_owned() });
+    let may = |path: &Path| {
+        may(&RequestedAccess::Path { access: Access::ReadOnly, path: path.to_owned() })
+    };
     let dir = link.parent()?;
     let is_of_links = around.home.is_some_and(|home| dir == home.join(OF_LINKS));
     if is_of_links || !around.is_for_itself(dir) {
@@ -89,7 +91,7 @@ fn place_of_link(
 }
 
 /// Returns the place to which a file belongs.
-fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
+fn place_of(access: Access, path: &Path, around: WidenContext<'_>) -> PathBuf {
     let dir = directory_of(path, around);
     match access {
         Access::ReadOnly => installation_of(&dir, around).unwrap_or(dir),
@@ -98,7 +100,7 @@ fn place_of(access: Access, path: &Path, around: Around<'_>) -> PathBuf {
 }
 
 /// Returns the installation whose programs are in a directory.
-fn installation_of(dir: &Path, around: Around<'_>) -> Option<PathBuf> {
+fn installation_of(dir: &Path, around: WidenContext<'_>) -> Option<PathBuf> {
     let prefix = dir.parent().filter(|prefix| !around.is_for_itself(prefix))?;
     let name = dir.file_name().and_then(OsStr::to_str)?;
     let is_one = name == SHIMS
@@ -114,12 +116,12 @@ mod tests {
     use super::*;
     use crate::policy::Profile;
 
-    fn reads(path: PathBuf) -> Reached {
-        Reached::Path { access: Access::ReadOnly, path }
+    fn reads(path: PathBuf) -> RequestedAccess {
+        RequestedAccess::Path { access: Access::ReadOnly, path }
     }
 
-    fn writes(path: PathBuf) -> Reached {
-        Reached::Path { access: Access::ReadWrite, path }
+    fn writes(path: PathBuf) -> RequestedAccess {
+        RequestedAccess::Path { access: Access::ReadWrite, path }
     }
 
     /// A home with files, and a way to get the places that a tool lacked in it.
@@ -140,18 +142,18 @@ mod tests {
             self.0.path().join(name)
         }
 
-        fn places(&self, refused: &[Reached], links: &[&str]) -> Vec<Reached> {
+        fn places(&self, refused: &[RequestedAccess], links: &[&str]) -> Vec<RequestedAccess> {
             self.places_where(refused, links, &|_| true)
         }
 
         fn places_where(
             &self,
-            refused: &[Reached],
+            refused: &[RequestedAccess],
             links: &[&str],
-            may: &dyn Fn(&Reached) -> bool,
-        ) -> Vec<Reached> {
+            may: &dyn Fn(&RequestedAccess) -> bool,
+        ) -> Vec<RequestedAccess> {
             let workspace = self.path("work");
-            let around = Around {
+            let around = WidenContext {
                 workspace: &workspace,
                 home: Some(self.0.path()),
                 protected: &[],
@@ -169,7 +171,7 @@ mod tests {
             .map(|name| reads(home.path(name)));
         let expected = ["b", ".gitconfig", ".ssh/id_rsa", "a"].map(|name| reads(home.path(name)));
         assert_eq!(home.places(&missed, &[]), expected, "home and secrets are not opened");
-        let peer = Reached::Peer { host: "a.test".to_owned(), port: 443 };
+        let peer = RequestedAccess::Peer { host: "a.test".to_owned(), port: 443 };
         let both = [peer.clone(), reads(home.path("a/one"))];
         assert_eq!(home.places(&both, &[]), [reads(home.path("a")), peer]);
     }
@@ -223,7 +225,7 @@ mod tests {
         for name in ["all", "gone"] {
             assert_eq!(home.places(&[], &[name]), [], "{name}");
         }
-        let is_no_file = |it: &Reached| *it != target;
+        let is_no_file = |it: &RequestedAccess| *it != target;
         assert_eq!(home.places_where(&[], &["tool"], &is_no_file), []);
     }
 
@@ -231,7 +233,7 @@ mod tests {
     fn a_place_that_cannot_be_allowed_is_named_file_by_file() {
         let home = Home::new(&["a/one", "a/two"]);
         let files = ["a/one", "a/two"].map(|name| reads(home.path(name)));
-        let not_whole = |it: &Reached| *it != reads(home.path("a"));
+        let not_whole = |it: &RequestedAccess| *it != reads(home.path("a"));
         assert_eq!(home.places_where(&files, &[], &not_whole), files);
     }
 

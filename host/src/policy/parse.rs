@@ -17,13 +17,13 @@ use ikigai_protocol::{Access, DIRS_VARIABLE, Digest, is_tool_name};
 use strum::VariantArray;
 use toml::de::DeTable;
 
-use super::rule::{DirRule, Entry, Layer, LayerKind, LimitKey, LimitRules, Located};
+use super::rule::{DirRule, LayerKind, LimitKey, LimitRules, Located, PolicyEntry, PolicyLayer};
 use super::signers::Signatures;
 use super::standard::{SHELL, STORE_VARIABLE};
 use super::{Hide, Net, dirs};
 use crate::limits;
 use crate::toml_file::{
-    FileError, Item, Pair, Position, TomlFile, did_you_mean, kind_of, pairs, printable,
+    TextPosition, TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs, printable,
 };
 
 /// The name that stands for every tool.
@@ -68,12 +68,12 @@ pub(super) fn parse(
     path: &Path,
     text: &[u8],
     base: &Base,
-) -> Result<Layer, FileError> {
+) -> Result<PolicyLayer, TomlError> {
     let (file, table) = TomlFile::parse(path, text)?;
-    Reader { kind, file, base, notices: RefCell::default() }.file(table.get_ref())
+    PolicyReader { kind, file, base, notices: RefCell::default() }.file(table.get_ref())
 }
 
-struct Reader<'a> {
+struct PolicyReader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
     base: &'a Base,
@@ -81,12 +81,12 @@ struct Reader<'a> {
     notices: RefCell<Vec<String>>,
 }
 
-type Read<T> = Result<T, FileError>;
+type FileResult<T> = Result<T, TomlError>;
 
-impl Reader<'_> {
-    fn file(&self, table: &DeTable<'_>) -> Read<Layer> {
-        let mut layer = Layer::empty(self.kind, self.file.path());
-        for Pair { key, span, item } in pairs(table) {
+impl PolicyReader<'_> {
+    fn file(&self, table: &DeTable<'_>) -> FileResult<PolicyLayer> {
+        let mut layer = PolicyLayer::empty(self.kind, self.file.path());
+        for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "profile" => layer.profile = Some(self.word(key, item)?),
                 "require_signed" => layer.require_signed = Some(self.truth(key, item)?),
@@ -101,9 +101,9 @@ impl Reader<'_> {
         Ok(layer)
     }
 
-    fn tools(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
+    fn tools(&self, item: &TomlItem<'_>, layer: &mut PolicyLayer) -> FileResult<()> {
         let table = self.file.table("tools", item)?;
-        for Pair { key: name, span, item } in pairs(table) {
+        for TomlPair { key: name, span, item } in pairs(table) {
             if name == EVERY {
                 layer.every = Some(self.entry(name, item, span, TOOL_KEYS)?);
             } else if is_tool_name(name) {
@@ -124,9 +124,9 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn servers(&self, item: &Item<'_>, layer: &mut Layer) -> Read<()> {
+    fn servers(&self, item: &TomlItem<'_>, layer: &mut PolicyLayer) -> FileResult<()> {
         let table = self.file.table("servers", item)?;
-        for Pair { key: name, span, item } in pairs(table) {
+        for TomlPair { key: name, span, item } in pairs(table) {
             check_server_name(name).map_err(|what| self.file.fail(&span, what))?;
             let entry = self.entry(name, item, span, SERVER_KEYS)?;
             layer.servers.insert(name.to_owned(), entry);
@@ -138,13 +138,14 @@ impl Reader<'_> {
     fn entry(
         &self,
         name: &str,
-        item: &Item<'_>,
+        item: &TomlItem<'_>,
         span: Range<usize>,
         known: &[&str],
-    ) -> Read<Entry> {
+    ) -> FileResult<PolicyEntry> {
         let table = self.file.table(name, item)?;
-        let mut entry = Entry { position: self.file.position(&span), ..Entry::default() };
-        for Pair { key, span, item } in pairs(table) {
+        let mut entry =
+            PolicyEntry { position: self.file.position(&span), ..PolicyEntry::default() };
+        for TomlPair { key, span, item } in pairs(table) {
             if name == EVERY && matches!(key, "backend" | "sha256" | "path") {
                 let what = format!("`{key}` cannot be set for every tool at once");
                 return Err(self.file.fail(&span, what));
@@ -177,10 +178,10 @@ impl Reader<'_> {
         Ok(entry)
     }
 
-    fn approved(&self, item: &Item<'_>) -> Read<Located<BTreeMap<String, Digest>>> {
+    fn approved(&self, item: &TomlItem<'_>) -> FileResult<Located<BTreeMap<String, Digest>>> {
         let table = self.file.table("tools", item)?;
         let mut value = BTreeMap::new();
-        for Pair { key: name, item, .. } in pairs(table) {
+        for TomlPair { key: name, item, .. } in pairs(table) {
             let span = item.span();
             let text = item.get_ref().as_str().ok_or_else(|| {
                 let what = format!("`{name}`: expected a digest, found {}", kind_of(item));
@@ -191,7 +192,7 @@ impl Reader<'_> {
         Ok(Located { value, position: self.file.position(&item.span()) })
     }
 
-    fn dirs(&self, item: &Item<'_>) -> Read<Located<Vec<DirRule>>> {
+    fn dirs(&self, item: &TomlItem<'_>) -> FileResult<Located<Vec<DirRule>>> {
         let spanned = |reader: &Self, text: &str, span: &Range<usize>| {
             Ok((reader.dir(text, span)?, span.clone()))
         };
@@ -206,7 +207,7 @@ impl Reader<'_> {
         Ok(Located { value: rules, position })
     }
 
-    fn dir(&self, text: &str, span: &Range<usize>) -> Read<DirRule> {
+    fn dir(&self, text: &str, span: &Range<usize>) -> FileResult<DirRule> {
         let (access, raw) = match text.split_once(':') {
             Some(("ro", raw)) => (Access::ReadOnly, raw),
             Some(("rw", raw)) => (Access::ReadWrite, raw),
@@ -227,7 +228,7 @@ impl Reader<'_> {
     }
 
     /// Returns the absolute path, and whether it was written relative to the workspace.
-    fn absolute(&self, raw: &str, span: &Range<usize>) -> Read<(PathBuf, bool)> {
+    fn absolute(&self, raw: &str, span: &Range<usize>) -> FileResult<(PathBuf, bool)> {
         if raw == "~" || raw.starts_with("~/") {
             let home = self.base.home.as_ref();
             let home = home.ok_or_else(|| self.file.fail(span, "there is no home for `~`"))?;
@@ -254,7 +255,7 @@ impl Reader<'_> {
         Ok((path, true))
     }
 
-    fn net(&self, item: &Item<'_>) -> Read<Located<Net>> {
+    fn net(&self, item: &TomlItem<'_>) -> FileResult<Located<Net>> {
         let one = |reader: &Self, text: &str, span: &Range<usize>| {
             Net::parse([text]).map_err(|what| reader.file.fail(span, what))
         };
@@ -267,7 +268,7 @@ impl Reader<'_> {
         Ok(Located { value: net, position: nets.position })
     }
 
-    fn hide(&self, item: &Item<'_>) -> Read<Located<Hide>> {
+    fn hide(&self, item: &TomlItem<'_>) -> FileResult<Located<Hide>> {
         let one = |reader: &Self, text: &str, span: &Range<usize>| {
             let read = Hide::parse([text]).map(|_| text.to_owned());
             read.map_err(|what| reader.file.fail(span, what))
@@ -278,17 +279,21 @@ impl Reader<'_> {
         Ok(Located { value, position })
     }
 
-    fn digest(&self, text: &str, span: &Range<usize>) -> Read<Digest> {
+    fn digest(&self, text: &str, span: &Range<usize>) -> FileResult<Digest> {
         Digest::from_str(text).map_err(|error| self.file.fail(span, error.to_string()))
     }
 
-    fn variable(&self, text: &str, span: &Range<usize>) -> Read<String> {
+    fn variable(&self, text: &str, span: &Range<usize>) -> FileResult<String> {
         check_variable(text).map_err(|what| self.file.fail(span, what))?;
         Ok(text.to_owned())
     }
 
     /// Reads the directories in which the tool first looks for programs.
-    fn search_path(&self, span: &Range<usize>, item: &Item<'_>) -> Read<Located<Vec<PathBuf>>> {
+    fn search_path(
+        &self,
+        span: &Range<usize>,
+        item: &TomlItem<'_>,
+    ) -> FileResult<Located<Vec<PathBuf>>> {
         if self.kind != LayerKind::User {
             let what = "`path` is a key of your own policy: this file only takes away";
             return Err(self.file.fail(span, what));
@@ -306,10 +311,10 @@ impl Reader<'_> {
         })
     }
 
-    fn limits(&self, item: &Item<'_>) -> Read<LimitRules> {
+    fn limits(&self, item: &TomlItem<'_>) -> FileResult<LimitRules> {
         let table = self.file.table("limits", item)?;
         let mut rules = LimitRules::new();
-        for Pair { key: name, span, item } in pairs(table) {
+        for TomlPair { key: name, span, item } in pairs(table) {
             let Ok(key) = name.parse::<LimitKey>() else {
                 return Err(self.file.unknown(&span, name, &words::<LimitKey>()));
             };
@@ -320,7 +325,7 @@ impl Reader<'_> {
         Ok(rules)
     }
 
-    fn limit(&self, key: LimitKey, item: &Item<'_>) -> Result<u64, String> {
+    fn limit(&self, key: LimitKey, item: &TomlItem<'_>) -> Result<u64, String> {
         let name = key.as_str();
         let form = limit_form(key);
         let wrong = || format!("`{name}`: expected {form}, found {}", kind_of(item));
@@ -340,7 +345,7 @@ impl Reader<'_> {
         }
     }
 
-    fn truth(&self, key: &str, item: &Item<'_>) -> Read<Located<bool>> {
+    fn truth(&self, key: &str, item: &TomlItem<'_>) -> FileResult<Located<bool>> {
         let span = item.span();
         let value = item.get_ref().as_bool().ok_or_else(|| {
             let what = format!("`{key}`: expected true or false, found {}", kind_of(item));
@@ -349,7 +354,7 @@ impl Reader<'_> {
         Ok(Located { value, position: self.file.position(&span) })
     }
 
-    fn word<T>(&self, key: &str, item: &Item<'_>) -> Read<Located<T>>
+    fn word<T>(&self, key: &str, item: &TomlItem<'_>) -> FileResult<Located<T>>
     where
         T: VariantArray + AsRef<str> + FromStr,
     {
@@ -376,7 +381,7 @@ impl Reader<'_> {
     }
 
     /// Notes that the file uses a word of an earlier release.
-    fn note_old_word(&self, key: &str, old: &str, word: &str, at: Position) {
+    fn note_old_word(&self, key: &str, old: &str, word: &str, at: TextPosition) {
         if old != word {
             let (path, line) = (self.file.path().display(), at.line);
             let text = format!("{path}:{line}: `{key} = \"{old}\"` is now `{key} = \"{word}\"`");
@@ -387,9 +392,9 @@ impl Reader<'_> {
     fn list<T>(
         &self,
         key: &str,
-        item: &Item<'_>,
-        one: impl Fn(&Self, &str, &Range<usize>) -> Read<T>,
-    ) -> Read<Located<Vec<T>>> {
+        item: &TomlItem<'_>,
+        one: impl Fn(&Self, &str, &Range<usize>) -> FileResult<T>,
+    ) -> FileResult<Located<Vec<T>>> {
         let value = self.file.list(key, item, |text, span| one(self, text, span))?;
         Ok(Located { value, position: self.file.position(&item.span()) })
     }

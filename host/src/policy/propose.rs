@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::edit::{self, NewKey, Place, Unchangeable};
+use super::edit::{self, EntryTable, NewKey, Unchangeable};
 use super::live;
 use super::parse::{self, Base};
-use super::rule::{Entry, Layer, LayerKind};
+use super::rule::{LayerKind, PolicyEntry, PolicyLayer};
 use super::signers::SignerRule;
 use crate::paths;
-use crate::toml_file::{self, FileError, ReadError};
+use crate::toml_file::{self, ReadError, TomlError};
 
 /// The longest wait for another process that changes the file. A change takes milliseconds.
 const WAIT: Duration = Duration::from_secs(10);
@@ -27,20 +27,20 @@ pub struct Proposal {
     pub path: PathBuf,
     before: String,
     after: String,
-    change: Change,
+    change: EntryChange,
     base: Base,
-    pub(super) layer: Arc<Layer>,
+    pub(super) layer: Arc<PolicyLayer>,
 }
 
 /// A change of one entry.
 #[derive(Clone, Debug)]
-struct Change {
-    place: Place,
+struct EntryChange {
+    place: EntryTable,
     /// The keys to set; `None` if the entry is removed.
     keys: Option<Vec<NewKey>>,
 }
 
-impl Change {
+impl EntryChange {
     fn apply(&self, text: &str) -> Result<String, Unchangeable> {
         match &self.keys {
             Some(keys) => edit::set(text, &self.place, keys),
@@ -54,25 +54,25 @@ impl Proposal {
     pub(super) fn grant(
         path: &Path,
         base: &Base,
-        place: Place,
+        place: EntryTable,
         keys: &[NewKey],
-    ) -> Result<Self, FileError> {
-        Self::new(path, base, Change { place, keys: Some(keys.to_vec()) })
+    ) -> Result<Self, TomlError> {
+        Self::new(path, base, EntryChange { place, keys: Some(keys.to_vec()) })
     }
 
     /// Proposes the file without an entry. Returns `None` if it has no such entry.
     pub(super) fn revoke(
         path: &Path,
         base: &Base,
-        place: Place,
-    ) -> Result<Option<Self>, FileError> {
-        let proposal = Self::new(path, base, Change { place, keys: None })?;
+        place: EntryTable,
+    ) -> Result<Option<Self>, TomlError> {
+        let proposal = Self::new(path, base, EntryChange { place, keys: None })?;
         Ok((proposal.before != proposal.after).then_some(proposal))
     }
 
-    fn new(path: &Path, base: &Base, change: Change) -> Result<Self, FileError> {
+    fn new(path: &Path, base: &Base, change: EntryChange) -> Result<Self, TomlError> {
         let before = read(path)
-            .map_err(|error| FileError::whole(path, format!("cannot be read: {error}")))?;
+            .map_err(|error| TomlError::whole(path, format!("cannot be read: {error}")))?;
         Self::from_text(before, path, base, change)
     }
 
@@ -80,18 +80,18 @@ impl Proposal {
         before: String,
         path: &Path,
         base: &Base,
-        change: Change,
-    ) -> Result<Self, FileError> {
+        change: EntryChange,
+    ) -> Result<Self, TomlError> {
         let unchangeable = || {
             let name = change.place.name();
-            FileError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
+            TomlError::whole(path, format!("the entry of `{name}` cannot be changed from here"))
                 .hint("it is written in a way that only its author can change: edit the file")
         };
         let parse = |text: &str| parse::parse(LayerKind::User, path, text.as_bytes(), base);
         let old = parse(&before)?;
         let after = change.apply(&before).map_err(|Unchangeable| unchangeable())?;
         // Drop the position, because it refers to the new text, which the user cannot see.
-        let new = parse(&after).map_err(|error| FileError::whole(path, error.what))?;
+        let new = parse(&after).map_err(|error| TomlError::whole(path, error.what))?;
         // Only this entry may have changed its meaning.
         if contents(&old, &change.place) != contents(&new, &change.place) {
             return Err(unchangeable());
@@ -101,10 +101,10 @@ impl Proposal {
     }
 
     /// Returns the proposed entry, or `None` if the entry is removed.
-    pub(super) fn entry(&self) -> Option<&Entry> {
+    pub(super) fn entry(&self) -> Option<&PolicyEntry> {
         match &self.change.place {
-            Place::Tool(name) => self.layer.tools.get(name),
-            Place::Server(name) => self.layer.servers.get(name),
+            EntryTable::Tool(name) => self.layer.tools.get(name),
+            EntryTable::Server(name) => self.layer.servers.get(name),
         }
     }
 
@@ -204,11 +204,11 @@ impl Proposal {
 pub mod fuzzing {
     use std::path::{Path, PathBuf};
 
-    use super::super::edit::{NewKey, Place};
+    use super::super::edit::{EntryTable, NewKey};
     use super::super::parse::{self, Base};
     use super::super::rule::LayerKind;
-    use super::{Change, Proposal};
-    use crate::toml_file::FileError;
+    use super::{EntryChange, Proposal};
+    use crate::toml_file::TomlError;
 
     fn place() -> (&'static Path, Base) {
         let base = Base {
@@ -224,7 +224,7 @@ pub mod fuzzing {
     /// # Errors
     ///
     /// Fails if the file is refused.
-    pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), FileError> {
+    pub fn read(kind: LayerKind, text: &[u8]) -> Result<(), TomlError> {
         let (path, base) = place();
         parse::parse(kind, path, text, &base).map(drop)
     }
@@ -234,22 +234,23 @@ pub mod fuzzing {
     /// # Errors
     ///
     /// Fails if the file cannot be changed.
-    pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], FileError> {
+    pub fn change(text: &str, name: &str, keys: &[NewKey]) -> Result<[String; 2], TomlError> {
         let (path, base) = place();
         // The first letter selects the kind of entry, so that both kinds are tried.
         let name = name.to_owned();
-        let place = if name.starts_with('s') { Place::Server(name) } else { Place::Tool(name) };
-        let set = Change { place: place.clone(), keys: Some(keys.to_vec()) };
+        let place =
+            if name.starts_with('s') { EntryTable::Server(name) } else { EntryTable::Tool(name) };
+        let set = EntryChange { place: place.clone(), keys: Some(keys.to_vec()) };
         let granted = Proposal::from_text(text.to_owned(), path, &base, set)?.after;
-        let remove = Change { place, keys: None };
+        let remove = EntryChange { place, keys: None };
         let revoked = Proposal::from_text(granted.clone(), path, &base, remove)?.after;
         Ok([granted, revoked])
     }
 }
 
 /// Returns the contents of a layer without positions, and without one entry.
-fn contents(layer: &Layer, except: &Place) -> Vec<String> {
-    let entry = |(place, entry): (Place, &Entry)| {
+fn contents(layer: &PolicyLayer, except: &EntryTable) -> Vec<String> {
+    let entry = |(place, entry): (EntryTable, &PolicyEntry)| {
         let dirs = entry
             .fs
             .as_ref()
@@ -279,9 +280,9 @@ fn contents(layer: &Layer, except: &Place) -> Vec<String> {
         let SignerRule { name, identity, tools, until, provenance: _ } = signer;
         format!("{name:?} {identity:?} {tools:?} {until:?}")
     });
-    let tools = layer.tools.iter().map(|(name, it)| (Place::Tool(name.clone()), it));
-    let servers = layer.servers.iter().map(|(name, it)| (Place::Server(name.clone()), it));
-    let every = layer.every.as_ref().map(|it| (Place::Tool(parse::EVERY.to_owned()), it));
+    let tools = layer.tools.iter().map(|(name, it)| (EntryTable::Tool(name.clone()), it));
+    let servers = layer.servers.iter().map(|(name, it)| (EntryTable::Server(name.clone()), it));
+    let every = layer.every.as_ref().map(|it| (EntryTable::Tool(parse::EVERY.to_owned()), it));
     let entries = tools.chain(servers).chain(every).filter(|(place, _)| place != except);
     profile.into_iter().chain(signed).chain(signers).chain(entries.map(entry)).collect()
 }

@@ -12,7 +12,7 @@ use super::{Grant, Net};
 /// escaped: `read /etc/hosts`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Reached {
+pub enum RequestedAccess {
     /// A file, or a directory with all that is in it; absolute, with links resolved. A path that is
     /// a link itself stands for the link: the tool needs to see it.
     Path {
@@ -40,7 +40,7 @@ pub enum Reached {
     Run,
 }
 
-impl fmt::Display for Reached {
+impl fmt::Display for RequestedAccess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path { access, path } => {
@@ -60,7 +60,7 @@ impl fmt::Display for Reached {
     }
 }
 
-impl Reached {
+impl RequestedAccess {
     /// Returns several accesses in words: `read /a; read /b`.
     pub(crate) fn list(all: &[Self]) -> String {
         all.iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
@@ -82,7 +82,7 @@ impl Reached {
 /// A granted access that a call used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Used {
+pub enum UsedAccess {
     /// A granted directory, through which the tool opened a file.
     Dir {
         /// The directory, as in the grant.
@@ -117,8 +117,8 @@ impl Grant {
     }
 
     /// Returns whether the grant covers this access, and does not hide it.
-    pub(crate) fn shows(&self, reached: &Reached) -> bool {
-        let is_hidden = matches!(reached, Reached::Path { path, .. } if self.hides(path));
+    pub(crate) fn shows(&self, reached: &RequestedAccess) -> bool {
+        let is_hidden = matches!(reached, RequestedAccess::Path { path, .. } if self.hides(path));
         !is_hidden && self.covers(reached)
     }
 
@@ -140,11 +140,11 @@ impl Grant {
     /// Returns the access to ask the user about instead of this one. For a file in a place that
     /// other programs execute, it is the access to the whole place, because all of its files matter
     /// equally.
-    pub(crate) fn question_for(&self, reached: Reached) -> Reached {
+    pub(crate) fn question_for(&self, reached: RequestedAccess) -> RequestedAccess {
         match &reached {
-            Reached::Path { access: Access::ReadWrite, path } => {
+            RequestedAccess::Path { access: Access::ReadWrite, path } => {
                 match self.reserved.executed_place(path) {
-                    Some(path) => Reached::Path { access: Access::ReadWrite, path },
+                    Some(path) => RequestedAccess::Path { access: Access::ReadWrite, path },
                     None => reached,
                 }
             }
@@ -154,23 +154,23 @@ impl Grant {
 
     /// Returns whether the grant already has this access.
     #[must_use]
-    pub fn covers(&self, reached: &Reached) -> bool {
+    pub fn covers(&self, reached: &RequestedAccess) -> bool {
         match reached {
-            Reached::Path { access, path } => {
+            RequestedAccess::Path { access, path } => {
                 let is_link = self.links.iter().any(|link| link.path == *path);
                 let mut dirs = self.dirs.iter();
                 is_link && *access == Access::ReadOnly
                     || dirs.any(|dir| dir.access >= *access && path.starts_with(&dir.path))
                         && !self.reserved.withholds(*access, path)
             }
-            Reached::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
+            RequestedAccess::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),
                 Err(_) => self.net.allows_name(host, Some(*port)),
             },
             // The name may be looked up if one of its ports is allowed. The port is checked when
             // the tool connects.
-            Reached::Host { host } => self.net.allows_name(host, None),
-            Reached::Run => true,
+            RequestedAccess::Host { host } => self.net.allows_name(host, None),
+            RequestedAccess::Run => true,
         }
     }
 }
@@ -217,8 +217,8 @@ mod tests {
     use super::*;
     use crate::policy::{GrantedDir, Hide};
 
-    fn path(access: Access, path: &str) -> Reached {
-        Reached::Path { access, path: path.into() }
+    fn path(access: Access, path: &str) -> RequestedAccess {
+        RequestedAccess::Path { access, path: path.into() }
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         let hostile = path(Access::ReadOnly, "/a\n\u{202e}b");
         assert_eq!(hostile.to_string(), format!("read {}", written_out("/a\n\u{202e}b")));
         assert!(!hostile.to_string().contains(['\n', '\u{202e}']));
-        let peer = |host: &str| Reached::Peer { host: host.into(), port: 443 }.to_string();
+        let peer = |host: &str| RequestedAccess::Peer { host: host.into(), port: 443 }.to_string();
         assert_eq!(
             (peer("a.test"), peer("fd00::1")),
             ("connect a.test:443".into(), "connect [fd00::1]:443".into())
@@ -238,10 +238,10 @@ mod tests {
         let dir = GrantedDir { access: Access::ReadOnly, path: "/w".into() };
         let net = Net::parse(["a.test:443", "10.0.0.0/8:*"]).expect("peers");
         let grant = Grant { dirs: vec![dir], net, ..Grant::default() };
-        let peer = |host: &str, port| Reached::Peer { host: host.into(), port };
+        let peer = |host: &str, port| RequestedAccess::Peer { host: host.into(), port };
         assert!(grant.covers(&path(Access::ReadOnly, "/w/a")));
         assert!(grant.covers(&peer("a.test", 443)) && grant.covers(&peer("10.1.2.3", 1)));
-        let name = |host: &str| Reached::Host { host: host.into() };
+        let name = |host: &str| RequestedAccess::Host { host: host.into() };
         assert!(grant.covers(&name("a.test")) && !grant.covers(&name("b.test")));
         for not in [
             path(Access::ReadWrite, "/w/a"),
@@ -269,8 +269,11 @@ mod tests {
     fn a_record_names_the_kind_and_the_access() {
         let line = serde_json::to_string(&path(Access::ReadOnly, "/a")).expect("JSON");
         assert_eq!(line, r#"{"kind":"path","access":"ro","path":"/a"}"#);
-        assert_eq!(serde_json::from_str::<Reached>(&line).ok(), Some(path(Access::ReadOnly, "/a")));
-        let name = Reached::Host { host: "a.test".into() };
+        assert_eq!(
+            serde_json::from_str::<RequestedAccess>(&line).ok(),
+            Some(path(Access::ReadOnly, "/a"))
+        );
+        let name = RequestedAccess::Host { host: "a.test".into() };
         let line = serde_json::to_string(&name).expect("JSON");
         assert_eq!(line, r#"{"kind":"host","host":"a.test"}"#);
         assert_eq!(name.to_string(), "connect a.test on any port");

@@ -184,12 +184,12 @@ impl Permissions {
 
 /// The embedding program's sentences for remedies.
 #[derive(Clone, Default)]
-pub(crate) struct Hints(Option<Arc<Sentence>>);
+pub(crate) struct RemedyHints(Option<Arc<Sentence>>);
 
 /// Writes the sentence for one remedy.
 type Sentence = dyn Fn(&Remedy) -> String + Send + Sync;
 
-impl Hints {
+impl RemedyHints {
     pub(crate) fn new(sentence: impl Fn(&Remedy) -> String + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(sentence)))
     }
@@ -208,7 +208,7 @@ impl Hints {
     }
 }
 
-impl fmt::Debug for Hints {
+impl fmt::Debug for RemedyHints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Hints").field(&self.0.is_some()).finish()
     }

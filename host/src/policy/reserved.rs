@@ -16,14 +16,14 @@ use super::secret_places::{is_secret_name, secret_paths};
 
 /// The places of secrets of this user and this host.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Secrets {
+pub(super) struct SecretPaths {
     /// The places with a known path.
     places: Vec<PathBuf>,
     /// The home, in which files with certain names are secrets.
     home: Option<PathBuf>,
 }
 
-impl Secrets {
+impl SecretPaths {
     /// Returns the known places of secrets of the user with this home, and the host's own places,
     /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
@@ -62,7 +62,7 @@ pub struct Reserved {
 
 impl Reserved {
     /// Returns the reserved places in these directories, for a grant that names `named`.
-    pub(super) fn new(secrets: &Secrets, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
+    pub(super) fn new(secrets: &SecretPaths, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
         let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
         let home = secrets.home.clone().filter(is_in);
         let places = secrets.places.iter().filter(|place| is_in(place));
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn secrets_in_a_granted_directory_stay_hidden_unless_they_are_named() {
         let home = Path::new("/h/u");
-        let secrets = Secrets::new(Some(home), [home.join(".local/state/ikigai")]);
+        let secrets = SecretPaths::new(Some(home), [home.join(".local/state/ikigai")]);
         let reserved = |named: &[&str]| {
             let named: Vec<PathBuf> = named.iter().map(|name| home.join(name)).collect();
             let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
@@ -282,7 +282,7 @@ mod tests {
                 path: Path::new("/w").join(path),
             };
             let named: Vec<GrantedDir> = named.iter().map(dir).collect();
-            Reserved::new(&Secrets::default(), &named, named.clone())
+            Reserved::new(&SecretPaths::default(), &named, named.clone())
         };
         let (read, write) = (Access::ReadOnly, Access::ReadWrite);
         let place = |reserved: &Reserved, path: &str| {
@@ -324,7 +324,7 @@ mod tests {
         symlink("../dots/aws", home.join(".aws")).expect("linked");
         symlink("private/aws", dots.join("aws")).expect("linked");
         symlink(dots.join("conf/env"), home.join(".env")).expect("linked");
-        let secrets = Secrets::new(Some(&home), []);
+        let secrets = SecretPaths::new(Some(&home), []);
         let reserved = Reserved::new(&secrets, &dirs(&[&root]), dirs(&[&root]));
         for path in ["home/.aws", "dots/aws", "dots/private/aws/credentials", "dots/conf/env"] {
             assert!(reserved.is_secret(&root.join(path)), "{path}");
@@ -343,7 +343,7 @@ mod tests {
         }
         symlink(root.join("dots/ssh"), root.join("home/.ssh")).expect("linked");
         let (home, dots) = (root.join("home"), root.join("dots"));
-        let secrets = Secrets::new(Some(&home), []);
+        let secrets = SecretPaths::new(Some(&home), []);
         let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
         assert!(reserved.is_secret(&dots.join("ssh/id_rsa")));
         assert!(!reserved.is_secret(&dots.join("vim")));

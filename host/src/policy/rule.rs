@@ -11,8 +11,8 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use super::commands::CommandRules;
 use super::signers::SignerRule;
 use super::{Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox};
-use crate::limits::Limits;
-use crate::toml_file::Position;
+use crate::limits::CallLimits;
+use crate::toml_file::TextPosition;
 
 /// The author of a policy file, which decides its effect.
 #[derive(
@@ -52,21 +52,21 @@ impl LayerKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Located<T> {
     pub(super) value: T,
-    pub(super) position: Position,
+    pub(super) position: TextPosition,
 }
 
 /// The contents of one file.
 #[derive(Clone, Debug)]
-pub(super) struct Layer {
+pub(super) struct PolicyLayer {
     pub(super) kind: LayerKind,
     pub(super) path: Arc<Path>,
     pub(super) profile: Option<Located<Profile>>,
-    pub(super) tools: BTreeMap<String, Entry>,
+    pub(super) tools: BTreeMap<String, PolicyEntry>,
     /// The tables `[servers.NAME]`.
-    pub(super) servers: BTreeMap<String, Entry>,
+    pub(super) servers: BTreeMap<String, PolicyEntry>,
     /// The table `[tools."*"]`: a bound for every tool, never a grant. [`Self::every_beside`]
     /// returns the part of it that applies to one tool.
-    pub(super) every: Option<Entry>,
+    pub(super) every: Option<PolicyEntry>,
     /// True if tools need a signature by a known signer.
     pub(super) require_signed: Option<Located<bool>>,
     /// The tables `[signers.NAME]`, in the order of the file.
@@ -75,7 +75,7 @@ pub(super) struct Layer {
     pub(super) notices: Vec<String>,
 }
 
-impl Layer {
+impl PolicyLayer {
     /// Returns the layer of a file that does not exist.
     pub(super) fn empty(kind: LayerKind, path: &Path) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Layer {
     }
 
     /// Returns the entry of a tool or, with [`Backend::Mcp`], of the server with this name.
-    pub(super) fn entry(&self, backend: Backend, name: &str) -> Option<&Entry> {
+    pub(super) fn entry(&self, backend: Backend, name: &str) -> Option<&PolicyEntry> {
         match backend {
             Backend::Mcp => self.servers.get(name),
             Backend::Wasm | Backend::Native => self.tools.get(name),
@@ -100,7 +100,10 @@ impl Layer {
     }
 
     /// Returns the part of `[tools."*"]` that applies to a tool whose entry in this file is `own`.
-    pub(super) fn every_beside<'a>(&'a self, own: Option<&'a Entry>) -> Option<&'a Entry> {
+    pub(super) fn every_beside<'a>(
+        &'a self,
+        own: Option<&'a PolicyEntry>,
+    ) -> Option<&'a PolicyEntry> {
         own.map_or(self.every.as_ref(), |own| own.rest.as_deref())
     }
 
@@ -115,8 +118,8 @@ impl Layer {
 
 /// The table `[tools.NAME]` or `[servers.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Entry {
-    pub(super) position: Position,
+pub(super) struct PolicyEntry {
+    pub(super) position: TextPosition,
     /// True if the tool may not run.
     pub(super) deny: Option<Located<bool>>,
     pub(super) backend: Option<Located<BackendChoice>>,
@@ -138,10 +141,10 @@ pub(super) struct Entry {
     /// The approved tools of a server, with the digests of their descriptions.
     pub(super) approved: Option<Located<BTreeMap<String, Digest>>>,
     /// The part of `[tools."*"]` in the same file that also applies to this tool.
-    pub(super) rest: Option<Box<Entry>>,
+    pub(super) rest: Option<Box<PolicyEntry>>,
 }
 
-impl Entry {
+impl PolicyEntry {
     /// Returns the keys of `[tools."*"]` that apply to a tool with the entry `own` in the same
     /// file. A key of `own` replaces the same key, and any entry replaces `deny`. Hidden names are
     /// combined.
@@ -191,7 +194,7 @@ pub(super) struct DirRule {
     pub(super) within: bool,
     /// The path as written, without the access.
     pub(super) raw: String,
-    pub(super) position: Position,
+    pub(super) position: TextPosition,
 }
 
 /// The key of a limit.
@@ -234,7 +237,7 @@ impl LimitKey {
     }
 
     /// Sets the limit.
-    pub(super) fn set(self, limits: &mut Limits, value: u64) {
+    pub(super) fn set(self, limits: &mut CallLimits, value: u64) {
         match self {
             Self::WallClock => limits.wall_clock = Duration::from_nanos(value),
             Self::Fuel => limits.fuel = value,
@@ -246,10 +249,10 @@ impl LimitKey {
     }
 
     /// Lowers the limit to `value`. Returns whether it was higher.
-    pub(super) fn narrow(self, limits: &mut Limits, value: u64) -> bool {
+    pub(super) fn narrow(self, limits: &mut CallLimits, value: u64) -> bool {
         let before = *limits;
         self.set(limits, value);
-        *limits = Limits {
+        *limits = CallLimits {
             wall_clock: before.wall_clock.min(limits.wall_clock),
             wall_clock_ceiling: before.wall_clock_ceiling,
             fuel: before.fuel.min(limits.fuel),

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 /// A place where secrets usually lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretPlace {
-    at: At,
+    at: SecretLocation,
     /// A description of the secrets, for the user.
     pub holds: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
+enum SecretLocation {
     /// A path in the home, with everything below it.
     Home(&'static str),
     /// An absolute path, with everything below it.
@@ -26,15 +26,15 @@ enum At {
 }
 
 const fn home(path: &'static str, holds: &'static str) -> SecretPlace {
-    SecretPlace { at: At::Home(path), holds }
+    SecretPlace { at: SecretLocation::Home(path), holds }
 }
 
 const fn machine(path: &'static str, holds: &'static str) -> SecretPlace {
-    SecretPlace { at: At::Machine(path), holds }
+    SecretPlace { at: SecretLocation::Machine(path), holds }
 }
 
 const fn named(name: &'static str, holds: &'static str) -> SecretPlace {
-    SecretPlace { at: At::Named(name), holds }
+    SecretPlace { at: SecretLocation::Named(name), holds }
 }
 
 /// A browser's profile contains saved passwords, and cookies, which act as logins.
@@ -138,18 +138,20 @@ impl SecretPlace {
     /// Returns whether the path is this place or lies in it.
     fn holds_path(&self, path: &Path, of_user: Option<&Path>) -> bool {
         match self.at {
-            At::Home(place) => of_user.is_some_and(|dir| path.starts_with(dir.join(place))),
-            At::Machine(place) => path.starts_with(place),
-            At::Named(pattern) => path.iter().any(|name| matches(pattern, name)),
+            SecretLocation::Home(place) => {
+                of_user.is_some_and(|dir| path.starts_with(dir.join(place)))
+            }
+            SecretLocation::Machine(place) => path.starts_with(place),
+            SecretLocation::Named(pattern) => path.iter().any(|name| matches(pattern, name)),
         }
     }
 
     /// Returns the path of the place, or `None` for a name that can be in any directory.
     fn path(&self, of_user: Option<&Path>) -> Option<PathBuf> {
         match self.at {
-            At::Home(place) => Some(of_user?.join(place)),
-            At::Machine(place) => Some(place.into()),
-            At::Named(_) => None,
+            SecretLocation::Home(place) => Some(of_user?.join(place)),
+            SecretLocation::Machine(place) => Some(place.into()),
+            SecretLocation::Named(_) => None,
         }
     }
 }
@@ -174,8 +176,8 @@ pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
 /// `*`, in the form of the key `hide`.
 pub fn secret_names() -> impl Iterator<Item = &'static str> {
     SECRET_PLACES.iter().filter_map(|place| match place.at {
-        At::Named(pattern) => Some(pattern),
-        At::Home(_) | At::Machine(_) => None,
+        SecretLocation::Named(pattern) => Some(pattern),
+        SecretLocation::Home(_) | SecretLocation::Machine(_) => None,
     })
 }
 

@@ -9,26 +9,26 @@ use std::sync::{Mutex, PoisonError};
 use ikigai_protocol::Digest;
 
 use super::Backend;
-use super::decision::Request;
-use super::reached::Reached;
+use super::decision::PolicyRequest;
+use super::reached::RequestedAccess;
 
 /// The most entries. Beyond that, the oldest are forgotten, and the user is asked again.
 const ENTRIES: usize = 4096;
 
 /// The answers of this session.
 #[derive(Debug, Default)]
-pub(super) struct Session(Mutex<Vec<Entry>>);
+pub(super) struct SessionAnswers(Mutex<Vec<AnswerEntry>>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Entry {
-    subject: Subject,
-    reached: Reached,
+struct AnswerEntry {
+    subject: ToolIdentity,
+    reached: RequestedAccess,
     allowed: bool,
 }
 
 /// The tool that an entry belongs to: a build with certain contents, under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Subject {
+struct ToolIdentity {
     name: Option<String>,
     backend: Backend,
     contents: Vec<Digest>,
@@ -40,13 +40,13 @@ pub struct SessionAnswer {
     /// The tool; `None` for a tool without a name.
     pub tool: Option<String>,
     /// The access that the tool was allowed or refused.
-    pub reached: Reached,
+    pub reached: RequestedAccess,
     /// True if the access was allowed.
     pub allowed: bool,
 }
 
-impl Subject {
-    fn from_request(request: &Request<'_>) -> Self {
+impl ToolIdentity {
+    fn from_request(request: &PolicyRequest<'_>) -> Self {
         Self {
             name: request.name.map(str::to_owned),
             backend: request.backend,
@@ -55,7 +55,7 @@ impl Subject {
     }
 }
 
-impl Entry {
+impl AnswerEntry {
     fn answer(&self) -> SessionAnswer {
         let Self { subject, reached, allowed } = self;
         let tool = subject.name.clone();
@@ -63,16 +63,21 @@ impl Entry {
     }
 }
 
-impl Session {
+impl SessionAnswers {
     /// Notes an answer, which replaces an earlier one.
-    pub(super) fn note(&self, request: &Request<'_>, reached: &Reached, allowed: bool) {
-        let subject = Subject::from_request(request);
+    pub(super) fn note(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+        allowed: bool,
+    ) {
+        let subject = ToolIdentity::from_request(request);
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.subject != subject || entry.reached != *reached);
         if entries.len() >= ENTRIES {
             entries.remove(0);
         }
-        entries.push(Entry { subject, reached: reached.clone(), allowed });
+        entries.push(AnswerEntry { subject, reached: reached.clone(), allowed });
     }
 
     /// Returns all answers, with the oldest first. Equal answers about several builds of a tool are
@@ -80,7 +85,7 @@ impl Session {
     pub(super) fn answers(&self) -> Vec<SessionAnswer> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut answers: Vec<SessionAnswer> = Vec::with_capacity(entries.len());
-        for answer in entries.iter().map(Entry::answer) {
+        for answer in entries.iter().map(AnswerEntry::answer) {
             if !answers.contains(&answer) {
                 answers.push(answer);
             }
@@ -94,24 +99,29 @@ impl Session {
     }
 
     /// Returns the accesses that were allowed to the subject of a request.
-    pub(super) fn allowed(&self, request: &Request<'_>) -> Vec<Reached> {
+    pub(super) fn allowed(&self, request: &PolicyRequest<'_>) -> Vec<RequestedAccess> {
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.is_empty() {
             return Vec::new();
         }
-        let subject = Subject::from_request(request);
+        let subject = ToolIdentity::from_request(request);
         let own = entries.iter().filter(|entry| entry.allowed && entry.subject == subject);
         own.map(|entry| entry.reached.clone()).collect()
     }
 
     /// Returns whether this access, or a directory around it, was refused to the subject of a
     /// request.
-    pub(super) fn was_refused_around(&self, request: &Request<'_>, reached: &Reached) -> bool {
-        let subject = Subject::from_request(request);
-        let is_in = |dir: &Reached| match (dir, reached) {
-            (Reached::Path { access: refused, path: dir }, Reached::Path { access, path }) => {
-                access >= refused && path.starts_with(dir)
-            }
+    pub(super) fn was_refused_around(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+    ) -> bool {
+        let subject = ToolIdentity::from_request(request);
+        let is_in = |dir: &RequestedAccess| match (dir, reached) {
+            (
+                RequestedAccess::Path { access: refused, path: dir },
+                RequestedAccess::Path { access, path },
+            ) => access >= refused && path.starts_with(dir),
             (refused, reached) => refused == reached,
         };
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,8 +129,12 @@ impl Session {
     }
 
     /// Returns whether this access was refused to the subject of a request.
-    pub(super) fn was_refused(&self, request: &Request<'_>, reached: &Reached) -> bool {
-        let subject = Subject::from_request(request);
+    pub(super) fn was_refused(
+        &self,
+        request: &PolicyRequest<'_>,
+        reached: &RequestedAccess,
+    ) -> bool {
+        let subject = ToolIdentity::from_request(request);
         let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().any(|it| !it.allowed && it.reached == *reached && it.subject == subject)
     }
@@ -137,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::remedy::Hints;
+    use crate::policy::remedy::RemedyHints;
     use crate::policy::{Authority, Grant, Net, Overrides, PolicyFiles, ToolOrigin};
 
     const DIRS: [&str; 6] = ["a", "a/b", "a/b/c", "a/d", "e", "e/f"];
@@ -149,16 +163,16 @@ mod tests {
     }
 
     /// The directories and the peers of a layer, by their indexes; either may be absent.
-    type Layer = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
+    type LayerSample = (Option<Vec<(Access, usize)>>, Option<Vec<usize>>);
 
     /// The entry of a layer.
-    fn entry() -> impl Strategy<Value = Layer> {
+    fn entry() -> impl Strategy<Value = LayerSample> {
         let dirs = vec((access(), 0..DIRS.len()), 0..3);
         (proptest::option::of(dirs), proptest::option::of(vec(0..PEERS.len(), 0..3)))
     }
 
     /// Writes a file for the tool `glob`. A contradictory layer is written as an empty one.
-    fn write(path: &Path, base: &Path, (dirs, peers): &Layer) {
+    fn write(path: &Path, base: &Path, (dirs, peers): &LayerSample) {
         let mut text = String::from("[tools.glob]\n");
         if let Some(dirs) = dirs {
             let named: Vec<_> =
@@ -184,8 +198,8 @@ mod tests {
         Some(authority.decide(&request()).ok()?.grant)
     }
 
-    fn request() -> Request<'static> {
-        Request {
+    fn request() -> PolicyRequest<'static> {
+        PolicyRequest {
             name: Some("glob"),
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
@@ -198,8 +212,8 @@ mod tests {
     }
 
     /// Returns the request for a file with these contents.
-    fn request_of_file(contents: &[Digest]) -> Request<'_> {
-        Request { contents, ..request() }
+    fn request_of_file(contents: &[Digest]) -> PolicyRequest<'_> {
+        PolicyRequest { contents, ..request() }
     }
 
     fn authority(base: &Path) -> Authority {
@@ -213,7 +227,8 @@ mod tests {
             state: None,
         };
         let own: Vec<PathBuf> = vec![base.join("e/f")];
-        Authority::open(&files, Overrides::default(), own, Hints::default(), None).expect("opened")
+        Authority::open(&files, Overrides::default(), own, RemedyHints::default(), None)
+            .expect("opened")
     }
 
     #[test]
@@ -229,10 +244,10 @@ mod tests {
         let authority = authority(&base);
         let [old, new] = [Digest::from_bytes(b"old"), Digest::from_bytes(b"new")];
         let reached =
-            |name: &str| Reached::Path { access: Access::ReadOnly, path: base.join(name) };
+            |name: &str| RequestedAccess::Path { access: Access::ReadOnly, path: base.join(name) };
         authority.answered(&request_of_file(&[old]), &reached("a/b"), true);
         authority.answered(&request_of_file(&[old]), &reached("a/d"), false);
-        let has = |request: &Request<'_>, name: &str| {
+        let has = |request: &PolicyRequest<'_>, name: &str| {
             let decision = authority.decide(request).expect("allowed");
             decision.grant.dirs.iter().any(|dir| dir.path == base.join(name))
         };
@@ -265,8 +280,8 @@ mod tests {
         authority.answered(&request_of_file(&[old]), &reached("a/b"), true);
         // The same contents under another name, or as another build, count as another tool.
         for other in [
-            Request { name: Some("grep"), ..request_of_file(&[old]) },
-            Request { backend: Backend::Native, ..request_of_file(&[old]) },
+            PolicyRequest { name: Some("grep"), ..request_of_file(&[old]) },
+            PolicyRequest { backend: Backend::Native, ..request_of_file(&[old]) },
         ] {
             assert!(!has(&other, "a/b"), "{other:?}");
         }
@@ -293,23 +308,23 @@ mod tests {
             let before = grant(&authority);
             let mut asked = Vec::new();
             for (access, dir) in dirs {
-                asked.push(Reached::Path { access, path: base.join(DIRS[dir]) });
+                asked.push(RequestedAccess::Path { access, path: base.join(DIRS[dir]) });
             }
             for peer in peers {
                 let (host, port) = PEERS[peer].split_once(':').expect("a peer");
-                asked.push(Reached::Peer { host: host.into(), port: port.parse().expect("a port") });
+                asked.push(RequestedAccess::Peer { host: host.into(), port: port.parse().expect("a port") });
             }
             for reached in &asked {
                 // Note the answer even if the user may not be asked, because the bounds must apply
                 // without that check.
                 let may_ask = authority.may_ask(&request(), &[], reached);
-                if let Reached::Path { path, .. } = reached {
+                if let RequestedAccess::Path { path, .. } = reached {
                     prop_assert!(!may_ask || !path.starts_with(base.join("e/f")));
                 }
                 authority.answered(&request(), reached, true);
             }
             let Some(after) = grant(&authority) else { return Ok(()) };
-            let within = |bound: &Layer, dir: &GrantedDir| {
+            let within = |bound: &LayerSample, dir: &GrantedDir| {
                 bound.0.as_ref().is_none_or(|dirs| dirs.iter().any(|(access, name)| {
                     dir.path.starts_with(base.join(DIRS[*name])) && dir.access <= *access
                 }))

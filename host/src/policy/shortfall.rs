@@ -4,7 +4,7 @@ use ikigai_protocol::Access;
 
 use super::decision::{Decision, Provenance};
 use super::propose::Proposal;
-use super::reached::Reached;
+use super::reached::RequestedAccess;
 use super::rule::{DirRule, LimitKey};
 use super::{Backend, Net};
 
@@ -87,9 +87,9 @@ impl Proposal {
 }
 
 /// Returns the access that a rule grants, with links resolved in the same way as in a decision.
-fn reached_by(rule: &DirRule) -> Reached {
+fn reached_by(rule: &DirRule) -> RequestedAccess {
     let path = rule.path.canonicalize().unwrap_or_else(|_| rule.path.clone());
-    Reached::Path { access: rule.access, path }
+    RequestedAccess::Path { access: rule.access, path }
 }
 
 fn written(access: Access, path: &str) -> String {

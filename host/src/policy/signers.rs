@@ -12,7 +12,7 @@ use ikigai_protocol::Digest;
 
 use super::decide::provenance_of;
 use super::decision::Provenance;
-use super::live::Layers;
+use super::live::PolicyLayers;
 
 /// A signer that a policy file names: a table `[signers.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ pub trait Signatures: Send + Sync {
 /// The check of signatures, and the last returned signers in force.
 pub(super) struct Signing {
     signatures: Option<Arc<dyn Signatures>>,
-    last: Mutex<Option<(Layers, Arc<SignersInForce>)>>,
+    last: Mutex<Option<(PolicyLayers, Arc<SignersInForce>)>>,
 }
 
 impl Signing {
@@ -132,7 +132,7 @@ impl Signing {
     }
 
     /// Returns the signers in force. The result stays the same while the layers do.
-    pub(super) fn in_force(&self, layers: &Layers) -> Arc<SignersInForce> {
+    pub(super) fn in_force(&self, layers: &PolicyLayers) -> Arc<SignersInForce> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, in_force)) = &*last
             && known.are_same(layers)
@@ -146,11 +146,11 @@ impl Signing {
 }
 
 /// Returns whether a layer requires a signature. Most calls need no further check.
-pub(super) fn is_required(layers: &Layers) -> bool {
+pub(super) fn is_required(layers: &PolicyLayers) -> bool {
     layers.all().any(|layer| layer.require_signed.as_ref().is_some_and(|at| at.value))
 }
 
-fn in_force(layers: &Layers) -> SignersInForce {
+fn in_force(layers: &PolicyLayers) -> SignersInForce {
     let required = layers.all().find_map(|layer| {
         let at = layer.require_signed.as_ref().filter(|at| at.value)?;
         Some(provenance_of(layer, at))
@@ -160,14 +160,14 @@ fn in_force(layers: &Layers) -> SignersInForce {
 
 /// Returns the signers of the ceilings, or `None` if no ceiling names signers. Each ceiling bounds
 /// the others, because every user may add a ceiling.
-fn of_ceilings(layers: &Layers) -> Option<Vec<SignerRule>> {
+fn of_ceilings(layers: &PolicyLayers) -> Option<Vec<SignerRule>> {
     let mut naming = layers.ceilings.iter().map(|layer| &layer.signers).filter(|it| !it.is_empty());
     let first = naming.next()?.clone();
     Some(naming.fold(first, |met, next| meet::signers(&met, next)))
 }
 
 /// Returns the user's signers that do not count because a ceiling names its own.
-pub(super) fn void(layers: &Layers) -> Vec<SignerRule> {
+pub(super) fn void(layers: &PolicyLayers) -> Vec<SignerRule> {
     let is_bounded = layers.ceilings.iter().any(|layer| !layer.signers.is_empty());
     if is_bounded { layers.user.signers.clone() } else { Vec::new() }
 }

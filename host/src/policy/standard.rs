@@ -7,8 +7,8 @@ use std::time::Duration;
 use ikigai_protocol::{Access, ProviderKey};
 
 use super::variables::Variables;
-use super::{AssetAccess, Backend, Grant, Profile, Request, Sandbox, ToolOrigin};
-use crate::limits::Limits;
+use super::{AssetAccess, Backend, Grant, PolicyRequest, Profile, Sandbox, ToolOrigin};
+use crate::limits::CallLimits;
 
 #[doc(hidden)]
 pub use ikigai_protocol::STORE_VARIABLE;
@@ -88,7 +88,7 @@ pub(super) fn sandbox(tool: &str) -> Sandbox {
 
 /// Returns whether a tool may create sockets on its own loopback interface, as servers and their
 /// tests do. The file tools don't need them.
-pub(super) fn has_own_sockets(profile: Profile, request: &Request<'_>) -> bool {
+pub(super) fn has_own_sockets(profile: Profile, request: &PolicyRequest<'_>) -> bool {
     let is_file_tool =
         request.origin == ToolOrigin::System && request.name.is_some_and(|name| name != SHELL);
     profile == Profile::Standard && request.backend != Backend::Wasm && !is_file_tool
@@ -112,10 +112,10 @@ pub(super) fn for_schema(backend: Backend) -> Grant {
 }
 
 /// Returns the limits of a call that no policy file sets.
-pub(super) fn limits(backend: Backend) -> Limits {
+pub(super) fn limits(backend: Backend) -> CallLimits {
     match backend {
-        Backend::Wasm | Backend::Native => Limits::default(),
-        Backend::Mcp => Limits { wall_clock: SERVER_CALL, ..Limits::default() },
+        Backend::Wasm | Backend::Native => CallLimits::default(),
+        Backend::Mcp => CallLimits { wall_clock: SERVER_CALL, ..CallLimits::default() },
     }
 }
 

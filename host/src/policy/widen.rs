@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use super::decision::Request;
+use super::decision::PolicyRequest;
 use super::edit::{NewKey, NewValue};
 use super::executed_places::executed_place;
-use super::reached::Reached;
+use super::reached::RequestedAccess;
 use super::remedy::Permissions;
-use super::rule::{DirRule, Entry};
+use super::rule::{DirRule, PolicyEntry};
 use super::written::{WrittenPath, path_in_policy};
 use super::{
     AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, secret_place, standard,
@@ -18,7 +18,7 @@ use super::{
 
 /// The places around a tool.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Around<'a> {
+pub(super) struct WidenContext<'a> {
     /// The directory that it works in.
     pub(super) workspace: &'a Path,
     /// The home of its user, canonical.
@@ -29,7 +29,7 @@ pub(super) struct Around<'a> {
     pub(super) profile: Profile,
 }
 
-impl Around<'_> {
+impl WidenContext<'_> {
     /// Returns whether a directory is broad, or contains the host's own files, so that it must not
     /// be granted for a single file.
     pub(super) fn is_for_itself(&self, dir: &Path) -> bool {
@@ -41,7 +41,7 @@ impl Around<'_> {
 
 /// The extent of a permission for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scope {
+pub(crate) enum FileScope {
     /// Only the file.
     Exact,
     /// Its directory, as is usual for permanent permissions.
@@ -52,30 +52,30 @@ pub(crate) enum Scope {
 /// these accesses. `every` is the part of `[tools."*"]` that applies to the tool. Returns `None` if
 /// a policy file cannot name every access.
 pub(super) fn permissions(
-    (entry, every): (Option<&Entry>, Option<&Entry>),
-    request: &Request<'_>,
-    reached: &[Reached],
-    scope: Scope,
-    around: Around<'_>,
+    (entry, every): (Option<&PolicyEntry>, Option<&PolicyEntry>),
+    request: &PolicyRequest<'_>,
+    reached: &[RequestedAccess],
+    scope: FileScope,
+    around: WidenContext<'_>,
 ) -> Option<Permissions> {
     let workspace = around.workspace;
     let entry = entry.filter(|entry| !entry.grants_nothing());
     let dirs = directories(entry, every, request, around).into_iter();
-    let mut dirs: Vec<Granted> = dirs
-        .map(|WrittenPath { access, written, path }| Granted { access, raw: written, path })
+    let mut dirs: Vec<FsEntry> = dirs
+        .map(|WrittenPath { access, written, path }| FsEntry { access, raw: written, path })
         .collect();
     let mut net = entry.and_then(|entry| entry.net.as_ref()).map(|at| at.value.clone());
     for reached in reached {
         match reached {
-            Reached::Path { access, path } => {
+            RequestedAccess::Path { access, path } => {
                 let path = match scope {
-                    Scope::Exact => path.clone(),
-                    Scope::Directory => directory_of(path, around),
+                    FileScope::Exact => path.clone(),
+                    FileScope::Directory => directory_of(path, around),
                 };
                 let raw = path_in_policy(&path, workspace)?;
-                add_new(&mut dirs, Granted { access: *access, raw, path }, around.home);
+                add_new(&mut dirs, FsEntry { access: *access, raw, path }, around.home);
             }
-            Reached::Peer { .. } | Reached::Host { .. } => {
+            RequestedAccess::Peer { .. } | RequestedAccess::Host { .. } => {
                 let peers = reached.peers()?;
                 let net = net.get_or_insert_default();
                 for peer in peers.peers {
@@ -84,7 +84,7 @@ pub(super) fn permissions(
                     }
                 }
             }
-            Reached::Run => {}
+            RequestedAccess::Run => {}
         }
     }
     let assets = entry.and_then(|entry| entry.assets.as_ref()).map(|at| at.value);
@@ -101,10 +101,10 @@ pub(super) fn permissions(
 /// `every` is the part of `[tools."*"]` that applies to the tool. It bounds the profile's
 /// directories.
 pub(super) fn directories(
-    entry: Option<&Entry>,
-    every: Option<&Entry>,
-    request: &Request<'_>,
-    around: Around<'_>,
+    entry: Option<&PolicyEntry>,
+    every: Option<&PolicyEntry>,
+    request: &PolicyRequest<'_>,
+    around: WidenContext<'_>,
 ) -> Vec<WrittenPath> {
     if let Some(at) = entry.and_then(|entry| entry.fs.as_ref()) {
         return at.value.iter().map(WrittenPath::from_rule).collect();
@@ -128,7 +128,7 @@ pub(super) fn directories(
 /// Returns whether a user native tool has the profile's permissions. It does not if its entry is
 /// bound to contents, or frees it from the sandbox. An entry whose grant was revoked is not bound
 /// to contents.
-fn leaves_profile(entry: Option<&Entry>) -> bool {
+fn leaves_profile(entry: Option<&PolicyEntry>) -> bool {
     entry.is_none_or(|entry| {
         let is_bound = entry.sha256.as_ref().is_some_and(|at| !at.value.is_empty());
         let is_free = entry.sandbox.as_ref().is_some_and(|at| at.value == Sandbox::Off);
@@ -148,7 +148,7 @@ fn narrowed(dir: &WrittenPath, bound: &DirRule) -> Option<WrittenPath> {
 
 /// A directory or a file of a list `fs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Granted {
+pub(super) struct FsEntry {
     pub(super) access: Access,
     /// The path as written.
     pub(super) raw: String,
@@ -157,7 +157,7 @@ pub(super) struct Granted {
 }
 
 /// Returns the keys of an entry with these permissions, bound to the contents of the request.
-pub(super) fn keys(request: &Request<'_>, permissions: &Permissions) -> Vec<NewKey> {
+pub(super) fn keys(request: &PolicyRequest<'_>, permissions: &Permissions) -> Vec<NewKey> {
     let Permissions { dirs, net, .. } = permissions;
     let mut keys: Vec<NewKey> = Vec::new();
     if request.origin == ToolOrigin::User {
@@ -188,8 +188,8 @@ pub fn unconfining_keys() -> Vec<NewKey> {
 
 /// Returns the directory of a file. Returns the path itself if it is a directory, or if its
 /// directory is broad, or contains secrets or the host's own places.
-pub(super) fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
-    let Around { workspace, home, .. } = around;
+pub(super) fn directory_of(path: &Path, around: WidenContext<'_>) -> PathBuf {
+    let WidenContext { workspace, home, .. } = around;
     match path.parent() {
         // A file with secrets is a place of secrets, or lies in one.
         _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
@@ -203,8 +203,8 @@ pub(super) fn directory_of(path: &Path, around: Around<'_>) -> PathBuf {
 }
 
 /// Returns whether only a grant by its name opens a path in a granted directory.
-fn is_reserved(new: &Granted, dirs: &[Granted], home: Option<&Path>) -> bool {
-    let is_executed = |dir: &Granted| {
+fn is_reserved(new: &FsEntry, dirs: &[FsEntry], home: Option<&Path>) -> bool {
+    let is_executed = |dir: &FsEntry| {
         new.path.strip_prefix(&dir.path).is_ok_and(|relative| executed_place(relative).is_some())
     };
     let writes = new.access == Access::ReadWrite;
@@ -212,7 +212,7 @@ fn is_reserved(new: &Granted, dirs: &[Granted], home: Option<&Path>) -> bool {
 }
 
 /// Adds a path to a list.
-pub(super) fn add_new(dirs: &mut Vec<Granted>, new: Granted, home: Option<&Path>) {
+pub(super) fn add_new(dirs: &mut Vec<FsEntry>, new: FsEntry, home: Option<&Path>) {
     match is_reserved(&new, dirs, home) {
         true => add_by_name(dirs, new),
         false => add(dirs, new),
@@ -220,8 +220,8 @@ pub(super) fn add_new(dirs: &mut Vec<Granted>, new: Granted, home: Option<&Path>
 }
 
 /// Adds a path that a grant of a directory around it does not open.
-fn add_by_name(dirs: &mut Vec<Granted>, mut new: Granted) {
-    let is_around = |dir: &&mut Granted| new.path.starts_with(&dir.path);
+fn add_by_name(dirs: &mut Vec<FsEntry>, mut new: FsEntry) {
+    let is_around = |dir: &&mut FsEntry| new.path.starts_with(&dir.path);
     // A directory and everything in it must have one access.
     for dir in dirs.iter_mut().filter(is_around) {
         new.access = new.access.max(dir.access);
@@ -234,7 +234,7 @@ fn add_by_name(dirs: &mut Vec<Granted>, mut new: Granted) {
 
 /// Adds a path to a list. The list grants no path twice, and has one access for a directory and
 /// everything in it.
-fn add(dirs: &mut Vec<Granted>, mut new: Granted) {
+fn add(dirs: &mut Vec<FsEntry>, mut new: FsEntry) {
     let within = dirs.iter().filter(|dir| dir.path.starts_with(&new.path));
     new.access = within.map(|dir| dir.access).fold(new.access, Access::max);
     dirs.retain(|dir| !dir.path.starts_with(&new.path));
@@ -251,21 +251,21 @@ mod tests {
 
     use super::*;
 
-    fn reads(path: &str) -> Reached {
-        Reached::Path { access: Access::ReadOnly, path: path.into() }
+    fn reads(path: &str) -> RequestedAccess {
+        RequestedAccess::Path { access: Access::ReadOnly, path: path.into() }
     }
 
-    fn writes(path: &str) -> Reached {
-        Reached::Path { access: Access::ReadWrite, path: path.into() }
+    fn writes(path: &str) -> RequestedAccess {
+        RequestedAccess::Path { access: Access::ReadWrite, path: path.into() }
     }
 
-    fn around(protected: &[PathBuf]) -> Around<'_> {
+    fn around(protected: &[PathBuf]) -> WidenContext<'_> {
         let profile = Profile::Standard;
-        Around { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected, profile }
+        WidenContext { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected, profile }
     }
 
-    fn glob() -> Request<'static> {
-        Request {
+    fn glob() -> PolicyRequest<'static> {
+        PolicyRequest {
             name: Some("glob"),
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
@@ -278,8 +278,9 @@ mod tests {
     }
 
     /// Returns the list of `glob`, which reads the workspace `/w`, together with these accesses.
-    fn listed(reached: &[Reached]) -> Option<Vec<String>> {
-        let permissions = permissions((None, None), &glob(), reached, Scope::Exact, around(&[]))?;
+    fn listed(reached: &[RequestedAccess]) -> Option<Vec<String>> {
+        let permissions =
+            permissions((None, None), &glob(), reached, FileScope::Exact, around(&[]))?;
         let dirs = permissions.dirs.iter();
         Some(dirs.map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect())
     }
@@ -299,9 +300,9 @@ mod tests {
     #[test]
     fn a_reserved_place_is_listed_beside_the_directory_around_it() {
         let reached = reads("/h/.ssh/config");
-        let around = Around { workspace: Path::new("/h"), ..around(&[]) };
+        let around = WidenContext { workspace: Path::new("/h"), ..around(&[]) };
         let request = glob();
-        let permissions = permissions((None, None), &request, &[reached], Scope::Exact, around);
+        let permissions = permissions((None, None), &request, &[reached], FileScope::Exact, around);
         let dirs = permissions.expect("permissions").dirs;
         let read = |dir: &str| (Access::ReadOnly, dir.to_owned());
         assert_eq!(dirs, [read("."), read(".ssh/config")]);
@@ -314,12 +315,12 @@ mod tests {
         let dir = "/w/~/.ssh";
         let mut dirs = Vec::new();
         let raw = path_in_policy(Path::new(dir), Path::new("/w")).expect("a name");
-        add(&mut dirs, Granted { access: Access::ReadOnly, raw, path: dir.into() });
+        add(&mut dirs, FsEntry { access: Access::ReadOnly, raw, path: dir.into() });
         assert_eq!(dirs[0].raw, "./~/.ssh");
         let flag = path_in_policy(Path::new("/w/--sandbox=off"), Path::new("/w"));
         assert_eq!(flag.as_deref(), Some("./--sandbox=off"));
         let strange = Path::new(OsStr::from_bytes(b"/d/\xff"));
-        let reached = Reached::Path { access: Access::ReadOnly, path: strange.to_owned() };
+        let reached = RequestedAccess::Path { access: Access::ReadOnly, path: strange.to_owned() };
         assert_eq!(listed(&[reached]), None);
     }
 

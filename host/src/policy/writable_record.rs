@@ -45,19 +45,19 @@ pub(super) type Dirs = HashSet<PathBuf>;
 pub(super) struct WritableRecord {
     /// The directory of the file; `None` if no record is kept.
     dir: Option<PathBuf>,
-    known: Mutex<Known>,
+    known: Mutex<RecordCache>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct RecordCache {
     dirs: Arc<Dirs>,
     /// The identity of the file at the last read.
-    read: Option<Identity>,
+    read: Option<RecordStamp>,
 }
 
 /// The metadata that change with the file. The file is only appended to or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+struct RecordStamp {
     file: Option<(u64, u64)>,
     size: u64,
 }
@@ -88,7 +88,7 @@ impl WritableRecord {
     /// reason, that is logged once.
     pub(super) fn record(&self, dirs: &[GrantedDir]) -> Result<(), String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let fresh = |known: &Known| -> Vec<PathBuf> {
+        let fresh = |known: &RecordCache| -> Vec<PathBuf> {
             let written = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
             let fresh = written.filter(|dir| !known.dirs.contains(&dir.path));
             fresh.map(|dir| dir.path.clone()).collect()
@@ -113,13 +113,13 @@ impl WritableRecord {
     }
 
     /// Reads the file if it changed.
-    fn refresh(&self, known: &mut Known) -> io::Result<()> {
+    fn refresh(&self, known: &mut RecordCache) -> io::Result<()> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let path = dir.join(NAME);
         let identity = match fs::symlink_metadata(&path) {
-            Ok(found) => Identity { file: Some((found.dev(), found.ino())), size: found.size() },
+            Ok(found) => RecordStamp { file: Some((found.dev(), found.ino())), size: found.size() },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Identity { file: None, size: 0 }
+                RecordStamp { file: None, size: 0 }
             }
             Err(error) => return Err(error),
         };

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, Digest};
 
-use super::rule::{DirRule, Entry};
+use super::rule::{DirRule, PolicyEntry};
 use super::{AssetAccess, LimitKey, Net, Sandbox};
 
 /// The permissions in an entry of the user's file. A key that the entry does not have is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct EntryPermissions {
     /// True if the tool may not run.
     pub deny: bool,
     /// The digests of the contents that the entry is bound to.
@@ -53,8 +53,8 @@ impl WrittenPath {
     }
 }
 
-impl Written {
-    pub(super) fn from_entry(entry: &Entry) -> Self {
+impl EntryPermissions {
+    pub(super) fn from_entry(entry: &PolicyEntry) -> Self {
         let fs = entry.fs.as_ref().map(|at| at.value.iter().map(WrittenPath::from_rule).collect());
         Self {
             deny: entry.deny.as_ref().is_some_and(|at| at.value),

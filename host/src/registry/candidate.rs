@@ -11,7 +11,7 @@ use ikigai_supervisor::filesystems;
 use rustix::io::Errno;
 
 use super::file;
-use super::memo::{Identity, Memo};
+use super::memo::{FileIdentity, Memo};
 use super::wrapped::{WrapDefinition, is_wrap_definition};
 use crate::exec::wrap::Wrapper;
 use crate::policy::{Backend, ToolOrigin};
@@ -27,12 +27,12 @@ pub(super) struct Candidate {
     pub(super) origin: ToolOrigin,
     pub(super) backend: Backend,
     metadata: fs::Metadata,
-    wrapped: Option<WrappedProgram>,
+    wrapped: Option<WrappedCandidate>,
 }
 
 /// The program that a candidate wraps, if the candidate is a definition.
 #[derive(Clone, Debug)]
-struct WrappedProgram {
+struct WrappedCandidate {
     definition: WrapDefinition,
     program: Box<Candidate>,
 }
@@ -114,7 +114,7 @@ impl Candidate {
             return Err(unusable("it defines a server".to_owned()));
         }
         let backend = program.backend;
-        let wrapped = Some(WrappedProgram { definition, program: Box::new(program) });
+        let wrapped = Some(WrappedCandidate { definition, program: Box::new(program) });
         Ok(Self { path, origin, backend, metadata, wrapped })
     }
 
@@ -160,7 +160,7 @@ impl Candidate {
 
     /// Returns the digest of the file, if the file is known.
     fn known_contents(&self, memo: &Memo) -> Option<Digest> {
-        memo.digest(&Identity::from_metadata(&self.metadata))
+        memo.digest(&FileIdentity::from_metadata(&self.metadata))
     }
 
     /// Returns the digest of the file. Reads the file only if it is not known.
@@ -179,8 +179,8 @@ impl Candidate {
         let digest = Digest::of_reader(&mut opened)?;
         // Since the first look a link may lead elsewhere, and a file may be written while it is
         // read.
-        let identity = Identity::from_metadata(&self.metadata);
-        let is_same = |metadata: &fs::Metadata| Identity::from_metadata(metadata) == identity;
+        let identity = FileIdentity::from_metadata(&self.metadata);
+        let is_same = |metadata: &fs::Metadata| FileIdentity::from_metadata(metadata) == identity;
         if tells && is_same(&before) && is_same(&opened.metadata()?) {
             memo.keep_digest(&identity, &self.metadata, digest);
         }
@@ -206,7 +206,7 @@ fn changes_are_told(file: &fs::File) -> bool {
 
 /// The files of a directory of tools.
 #[derive(Default)]
-pub(super) struct Listing {
+pub(super) struct ToolListing {
     /// The candidates, in the order of their names.
     pub(super) candidates: Vec<Candidate>,
     /// The files that were probably meant to be tools but are not, with the reason.
@@ -218,13 +218,13 @@ pub(super) struct Listing {
 /// # Errors
 ///
 /// Fails if the directory does not exist or cannot be read.
-pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<Listing> {
+pub(super) fn list(dir: &Path, origin: ToolOrigin) -> io::Result<ToolListing> {
     let mut paths = fs::read_dir(dir)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<PathBuf>>>()?;
     paths.retain(|path| !is_hidden(path));
     paths.sort();
-    let mut listing = Listing::default();
+    let mut listing = ToolListing::default();
     for path in paths {
         match Candidate::at(path.clone(), origin) {
             Ok(candidate) => listing.candidates.push(candidate),

@@ -4,25 +4,25 @@
 //! Trying the sandbox means starting a process in it, and the result changes only with the machine.
 //! Code that shows the user what the sandbox lacks tries it anew.
 
-use super::Depth;
+use super::ScanDepth;
 use super::memo::Memo;
-use crate::exec::native::{self, Machine, Supervisor};
+use crate::exec::native::{self, MachineSandbox, Supervisor};
 
 /// Tries the sandbox of this machine, and returns the result. Remembers whether it confines.
-pub(super) async fn machine(supervisor: &Supervisor, memo: &Memo) -> Machine {
+pub(super) async fn machine(supervisor: &Supervisor, memo: &Memo) -> MachineSandbox {
     try_in(native::surroundings(), supervisor, memo).await
 }
 
 /// Returns whether this machine's sandbox enforces every boundary that a grant can require for a
 /// native tool. `depth` says which remembered result is trusted. A remembered failure is treated
 /// like the failure of a file: its cause may have been fixed elsewhere.
-pub(super) async fn is_confining(supervisor: &Supervisor, memo: &Memo, depth: Depth) -> bool {
+pub(super) async fn is_confining(supervisor: &Supervisor, memo: &Memo, depth: ScanDepth) -> bool {
     let surroundings = native::surroundings();
     let known = memo.confines(&surroundings);
     let believed = match depth {
-        Depth::Remembered => known,
-        Depth::Failed => known.filter(|holds| *holds),
-        Depth::Everything => None,
+        ScanDepth::Remembered => known,
+        ScanDepth::Failed => known.filter(|holds| *holds),
+        ScanDepth::Everything => None,
     };
     match believed {
         Some(holds) => holds,
@@ -30,13 +30,13 @@ pub(super) async fn is_confining(supervisor: &Supervisor, memo: &Memo, depth: De
     }
 }
 
-async fn try_in(surroundings: String, supervisor: &Supervisor, memo: &Memo) -> Machine {
+async fn try_in(surroundings: String, supervisor: &Supervisor, memo: &Memo) -> MachineSandbox {
     let machine = supervisor.machine().await;
     memo.keep_confines(&surroundings, holds(&machine));
     machine
 }
 
-fn holds(machine: &Machine) -> bool {
+fn holds(machine: &MachineSandbox) -> bool {
     machine.isolation.unmet().next().is_none()
 }
 
@@ -54,10 +54,10 @@ mod tests {
         let memo = Memo::open(None, String::new());
         let surroundings = native::surroundings();
         memo.keep_confines(&surroundings, true);
-        for depth in [Depth::Remembered, Depth::Failed] {
+        for depth in [ScanDepth::Remembered, ScanDepth::Failed] {
             assert!(is_confining(&broken(), &memo, depth).await, "{depth:?}");
         }
-        assert!(!is_confining(&broken(), &memo, Depth::Everything).await);
+        assert!(!is_confining(&broken(), &memo, ScanDepth::Everything).await);
         assert_eq!(memo.confines(&surroundings), Some(false));
     }
 
@@ -65,7 +65,7 @@ mod tests {
     async fn a_sandbox_that_did_not_hold_is_tried_again_where_failures_are() {
         let cache = tempfile::tempdir().expect("a directory");
         let memo = Memo::open(Some(cache.path()), String::new());
-        assert!(!is_confining(&broken(), &memo, Depth::Failed).await);
+        assert!(!is_confining(&broken(), &memo, ScanDepth::Failed).await);
         memo.save();
         let memo = Memo::open(Some(cache.path()), String::new());
         assert_eq!(memo.confines(&native::surroundings()), Some(false));

@@ -13,9 +13,9 @@ use toml::de::DeTable;
 
 use super::candidate::{self, DEFINITION};
 use super::file;
-use crate::exec::mcp::{Auth, Server, Target};
+use crate::exec::mcp::{Auth, DefinedServer, ServerTarget};
 use crate::policy::{ToolOrigin, check_server_name};
-use crate::toml_file::{FileError, Item, Pair, TomlFile, kind_of, pairs};
+use crate::toml_file::{TomlError, TomlFile, TomlItem, TomlPair, kind_of, pairs};
 
 /// The largest definition in bytes.
 const LARGEST: u64 = 64 << 10;
@@ -25,11 +25,11 @@ const KEYS: [&str; 7] = ["command", "args", "url", "token_env", "token_command",
 
 /// The definition of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Definition {
+pub struct ServerDefinition {
     /// Its path.
     pub path: PathBuf,
     /// The server.
-    pub server: Arc<Server>,
+    pub server: Arc<DefinedServer>,
     /// The tools to offer, by the server's own names; `None` means all tools.
     pub tools: Option<Vec<String>>,
 }
@@ -50,21 +50,21 @@ pub fn defined_servers(dir: &Path) -> Vec<String> {
     listing.candidates.into_iter().filter_map(name).collect()
 }
 
-impl Definition {
+impl ServerDefinition {
     /// Reads a definition.
     ///
     /// # Errors
     ///
     /// Fails if the file cannot be read, or is not a definition.
-    pub(super) fn read(path: &Path) -> Result<Self, FileError> {
-        let unreadable = |error| FileError::whole(path, format!("cannot be read: {error}"));
+    pub(super) fn read(path: &Path) -> Result<Self, TomlError> {
+        let unreadable = |error| TomlError::whole(path, format!("cannot be read: {error}"));
         let mut text = Vec::new();
         file::open(path)
             .and_then(|file| file.take(LARGEST + 1).read_to_end(&mut text))
             .map_err(unreadable)?;
         if text.len() as u64 > LARGEST {
             let most = LARGEST >> 10;
-            return Err(FileError::whole(path, format!("is larger than {most} KiB")));
+            return Err(TomlError::whole(path, format!("is larger than {most} KiB")));
         }
         Self::parse(path, &text)
     }
@@ -74,21 +74,22 @@ impl Definition {
     /// # Errors
     ///
     /// Fails if the text is not a definition, or if the name cannot be a server's name.
-    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, FileError> {
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, TomlError> {
         let name = file::name(path);
         let name = name.strip_suffix(DEFINITION).unwrap_or(&name);
-        check_server_name(name).map_err(|what| FileError::whole(path, what))?;
+        check_server_name(name).map_err(|what| TomlError::whole(path, what))?;
         let (file, table) = TomlFile::parse(path, text)?;
-        let keys = Keys::read(&file, table.get_ref())?;
-        let target = keys.target().map_err(|what| FileError::whole(path, what))?;
-        let server = Server { name: name.to_owned(), digest: Digest::from_bytes(text), target };
+        let keys = ServerKeys::read(&file, table.get_ref())?;
+        let target = keys.target().map_err(|what| TomlError::whole(path, what))?;
+        let server =
+            DefinedServer { name: name.to_owned(), digest: Digest::from_bytes(text), target };
         Ok(Self { path: path.to_owned(), server: Arc::new(server), tools: keys.tools })
     }
 }
 
 /// The keys of a definition, as written.
 #[derive(Default)]
-struct Keys {
+struct ServerKeys {
     command: Option<String>,
     args: Option<Vec<String>>,
     url: Option<String>,
@@ -98,10 +99,10 @@ struct Keys {
     tools: Option<Vec<String>>,
 }
 
-impl Keys {
-    fn read(file: &TomlFile<'_>, table: &DeTable<'_>) -> Result<Self, FileError> {
+impl ServerKeys {
+    fn read(file: &TomlFile<'_>, table: &DeTable<'_>) -> Result<Self, TomlError> {
         let mut keys = Self::default();
-        let text = |key: &str, item: &Item<'_>| {
+        let text = |key: &str, item: &TomlItem<'_>| {
             let text = item.get_ref().as_str().filter(|text| !text.is_empty());
             text.map(ToOwned::to_owned).ok_or_else(|| {
                 let found = item
@@ -112,11 +113,11 @@ impl Keys {
                 file.fail(&item.span(), what)
             })
         };
-        let list = |key: &str, item: &Item<'_>| {
+        let list = |key: &str, item: &TomlItem<'_>| {
             let whole = file.list(key, item, |text, _| Ok(text.to_owned()))?;
             Ok(Some(whole))
         };
-        for Pair { key, span, item } in pairs(table) {
+        for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "command" => keys.command = Some(text(key, item)?),
                 "args" => keys.args = list(key, item)?,
@@ -156,7 +157,7 @@ impl Keys {
         }
     }
 
-    fn target(&self) -> Result<Target, &'static str> {
+    fn target(&self) -> Result<ServerTarget, &'static str> {
         let auth = self.auth()?;
         match (&self.command, &self.url) {
             (Some(_), None) if auth != Auth::None => {
@@ -168,10 +169,10 @@ impl Keys {
                     return Err("has a `command` that is not an absolute path");
                 }
                 let args = self.args.iter().flatten().map(OsString::from).collect();
-                Ok(Target::Process { program, args })
+                Ok(ServerTarget::Process { program, args })
             }
             (None, Some(_)) if self.args.is_some() => Err("has `args` for a `url`"),
-            (None, Some(url)) => Ok(Target::Remote { url: url.clone(), auth }),
+            (None, Some(url)) => Ok(ServerTarget::Remote { url: url.clone(), auth }),
             (Some(_), Some(_)) => Err("has both `command` and `url`"),
             (None, None) => Err("has neither `command` nor `url`"),
         }
@@ -182,8 +183,8 @@ impl Keys {
 mod tests {
     use super::*;
 
-    fn parse(name: &str, text: &str) -> Result<Definition, String> {
-        Definition::parse(Path::new(name), text.as_bytes()).map_err(|error| error.line())
+    fn parse(name: &str, text: &str) -> Result<ServerDefinition, String> {
+        ServerDefinition::parse(Path::new(name), text.as_bytes()).map_err(|error| error.line())
     }
 
     #[test]
@@ -195,12 +196,12 @@ mod tests {
         assert_eq!(definition.tools.as_deref(), Some(&["one".to_owned()][..]));
         let args = vec!["-y".into(), "a b".into()];
         let program = PathBuf::from("/bin/x");
-        assert_eq!(definition.server.target, Target::Process { program, args });
+        assert_eq!(definition.server.target, ServerTarget::Process { program, args });
         let text = "url = \"https://mcp.example/\"\ntoken_env = \"TOKEN\"\n";
         let auth = Auth::Variable("TOKEN".to_owned());
         let url = "https://mcp.example/".to_owned();
         let definition = parse("/t/a-b.mcp.toml", text).expect("read");
-        assert_eq!(definition.server.target, Target::Remote { url, auth });
+        assert_eq!(definition.server.target, ServerTarget::Remote { url, auth });
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
             ("token_command = [\"/bin/pass\", \"a b\"]", command),
         ] {
             let definition = parse("a.mcp.toml", &format!("url = \"https://a.example\"\n{text}"));
-            let Target::Remote { auth, .. } = &definition.expect(text).server.target else {
+            let ServerTarget::Remote { auth, .. } = &definition.expect(text).server.target else {
                 panic!("{text}: a process")
             };
             assert_eq!(*auth, expected, "{text}");

@@ -11,25 +11,27 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::file;
-use crate::exec::mcp::Pool;
+use crate::exec::mcp::ServerPool;
 use crate::exec::native::Supervisor;
-use crate::exec::wasm::cache::Cache;
+use crate::exec::wasm::cache::ComponentCache;
 use crate::exec::wasm::compiler::Compiler;
-use crate::exec::wasm::{Behind, ComponentError, GuestProgram, Runtime, Tier, WeakProgram};
+use crate::exec::wasm::{
+    BackgroundCompilation, ComponentError, GuestProgram, Runtime, Tier, WeakProgram,
+};
 
 /// An event of work that the user may wait for, which
 /// [`HostBuilder::progress`](crate::HostBuilder::progress) reports. The text is the name of the
 /// component's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum CompileEvent {
     /// The compilation of a component begins.
     Compiling(String),
     /// The compilation has ended, with or without success.
     Compiled(String),
 }
 
-/// Called with each event of [`Progress`].
-pub type ProgressFn = Arc<dyn Fn(Progress) + Send + Sync>;
+/// Called with each event of [`CompileEvent`].
+pub type ProgressFn = Arc<dyn Fn(CompileEvent) + Send + Sync>;
 
 /// Returns the number of cores of the machine, or of the container. The first call makes a dozen
 /// system calls.
@@ -51,7 +53,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// The resources of all components of one host together.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct GuestBudget {
     /// The number of calls that run at once; further calls wait.
     pub(crate) guests: u32,
     /// Linear memory and tables, in bytes.
@@ -59,16 +61,16 @@ pub(crate) struct Budget {
 }
 
 /// Opens the cache, on first use.
-pub(super) type OpenCache = Box<dyn FnOnce() -> Cache + Send>;
+pub(super) type OpenCache = Box<dyn FnOnce() -> ComponentCache + Send>;
 
 /// Loads the builds of one host: components for its runtime, executables for its supervisor.
 pub(super) struct Loader {
     runtime: OnceLock<Result<Arc<Runtime>, String>>,
-    budget: Budget,
-    cache: LazyLock<Cache, OpenCache>,
+    budget: GuestBudget,
+    cache: LazyLock<ComponentCache, OpenCache>,
     compiler: Compiler,
     supervisor: Supervisor,
-    servers: Arc<Pool>,
+    servers: Arc<ServerPool>,
     progress: ProgressFn,
     /// A permit for each core. Compilation itself is parallel. A component with work for all cores
     /// takes all permits, because a second compilation would only use more memory.
@@ -77,11 +79,11 @@ pub(super) struct Loader {
 
 impl Loader {
     pub(super) fn new(
-        budget: Budget,
+        budget: GuestBudget,
         cache: OpenCache,
         compiler: Compiler,
         supervisor: Supervisor,
-        servers: Arc<Pool>,
+        servers: Arc<ServerPool>,
         progress: ProgressFn,
     ) -> Self {
         Self {
@@ -100,7 +102,7 @@ impl Loader {
         &self.supervisor
     }
 
-    pub(super) fn servers(&self) -> &Arc<Pool> {
+    pub(super) fn servers(&self) -> &Arc<ServerPool> {
         &self.servers
     }
 
@@ -148,10 +150,10 @@ impl Loader {
     ) -> Result<GuestProgram, ComponentError> {
         let name = file::name(path);
         let source = open(path)?;
-        (self.progress)(Progress::Compiling(name.clone()));
+        (self.progress)(CompileEvent::Compiling(name.clone()));
         let runtime = self.runtime()?;
         let compiled = runtime.compile(&self.compiler, source, &digest, tier, &self.cache, cancel);
-        (self.progress)(Progress::Compiled(name));
+        (self.progress)(CompileEvent::Compiled(name));
         compiled
     }
 
@@ -177,8 +179,8 @@ impl Loader {
         }
     }
 
-    fn begin_behind(&self, path: &Path, digest: Digest) -> Behind {
-        let Ok(runtime) = self.runtime() else { return Behind::Over };
+    fn begin_behind(&self, path: &Path, digest: Digest) -> BackgroundCompilation {
+        let Ok(runtime) = self.runtime() else { return BackgroundCompilation::Over };
         runtime.optimise(&self.compiler, &digest, &self.cache, || open(path))
     }
 
@@ -215,7 +217,7 @@ fn first_tier(size: u64) -> Tier {
 /// process that it waits for.
 fn wait_for_behind(
     loader: &Weak<Loader>,
-    mut behind: Behind,
+    mut behind: BackgroundCompilation,
     program: &WeakProgram,
     path: &Path,
     digest: Digest,
@@ -233,7 +235,7 @@ fn wait_for_behind(
         let Some(host) = loader.upgrade() else { return };
         behind = host.begin_behind(path, digest);
         drop(host);
-        if matches!(behind, Behind::OfAnother) {
+        if matches!(behind, BackgroundCompilation::OfAnother) {
             std::thread::sleep(LOOK_AGAIN);
         }
     }

@@ -36,9 +36,9 @@ const SURROUNDINGS: usize = 8;
 
 /// An identity of the contents of a file, taken without reading it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity(String);
+pub(super) struct FileIdentity(String);
 
-impl Identity {
+impl FileIdentity {
     pub(super) fn from_metadata(metadata: &fs::Metadata) -> Self {
         Self(format!(
             "{}:{}:{}:{}.{:09}:{}.{:09}",
@@ -56,9 +56,9 @@ impl Identity {
 /// The key of an answer to `--schema`: the contents of the file, and everything else that the
 /// answer may depend on. A native tool's answer may depend on the name that starts it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub(super) struct Question(String);
+pub(super) struct SchemaKey(String);
 
-impl Question {
+impl SchemaKey {
     pub(super) fn new(backend: Backend, path: &Path, digest: Digest) -> Self {
         let kind = backend.as_str();
         Self(match backend {
@@ -71,7 +71,7 @@ impl Question {
 /// A tool's answer to `--schema`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(super) enum SchemaReply {
     /// Its checked schema, in the form that tools print.
     Schema(Value),
     /// It has no schema, for this reason.
@@ -93,13 +93,13 @@ pub(super) enum Answer {
 }
 
 #[derive(Default, Serialize, Deserialize)]
-struct Entries {
+struct MemoEntries {
     format: u32,
     /// The identity of the host that wrote the memo. Another host may refuse different components,
     /// and so asks again.
     host: String,
     digests: HashMap<String, Digest>,
-    answers: HashMap<Question, Answer>,
+    answers: HashMap<SchemaKey, SchemaReply>,
     /// The digests of the surroundings in which the sandbox was tried, and whether it worked. The
     /// latest are last.
     sandbox: Vec<(Digest, bool)>,
@@ -108,16 +108,16 @@ struct Entries {
 /// The memo of one host process.
 pub(super) struct Memo {
     path: Option<PathBuf>,
-    state: Mutex<State>,
+    state: Mutex<MemoState>,
 }
 
 #[derive(Default)]
-struct State {
-    entries: Entries,
+struct MemoState {
+    entries: MemoEntries,
     /// The identities that this process has used. These are sets, because a long-lived host uses
     /// the same identities again and again.
     used_digests: HashSet<String>,
-    used_answers: HashSet<Question>,
+    used_answers: HashSet<SchemaKey>,
     changed: bool,
 }
 
@@ -128,12 +128,12 @@ impl Memo {
         let path = cache
             .filter(|dir| paths::make_private(dir).is_ok() && paths::is_trusted(dir, paths::is_own))
             .map(|dir| dir.join("index.json"));
-        let read = path.as_deref().map_or(Read::None, read);
+        let read = path.as_deref().map_or(LoadedMemo::None, read);
         // Rewrite a damaged file even if this scan finds nothing new.
-        let changed = matches!(read, Read::Damaged);
+        let changed = matches!(read, LoadedMemo::Damaged);
         let mut entries = match read {
-            Read::Whole(entries) => entries,
-            Read::None | Read::Damaged => Entries::default(),
+            LoadedMemo::Whole(entries) => entries,
+            LoadedMemo::None | LoadedMemo::Damaged => MemoEntries::default(),
         };
         if entries.host != host {
             entries.answers.clear();
@@ -141,10 +141,10 @@ impl Memo {
         }
         entries.format = FORMAT;
         entries.host = host;
-        Self { path, state: Mutex::new(State { entries, changed, ..State::default() }) }
+        Self { path, state: Mutex::new(MemoState { entries, changed, ..MemoState::default() }) }
     }
 
-    pub(super) fn digest(&self, identity: &Identity) -> Option<Digest> {
+    pub(super) fn digest(&self, identity: &FileIdentity) -> Option<Digest> {
         let mut state = self.lock();
         let digest = state.entries.digests.get(&identity.0).copied()?;
         if !state.used_digests.contains(&identity.0) {
@@ -153,7 +153,12 @@ impl Memo {
         Some(digest)
     }
 
-    pub(super) fn keep_digest(&self, identity: &Identity, metadata: &fs::Metadata, digest: Digest) {
+    pub(super) fn keep_digest(
+        &self,
+        identity: &FileIdentity,
+        metadata: &fs::Metadata,
+        digest: Digest,
+    ) {
         if !paths::has_settled(metadata) {
             return;
         }
@@ -184,7 +189,7 @@ impl Memo {
         state.changed = true;
     }
 
-    pub(super) fn answer(&self, question: &Question) -> Option<Answer> {
+    pub(super) fn answer(&self, question: &SchemaKey) -> Option<SchemaReply> {
         let mut state = self.lock();
         let answer = state.entries.answers.get(question).cloned()?;
         if !state.used_answers.contains(question) {
@@ -193,7 +198,7 @@ impl Memo {
         Some(answer)
     }
 
-    pub(super) fn keep_answer(&self, question: Question, answer: Answer) {
+    pub(super) fn keep_answer(&self, question: SchemaKey, answer: SchemaReply) {
         let mut state = self.lock();
         state.used_answers.insert(question.clone());
         state.entries.answers.insert(question, answer);
@@ -213,12 +218,12 @@ impl Memo {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, MemoState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl MemoState {
     fn prune(&mut self) {
         if self.entries.digests.len() > MAX_ENTRIES {
             let used = std::mem::take(&mut self.used_digests);
@@ -232,35 +237,35 @@ impl State {
 }
 
 /// The result of reading the file.
-enum Read {
-    Whole(Entries),
+enum LoadedMemo {
+    Whole(MemoEntries),
     /// The file is missing, or this host must not trust it.
     None,
     /// Its contents do not match the checksum.
     Damaged,
 }
 
-fn read(path: &Path) -> Read {
+fn read(path: &Path) -> LoadedMemo {
     let mut text = Vec::new();
     let read =
         paths::open_trusted(path, paths::is_own).and_then(|mut file| file.read_to_end(&mut text));
     match read {
         Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Read::None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return LoadedMemo::None,
         Err(error) => {
             tracing::debug!("discovering anew: `{}`: {error}", path.display());
-            return Read::None;
+            return LoadedMemo::None;
         }
     }
-    let entries = checked(&text).and_then(|text| serde_json::from_slice::<Entries>(text).ok());
+    let entries = checked(&text).and_then(|text| serde_json::from_slice::<MemoEntries>(text).ok());
     match entries {
-        Some(entries) if entries.format == FORMAT => Read::Whole(entries),
+        Some(entries) if entries.format == FORMAT => LoadedMemo::Whole(entries),
         Some(_) | None => {
             tracing::debug!(
                 "discovering anew: `{}` is damaged, or of another version",
                 path.display()
             );
-            Read::Damaged
+            LoadedMemo::Damaged
         }
     }
 }
@@ -272,7 +277,7 @@ fn checked(text: &[u8]) -> Option<&[u8]> {
     (blake3::hash(text).to_hex().as_bytes() == checksum).then_some(text)
 }
 
-fn write(path: &Path, entries: &Entries) -> io::Result<()> {
+fn write(path: &Path, entries: &MemoEntries) -> io::Result<()> {
     let dir = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let text = serde_json::to_vec(entries)?;
     let mut file = paths::draft_in(dir, 0o600)?;
@@ -286,7 +291,7 @@ fn write(path: &Path, entries: &Entries) -> io::Result<()> {
 /// the memo of the installation.
 pub(super) fn host_identity(paths: &Paths) -> String {
     let identity =
-        |program: &PathBuf| Some(Identity::from_metadata(&fs::metadata(program).ok()?).0);
+        |program: &PathBuf| Some(FileIdentity::from_metadata(&fs::metadata(program).ok()?).0);
     let version = || env!("CARGO_PKG_VERSION").to_owned();
     let programs = [&paths.compiler, &paths.supervisor];
     programs.map(|it| it.as_ref().and_then(identity).unwrap_or_else(version)).join(" ")
@@ -297,8 +302,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt as _;
 
-    fn question(name: &str) -> Question {
-        Question::new(Backend::Native, Path::new(name), Digest::from_bytes(name.as_bytes()))
+    fn question(name: &str) -> SchemaKey {
+        SchemaKey::new(Backend::Native, Path::new(name), Digest::from_bytes(name.as_bytes()))
     }
 
     #[test]
@@ -306,11 +311,11 @@ mod tests {
         let cache = tempfile::tempdir().expect("temporary directory");
         let question = question("tool");
         let memo = Memo::open(Some(cache.path()), String::new());
-        memo.keep_answer(question.clone(), Answer::Refused("timeout".into()));
+        memo.keep_answer(question.clone(), SchemaReply::Refused("timeout".into()));
         memo.save();
         let next = Memo::open(Some(cache.path()), String::new());
         assert!(
-            matches!(next.answer(&question), Some(Answer::Refused(reason)) if reason == "timeout")
+            matches!(next.answer(&question), Some(SchemaReply::Refused(reason)) if reason == "timeout")
         );
     }
 
@@ -336,11 +341,11 @@ mod tests {
     #[test]
     fn what_is_used_again_and_again_takes_no_more_memory() {
         let memo = Memo::open(None, String::new());
-        memo.keep_answer(question("tool"), Answer::Refused(String::new()));
+        memo.keep_answer(question("tool"), SchemaReply::Refused(String::new()));
         for _ in 0..100 {
             assert!(memo.answer(&question("tool")).is_some());
         }
-        let identity = Identity("1:2:3".to_owned());
+        let identity = FileIdentity("1:2:3".to_owned());
         memo.lock().entries.digests.insert(identity.0.clone(), Digest::from_bytes(b"x"));
         for _ in 0..100 {
             assert!(memo.digest(&identity).is_some());
@@ -361,7 +366,10 @@ mod tests {
         // A changed digit in a description is still valid JSON. The same applies to every other
         // byte.
         let memo = open();
-        memo.keep_answer(question("x"), Answer::Schema(serde_json::json!({"description": "1"})));
+        memo.keep_answer(
+            question("x"),
+            SchemaReply::Schema(serde_json::json!({"description": "1"})),
+        );
         memo.save();
         let whole = fs::read(&path).expect("read");
         for place in 0..whole.len() {
@@ -371,7 +379,7 @@ mod tests {
             let memo = open();
             assert!(memo.answer(&question("x")).is_none(), "byte {place}");
             memo.save();
-            assert!(matches!(read(&path), Read::Whole(_)), "byte {place}");
+            assert!(matches!(read(&path), LoadedMemo::Whole(_)), "byte {place}");
         }
     }
 
@@ -380,7 +388,7 @@ mod tests {
         let cache = tempfile::tempdir().expect("temporary directory");
         let question = question("tool");
         let memo = Memo::open(Some(cache.path()), String::new());
-        memo.keep_answer(question.clone(), Answer::Refused(String::new()));
+        memo.keep_answer(question.clone(), SchemaReply::Refused(String::new()));
         memo.save();
         fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).expect("chmod");
         assert!(Memo::open(Some(cache.path()), String::new()).answer(&question).is_none());
@@ -394,7 +402,11 @@ mod tests {
         let metadata = fs::metadata(&tool).expect("metadata");
         assert!(!paths::has_settled(&metadata));
         let memo = Memo::open(Some(cache.path()), String::new());
-        memo.keep_digest(&Identity::from_metadata(&metadata), &metadata, Digest::from_bytes(b"x"));
-        assert!(memo.digest(&Identity::from_metadata(&metadata)).is_none());
+        memo.keep_digest(
+            &FileIdentity::from_metadata(&metadata),
+            &metadata,
+            Digest::from_bytes(b"x"),
+        );
+        assert!(memo.digest(&FileIdentity::from_metadata(&metadata)).is_none());
     }
 }

@@ -13,7 +13,7 @@ use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
 use crate::paths;
-use crate::policy::{Grant, Reached, ToolOrigin, path_arguments_of};
+use crate::policy::{Grant, RequestedAccess, ToolOrigin, path_arguments_of};
 
 /// An argument that is the path of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub(crate) fn questions(
     arguments: &[u8],
     workspace: &Path,
     grant: &Grant,
-) -> Vec<Reached> {
+) -> Vec<RequestedAccess> {
     if paths.is_empty() {
         return Vec::new();
     }
@@ -69,8 +69,8 @@ pub(crate) fn questions(
         if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
             continue;
         }
-        let Some(named) = Named::from_path(&workspace.join(text), *access) else { continue };
-        let reached = |path| Reached::Path { access: *access, path };
+        let Some(named) = NamedFile::from_path(&workspace.join(text), *access) else { continue };
+        let reached = |path| RequestedAccess::Path { access: *access, path };
         let place = grant.reserved.executed_place(&named.file);
         if grant.covers(&reached(named.file)) {
             continue;
@@ -105,14 +105,14 @@ fn climbs(path: &Path) -> bool {
 }
 
 /// A file that an argument names.
-struct Named {
+struct NamedFile {
     /// Its path, with links resolved.
     file: PathBuf,
     /// The path for a question.
     asked_for: PathBuf,
 }
 
-impl Named {
+impl NamedFile {
     /// Returns `None` if nothing exists there that could be granted.
     fn from_path(path: &Path, access: Access) -> Option<Self> {
         let itself = |path: PathBuf| Self { asked_for: path.clone(), file: path };
@@ -148,7 +148,7 @@ mod tests {
         let of = |paths: &[PathArgument], arguments: &str| {
             questions(paths, arguments.as_bytes(), &root, &grant)
         };
-        let path = |access, path: &str| Reached::Path { access, path: root.join(path) };
+        let path = |access, path: &str| RequestedAccess::Path { access, path: root.join(path) };
         let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
         assert_eq!(found, [path(Access::ReadOnly, "a")]);
         std::os::unix::fs::symlink("a", root.join("link")).expect("linked");
@@ -162,7 +162,10 @@ mod tests {
             assert_eq!(of(&[read("x")], &format!(r#"{{"x": "{nothing}"}}"#)), [], "{nothing}");
         }
         let found = of(&[write("x")], r#"{"x": "new"}"#);
-        assert_eq!(found, [Reached::Path { access: Access::ReadWrite, path: root.clone() }]);
+        assert_eq!(
+            found,
+            [RequestedAccess::Path { access: Access::ReadWrite, path: root.clone() }]
+        );
         for nothing in [
             "{}",
             r#"{"x": 1}"#,

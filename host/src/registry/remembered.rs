@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::candidate;
-use super::memo::{self, Answer, Memo, Question};
+use super::memo::{self, Memo, SchemaKey, SchemaReply};
 use crate::paths::Paths;
 use crate::policy::ToolOrigin;
 
@@ -20,8 +20,8 @@ pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
     });
     let known = listed.flatten().filter_map(|candidate| {
         let digest = candidate.known_digest(&memo)?;
-        let question = Question::new(candidate.backend, &candidate.path, digest);
-        let Answer::Schema(schema) = memo.answer(&question)? else { return None };
+        let question = SchemaKey::new(candidate.backend, &candidate.path, digest);
+        let SchemaReply::Schema(schema) = memo.answer(&question)? else { return None };
         let text = |key: &str| Some(schema.get(key)?.as_str()?.to_owned());
         Some((text("name")?, text("description").unwrap_or_default()))
     });

@@ -16,19 +16,19 @@ use super::candidate::{self, Candidate};
 use super::confinement;
 use super::file;
 use super::loader::{Loader, cores};
-use super::memo::{Answer, Memo, Question};
+use super::memo::{Memo, SchemaKey, SchemaReply};
 use super::servers::{self, KnownServer};
 use super::tool::{Build, Tool};
-use super::workspace::{self, Installed, WorkspaceTools};
-use super::{Depth, Skipped, Snapshot, before_deadline};
+use super::workspace::{self, InstalledNames, WorkspaceToolsFn};
+use super::{ScanDepth, Skipped, Snapshot, before_deadline};
 use crate::exec::arguments;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome, Stdin};
-use crate::limits::{Deadline, Limit, Limits, STDERR_KEPT};
+use crate::limits::{CallLimits, Deadline, Limit, STDERR_KEPT};
 use crate::policy::{
-    Authority, Backend, BackendChoice, Choice, Grant, Remedy, Sandbox, ToolOrigin,
+    Authority, Backend, BackendChoice, BuildChoice, Grant, Remedy, Sandbox, ToolOrigin,
 };
 
 /// The number of candidates asked at once per core. Most of them only wait for their process.
@@ -38,23 +38,23 @@ pub(super) const ASKED_PER_CORE: usize = 4;
 pub(super) struct Scan {
     pub(super) dirs: Vec<(PathBuf, ToolOrigin)>,
     /// The tools of the workspace; `None` if it has none.
-    pub(super) workspace_tools: Option<WorkspaceTools>,
+    pub(super) workspace_tools: Option<WorkspaceToolsFn>,
     /// The directories that were named explicitly. A missing one gets a warning.
     pub(super) required: Vec<PathBuf>,
     pub(super) authority: Arc<Authority>,
-    pub(super) limits: Limits,
+    pub(super) limits: CallLimits,
     pub(super) workspace: Arc<Path>,
     pub(super) loader: Arc<Loader>,
     pub(super) memo: Arc<Memo>,
-    pub(super) depth: Depth,
-    pub(super) wanted: Wanted,
+    pub(super) depth: ScanDepth,
+    pub(super) wanted: ScanTarget,
     /// The end of its wait for compilations.
     pub(super) deadline: Option<Instant>,
 }
 
 /// The components that a scan compiles and asks even if they are new.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum ScanTarget {
     /// All components.
     All,
     /// No component: the tools of new ones are left out.
@@ -67,23 +67,23 @@ pub(super) enum Wanted {
 }
 
 /// A build, and its answer.
-pub(super) type Found = (Arc<Build>, ToolSchema);
+pub(super) type CheckedBuild = (Arc<Build>, ToolSchema);
 
 /// A candidate that was asked, and its answer.
-struct Asked {
+struct AskedCandidate {
     candidate: Candidate,
-    answer: Result<Found, Refusal>,
+    answer: Result<CheckedBuild, CandidateRefusal>,
 }
 
-impl Asked {
+impl AskedCandidate {
     fn is_left_out(&self) -> bool {
-        matches!(self.answer, Err(Refusal::NotCompiled))
+        matches!(self.answer, Err(CandidateRefusal::NotCompiled))
     }
 }
 
 /// The reason why a candidate is not a tool.
 #[derive(Clone, Debug)]
-pub(super) enum Refusal {
+pub(super) enum CandidateRefusal {
     /// It failed. A failure never falls back to another build.
     Failed(String),
     /// The component cannot be used on this host at all.
@@ -94,7 +94,7 @@ pub(super) enum Refusal {
     Late,
 }
 
-impl Refusal {
+impl CandidateRefusal {
     pub(super) fn reason(&self) -> &str {
         match self {
             Self::Failed(reason) | Self::Unusable(reason) => reason,
@@ -110,7 +110,7 @@ impl Scan {
         let scan = Arc::new(self);
         let mut snapshot = Snapshot::default();
         let mut is_whole = true;
-        let mut installed = Installed::default();
+        let mut installed = InstalledNames::default();
         for (dir, origin) in &scan.dirs {
             let listing = match candidate::list(dir, *origin) {
                 Ok(listing) => listing,
@@ -142,9 +142,9 @@ impl Scan {
                     let answers = builds.iter().filter_map(|asked| asked.answer.as_ref().ok());
                     answers.for_each(|(_, schema)| installed.add_name(&schema.name));
                 }
-                is_whole &= !builds.iter().any(Asked::is_left_out);
+                is_whole &= !builds.iter().any(AskedCandidate::is_left_out);
                 snapshot.is_late |=
-                    builds.iter().any(|asked| matches!(asked.answer, Err(Refusal::Late)));
+                    builds.iter().any(|asked| matches!(asked.answer, Err(CandidateRefusal::Late)));
                 add(&scan, &mut found, &mut snapshot, builds).await;
             }
             for (name, tool) in found {
@@ -167,10 +167,11 @@ impl Scan {
     }
 
     /// If a build belongs to the wanted tool, asks the candidates next to it that were left out.
-    async fn ask_siblings(&self, builds: &mut [Asked]) {
-        let Wanted::Tool(wanted) = &self.wanted else { return };
-        let is_wanted =
-            |asked: &Asked| asked.answer.as_ref().is_ok_and(|(_, schema)| schema.name == *wanted);
+    async fn ask_siblings(&self, builds: &mut [AskedCandidate]) {
+        let ScanTarget::Tool(wanted) = &self.wanted else { return };
+        let is_wanted = |asked: &AskedCandidate| {
+            asked.answer.as_ref().is_ok_and(|(_, schema)| schema.name == *wanted)
+        };
         if !builds.iter().any(is_wanted) {
             return;
         }
@@ -180,16 +181,19 @@ impl Scan {
     }
 
     /// Asks one candidate, unless its answer is remembered.
-    pub(super) async fn ask(&self, candidate: &Candidate) -> Result<Found, Refusal> {
+    pub(super) async fn ask(
+        &self,
+        candidate: &Candidate,
+    ) -> Result<CheckedBuild, CandidateRefusal> {
         self.ask_if(candidate, |_| true).await
     }
 
     /// Asks one candidate, unless it is a new component that is neither compiled nor wanted.
-    async fn ask_if_wanted(&self, candidate: &Candidate) -> Result<Found, Refusal> {
+    async fn ask_if_wanted(&self, candidate: &Candidate) -> Result<CheckedBuild, CandidateRefusal> {
         self.ask_if(candidate, |build| match &self.wanted {
-            Wanted::All => true,
-            Wanted::Tool(name) if file::is_called(&candidate.path, name) => true,
-            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => build.is_compiled(),
+            ScanTarget::All => true,
+            ScanTarget::Tool(name) if file::is_called(&candidate.path, name) => true,
+            ScanTarget::Known | ScanTarget::Servers | ScanTarget::Tool(_) => build.is_compiled(),
         })
         .await
     }
@@ -198,8 +202,8 @@ impl Scan {
         &self,
         candidate: &Candidate,
         is_worth_it: impl FnOnce(&Build) -> bool,
-    ) -> Result<Found, Refusal> {
-        let build = self.build(candidate).await.map_err(Refusal::Failed)?;
+    ) -> Result<CheckedBuild, CandidateRefusal> {
+        let build = self.build(candidate).await.map_err(CandidateRefusal::Failed)?;
         self.ask_build(candidate, build, is_worth_it).await
     }
 
@@ -209,14 +213,14 @@ impl Scan {
         candidate: &Candidate,
         build: Arc<Build>,
         is_worth_it: impl FnOnce(&Build) -> bool,
-    ) -> Result<Found, Refusal> {
-        let question = Question::new(candidate.backend, &candidate.path, build.digest);
+    ) -> Result<CheckedBuild, CandidateRefusal> {
+        let question = SchemaKey::new(candidate.backend, &candidate.path, build.digest);
         let remembered = self.memo.answer(&question);
         let is_new = remembered.is_none();
         let known = remembered.filter(|answer| !self.asks_again(candidate, &build, answer));
         let answer = match known {
             Some(answer) => answer,
-            None if is_new && !is_worth_it(&build) => return Err(Refusal::NotCompiled),
+            None if is_new && !is_worth_it(&build) => return Err(CandidateRefusal::NotCompiled),
             None => {
                 let answer = self.ask_now(&build).await?;
                 self.memo.keep_answer(question, answer.clone());
@@ -224,13 +228,17 @@ impl Scan {
             }
         };
         match answer {
-            Answer::Schema(value) => ToolSchema::parse(value.to_string().as_bytes())
+            SchemaReply::Schema(value) => ToolSchema::parse(value.to_string().as_bytes())
                 .map(|schema| (build, schema))
-                .map_err(|error| Refusal::Failed(error.to_string())),
-            Answer::Refused(reason) | Answer::TooCostly(reason) => Err(Refusal::Failed(reason)),
-            Answer::Unusable(reason) => Err(Refusal::Unusable(reason)),
+                .map_err(|error| CandidateRefusal::Failed(error.to_string())),
+            SchemaReply::Refused(reason) | SchemaReply::TooCostly(reason) => {
+                Err(CandidateRefusal::Failed(reason))
+            }
+            SchemaReply::Unusable(reason) => Err(CandidateRefusal::Unusable(reason)),
             // Server definitions are not asked in this way.
-            Answer::Server { .. } => Err(Refusal::Failed("it is a server".to_owned())),
+            SchemaReply::Server { .. } => {
+                Err(CandidateRefusal::Failed("it is a server".to_owned()))
+            }
         }
     }
 
@@ -249,14 +257,16 @@ impl Scan {
 
     /// Returns whether a candidate is asked again although its answer is remembered. The answer of
     /// a component depends only on its bytes. The answer of a native tool may depend on more.
-    fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &Answer) -> bool {
+    fn asks_again(&self, candidate: &Candidate, build: &Build, answer: &SchemaReply) -> bool {
         match (self.depth, answer) {
             // Another compilation could delay every command by its whole time limit.
-            (Depth::Remembered | Depth::Failed, Answer::TooCostly(_)) => build.is_compiled(),
-            (Depth::Remembered, _) | (Depth::Failed, Answer::Schema(_)) => false,
-            (Depth::Failed, _) => !matches!(answer, Answer::Unusable(_)),
-            (Depth::Everything, _) => {
-                candidate.backend == Backend::Native || !matches!(answer, Answer::Schema(_))
+            (ScanDepth::Remembered | ScanDepth::Failed, SchemaReply::TooCostly(_)) => {
+                build.is_compiled()
+            }
+            (ScanDepth::Remembered, _) | (ScanDepth::Failed, SchemaReply::Schema(_)) => false,
+            (ScanDepth::Failed, _) => !matches!(answer, SchemaReply::Unusable(_)),
+            (ScanDepth::Everything, _) => {
+                candidate.backend == Backend::Native || !matches!(answer, SchemaReply::Schema(_))
             }
         }
     }
@@ -266,33 +276,37 @@ impl Scan {
     /// # Errors
     ///
     /// Fails if the call may succeed another time, so that the answer must not be remembered.
-    async fn ask_now(&self, build: &Build) -> Result<Answer, Refusal> {
-        let program =
-            match before_deadline(self.deadline, build.program()).await.ok_or(Refusal::Late)? {
-                Ok(program) => program,
-                Err(error) if error.is_lasting() => return Ok(Answer::Unusable(error.to_string())),
-                Err(error @ ComponentError::TooCostly(_)) => {
-                    return Ok(Answer::TooCostly(error.to_string()));
-                }
-                Err(error) => return Err(Refusal::Failed(error.to_string())),
-            };
+    async fn ask_now(&self, build: &Build) -> Result<SchemaReply, CandidateRefusal> {
+        let program = match before_deadline(self.deadline, build.program())
+            .await
+            .ok_or(CandidateRefusal::Late)?
+        {
+            Ok(program) => program,
+            Err(error) if error.is_lasting() => {
+                return Ok(SchemaReply::Unusable(error.to_string()));
+            }
+            Err(error @ ComponentError::TooCostly(_)) => {
+                return Ok(SchemaReply::TooCostly(error.to_string()));
+            }
+            Err(error) => return Err(CandidateRefusal::Failed(error.to_string())),
+        };
         let grant = self.authority.for_schema(&build.path, build.backend());
         let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let is_of_the_baseline = build.is_of_the_baseline();
         let outcome = program.run(self.schema_call(grant)).await;
         let by_itself = confined && matches!(outcome.exit, Exit::Code(code) if code != 0);
         Ok(match check_answer(outcome) {
-            Ok(schema) => Answer::Schema(schema.to_value()),
+            Ok(schema) => SchemaReply::Schema(schema.to_value()),
             Err(reason) if by_itself => {
                 let path = build.path.display();
-                Answer::Refused(format!(
+                SchemaReply::Refused(format!(
                     "{reason}. It was asked in a sandbox without your home and the workspace; \
                      `{path} --schema` asks it without one"
                 ))
             }
             // Optimised code is faster, and may have room for deeper recursion.
-            Err(reason) if is_of_the_baseline => return Err(Refusal::Failed(reason)),
-            Err(reason) => Answer::Refused(reason),
+            Err(reason) if is_of_the_baseline => return Err(CandidateRefusal::Failed(reason)),
+            Err(reason) => SchemaReply::Refused(reason),
         })
     }
 
@@ -348,7 +362,7 @@ pub(super) fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
     Ok(schema)
 }
 
-async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
+async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<AskedCandidate> {
     let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
     let mut asked = Vec::with_capacity(candidates.len());
     for candidate in candidates {
@@ -356,7 +370,7 @@ async fn ask_all(scan: &Arc<Scan>, candidates: Vec<Candidate>) -> Vec<Asked> {
         asked.push(tokio::spawn(async move {
             let _permit = permits.acquire().await;
             let answer = scan.ask_if_wanted(&candidate).await;
-            Asked { candidate, answer }
+            AskedCandidate { candidate, answer }
         }));
     }
     let mut answers = Vec::with_capacity(asked.len());
@@ -393,8 +407,8 @@ pub(super) async fn look_at_all(scan: &Arc<Scan>, definitions: Vec<Candidate>) -
 }
 
 /// Groups the builds of each tool, in the order of their first builds.
-fn by_stem(asked: Vec<Asked>) -> Vec<Vec<Asked>> {
-    let mut groups: Vec<Vec<Asked>> = Vec::new();
+fn by_stem(asked: Vec<AskedCandidate>) -> Vec<Vec<AskedCandidate>> {
+    let mut groups: Vec<Vec<AskedCandidate>> = Vec::new();
     for one in asked {
         let stem = one.candidate.stem();
         match groups.iter_mut().find(|group| group[0].candidate.stem() == stem) {
@@ -409,7 +423,7 @@ async fn add(
     scan: &Scan,
     found: &mut BTreeMap<String, Tool>,
     snapshot: &mut Snapshot,
-    builds: Vec<Asked>,
+    builds: Vec<AskedCandidate>,
 ) {
     let (mut native, mut wasm) = (None, None);
     for one in builds {
@@ -446,8 +460,8 @@ async fn add(
 async fn choose(
     scan: &Scan,
     snapshot: &mut Snapshot,
-    native: Option<Asked>,
-    wasm: Option<Asked>,
+    native: Option<AskedCandidate>,
+    wasm: Option<AskedCandidate>,
 ) -> Option<Tool> {
     let origin = native.as_ref().or(wasm.as_ref())?.candidate.origin;
     let native = native.and_then(|asked| asked.answer.ok());
@@ -456,7 +470,7 @@ async fn choose(
         (Some(Ok((_, schema))), _) | (_, Some((_, schema))) => schema,
         _ => return None,
     };
-    let Choice { backend: asked, native_if_confined, reason: mut why_asked } =
+    let BuildChoice { backend: asked, native_if_confined, reason: mut why_asked } =
         scan.authority.choose(&schema.name, origin);
     let mut why_wasm = Cow::Borrowed("components come first");
     let mut wants_native = asked == BackendChoice::Native;
@@ -474,10 +488,11 @@ async fn choose(
         snapshot.skipped.push(Skipped { path: path.to_owned(), reason, failed: false });
         None
     };
-    let tool = |(build, schema): Found, reason: Cow<'static, str>, other: Option<Found>| {
-        let other = other.map(|(build, _)| build);
-        Some(Tool::new(schema, origin, build, reason, other))
-    };
+    let tool =
+        |(build, schema): CheckedBuild, reason: Cow<'static, str>, other: Option<CheckedBuild>| {
+            let other = other.map(|(build, _)| build);
+            Some(Tool::new(schema, origin, build, reason, other))
+        };
     let as_fallback = |mut tool: Tool| {
         tool.fell_back = true;
         tool
@@ -489,7 +504,7 @@ async fn choose(
             skip(&build.path, reason.to_owned())
         }
         (None, Some(Ok(wasm))) => tool(wasm, "it has no native build".into(), None),
-        (Some((build, _)), wasm @ (None | Some(Err(Refusal::Unusable(_)))))
+        (Some((build, _)), wasm @ (None | Some(Err(CandidateRefusal::Unusable(_)))))
             if asked == BackendChoice::Wasm =>
         {
             let what = if wasm.is_some() { "no component that works here" } else { "no component" };
@@ -501,12 +516,12 @@ async fn choose(
             Some(wasm) => tool(native, why_asked, wasm.ok()),
         },
         (Some(native), None) => tool(native, "it has no component".into(), None),
-        (Some(native), Some(Err(Refusal::Unusable(_)))) => {
+        (Some(native), Some(Err(CandidateRefusal::Unusable(_)))) => {
             tool(native, "its component cannot be used on this host".into(), None).map(as_fallback)
         }
         // The two schemas are compared after the component is compiled.
-        (Some(_), Some(Err(Refusal::NotCompiled | Refusal::Late))) => None,
-        (Some((build, _)), Some(Err(Refusal::Failed(_)))) => {
+        (Some(_), Some(Err(CandidateRefusal::NotCompiled | CandidateRefusal::Late))) => None,
+        (Some((build, _)), Some(Err(CandidateRefusal::Failed(_)))) => {
             let reason = "its component failed, and that never falls back to native";
             skip(&build.path, reason.to_owned())
         }

@@ -10,17 +10,19 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::candidate::{Candidate, DEFINITION};
-use super::definition::Definition;
-use super::memo::{Answer, Question};
-use super::scan::{Scan, Wanted};
+use super::definition::ServerDefinition;
+use super::memo::{SchemaKey, SchemaReply};
+use super::scan::{Scan, ScanTarget};
 use super::tool::{Build, Tool};
-use super::{Depth, Snapshot};
+use super::{ScanDepth, Snapshot};
 use crate::exec::arguments;
-use crate::exec::mcp::{Judge, Remote, ServerProgram, ServerTools, Target, ToolDescription};
+use crate::exec::mcp::{
+    AddressGate, Remote, ServerProgram, ServerTarget, ServerTools, ToolDescription,
+};
 use crate::exec::output::Sink;
 use crate::exec::{Call, Refusals, Stdin};
 use crate::limits::Deadline;
-use crate::policy::{Backend, Decision, Request, ServerTool, ToolOrigin};
+use crate::policy::{Backend, Decision, PolicyRequest, ServerTool, ToolOrigin};
 
 /// The number of servers that are asked at once.
 pub(super) const ASKED_AT_ONCE: usize = 8;
@@ -43,7 +45,7 @@ pub struct KnownServer {
     /// The path of its definition.
     pub path: PathBuf,
     /// The definition; `None` if it has a mistake.
-    pub definition: Option<Arc<Definition>>,
+    pub definition: Option<Arc<ServerDefinition>>,
     /// Its tools, if it can be used.
     pub state: ServerState,
 }
@@ -55,7 +57,9 @@ impl KnownServer {
             ServerState::Listed { tools, .. } => &tools[..],
             ServerState::NotAsked | ServerState::Unusable(_) => &[],
         };
-        tools.iter().filter(|tool| matches!(tool.standing, Standing::New | Standing::Changed))
+        tools
+            .iter()
+            .filter(|tool| matches!(tool.standing, ApprovalState::New | ApprovalState::Changed))
     }
 
     /// Returns a line about the server for the user, if a part of it cannot be used.
@@ -101,12 +105,12 @@ pub struct ListedTool {
     /// The name that it is offered under after approval.
     pub name: String,
     /// The state of its approval.
-    pub standing: Standing,
+    pub standing: ApprovalState,
 }
 
 /// The state of the approval of a tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ApprovalState {
     /// The user approved it in its present form.
     Approved,
     /// No tool with this name was approved.
@@ -121,7 +125,7 @@ pub enum Standing {
 
 /// A server that may be used, with the decision on it.
 struct Usable {
-    definition: Arc<Definition>,
+    definition: Arc<ServerDefinition>,
     contents: Vec<Digest>,
     decision: Decision,
 }
@@ -131,7 +135,7 @@ impl Scan {
     /// does not want the server.
     pub(super) async fn server(&self, candidate: &Candidate) -> KnownServer {
         let path = candidate.path.clone();
-        let definition = match Definition::read(&path) {
+        let definition = match ServerDefinition::read(&path) {
             Ok(definition) => Arc::new(definition),
             Err(error) => {
                 let name = super::file::name(&path);
@@ -157,10 +161,10 @@ impl Scan {
 
     /// Returns how to connect to an HTTP server, with its grant.
     pub(super) fn remote(&self, candidate: &Candidate) -> Result<Remote, String> {
-        let definition = Definition::read(&candidate.path).map_err(|error| error.line())?;
+        let definition = ServerDefinition::read(&candidate.path).map_err(|error| error.line())?;
         let usable = self.usable(&Arc::new(definition))?;
         let server = &usable.definition.server;
-        let Target::Remote { url, auth } = &server.target else {
+        let ServerTarget::Remote { url, auth } = &server.target else {
             return Err(format!("the server `{}` is a program of this machine", server.name));
         };
         Ok(Remote {
@@ -168,12 +172,12 @@ impl Scan {
             url: url.clone(),
             auth: auth.clone(),
             // A login is not a call, and is not recorded.
-            judge: Judge::new(Arc::new(usable.decision.grant), Refusals::default()),
+            judge: AddressGate::new(Arc::new(usable.decision.grant), Refusals::default()),
         })
     }
 
     /// Decides whether a server may be used at all.
-    fn usable(&self, definition: &Arc<Definition>) -> Result<Usable, String> {
+    fn usable(&self, definition: &Arc<ServerDefinition>) -> Result<Usable, String> {
         if !self.loader.servers().can_connect() {
             return Err("this program does not speak to servers of MCP".to_owned());
         }
@@ -198,13 +202,13 @@ impl Scan {
         }
         let wants = self.wants(&server.name);
         match remembered {
-            Some(Answer::Server { revision, tools, skipped })
-                if !wants || self.depth != Depth::Everything =>
+            Some(SchemaReply::Server { revision, tools, skipped })
+                if !wants || self.depth != ScanDepth::Everything =>
             {
                 pool.remember(server, &revision);
                 return Some(Ok(Arc::new(ServerTools { tools, skipped })));
             }
-            Some(Answer::Refused(reason)) if !wants => return Some(Err(reason)),
+            Some(SchemaReply::Refused(reason)) if !wants => return Some(Err(reason)),
             _ if !wants => return None,
             _ => {}
         }
@@ -220,11 +224,12 @@ impl Scan {
         Some(match asked {
             Ok((tools, revision)) => {
                 let ServerTools { tools: all, skipped } = (*tools).clone();
-                self.memo.keep_answer(question, Answer::Server { revision, tools: all, skipped });
+                self.memo
+                    .keep_answer(question, SchemaReply::Server { revision, tools: all, skipped });
                 Ok(tools)
             }
             Err(reason) => {
-                self.memo.keep_answer(question, Answer::Refused(reason.clone()));
+                self.memo.keep_answer(question, SchemaReply::Refused(reason.clone()));
                 Err(reason)
             }
         })
@@ -235,19 +240,19 @@ impl Scan {
     /// present grant.
     fn keep(
         &self,
-        question: Question,
-        remembered: Option<&Answer>,
+        question: SchemaKey,
+        remembered: Option<&SchemaReply>,
         live: &ServerTools,
         revision: String,
     ) {
         let is_known = matches!(
             remembered,
-            Some(Answer::Server { tools, skipped, .. })
+            Some(SchemaReply::Server { tools, skipped, .. })
                 if *tools == live.tools && *skipped == live.skipped
         );
         if !is_known {
             let ServerTools { tools, skipped } = live.clone();
-            self.memo.keep_answer(question, Answer::Server { revision, tools, skipped });
+            self.memo.keep_answer(question, SchemaReply::Server { revision, tools, skipped });
         }
     }
 
@@ -255,9 +260,9 @@ impl Scan {
     /// servers, because it must not wait for them.
     fn wants(&self, server: &str) -> bool {
         match &self.wanted {
-            Wanted::All | Wanted::Known => false,
-            Wanted::Servers => true,
-            Wanted::Tool(name) => name.starts_with(&prefix(server)),
+            ScanTarget::All | ScanTarget::Known => false,
+            ScanTarget::Servers => true,
+            ScanTarget::Tool(name) => name.starts_with(&prefix(server)),
         }
     }
 
@@ -299,11 +304,11 @@ impl Scan {
             let decided =
                 self.authority.decide(&server_request(definition, &usable.contents, Some(tool)));
             let standing = match (decided, approved.get(&description.name)) {
-                _ if !is_chosen => Standing::NotChosen,
-                (Ok(_), _) => Standing::Approved,
-                (Err(_), None) => Standing::New,
-                (Err(_), Some(before)) if *before != digest => Standing::Changed,
-                (Err(denial), Some(_)) => Standing::Forbidden(denial.to_string()),
+                _ if !is_chosen => ApprovalState::NotChosen,
+                (Ok(_), _) => ApprovalState::Approved,
+                (Err(_), None) => ApprovalState::New,
+                (Err(_), Some(before)) if *before != digest => ApprovalState::Changed,
+                (Err(denial), Some(_)) => ApprovalState::Forbidden(denial.to_string()),
             };
             let (description, name) = (description.clone(), String::new());
             tools.push(ListedTool { description, digest, name, standing });
@@ -318,7 +323,7 @@ impl Scan {
         if let (Some(definition), ServerState::Listed { tools, .. }) =
             (&server.definition, &server.state)
         {
-            let approved = tools.iter().filter(|tool| tool.standing == Standing::Approved);
+            let approved = tools.iter().filter(|tool| tool.standing == ApprovalState::Approved);
             for tool in approved {
                 if let Some(other) = snapshot.tools.get(&tool.name) {
                     snapshot.warnings.push(format!(
@@ -345,7 +350,7 @@ impl Scan {
         });
     }
 
-    fn tool(&self, definition: &Arc<Definition>, tool: &ListedTool) -> Tool {
+    fn tool(&self, definition: &Arc<ServerDefinition>, tool: &ListedTool) -> Tool {
         let ToolDescription { description, parameters, returns, .. } = &tool.description;
         let mut parameters = parameters.clone();
         parameters.entry("type").or_insert_with(|| "object".into());
@@ -371,11 +376,11 @@ impl Scan {
 
 /// Returns the present digests of a definition and of the program that it names.
 pub(super) fn contents(
-    definition: &Definition,
+    definition: &ServerDefinition,
     memo: &super::memo::Memo,
 ) -> Result<Vec<Digest>, String> {
     let mut contents = vec![definition.server.digest];
-    if let Target::Process { program, .. } = &definition.server.target {
+    if let ServerTarget::Process { program, .. } = &definition.server.target {
         contents.push(program_digest(program, memo)?);
     }
     Ok(contents)
@@ -399,11 +404,11 @@ pub(super) fn program_digest(
 /// ([`Registry::server_contents`](super::Registry::server_contents)), or for a tool of the server.
 #[must_use]
 pub fn server_request<'a>(
-    definition: &'a Definition,
+    definition: &'a ServerDefinition,
     contents: &'a [Digest],
     tool: Option<ServerTool<'a>>,
-) -> Request<'a> {
-    Request {
+) -> PolicyRequest<'a> {
+    PolicyRequest {
         name: Some(&definition.server.name),
         origin: ToolOrigin::User,
         backend: Backend::Mcp,
@@ -416,14 +421,14 @@ pub fn server_request<'a>(
 }
 
 /// Returns the key of a server's answer. With another grant, a server may answer differently.
-fn question(usable: &Usable) -> Question {
+fn question(usable: &Usable) -> SchemaKey {
     let grant = &usable.decision.grant;
     let names: Vec<_> = grant.env.iter().map(|(name, _)| name).collect();
     let asked = format!(
         "{:?} {:?} {:?} {names:?} {:?}",
         usable.contents, grant.dirs, grant.net, grant.sandbox
     );
-    Question::new(Backend::Mcp, &usable.definition.path, Digest::from_bytes(asked.as_bytes()))
+    SchemaKey::new(Backend::Mcp, &usable.definition.path, Digest::from_bytes(asked.as_bytes()))
 }
 
 /// Returns the prefix for the names of a server's tools.
@@ -458,7 +463,7 @@ fn name_all(server: &str, tools: &mut [ListedTool]) {
         };
         // The two digests begin alike, so the second tool has no name, and is not offered.
         if !taken.insert(tool.name.clone()) {
-            tool.standing = Standing::Forbidden("its name is that of another tool".to_owned());
+            tool.standing = ApprovalState::Forbidden("its name is that of another tool".to_owned());
         }
     }
 }
@@ -493,7 +498,7 @@ mod tests {
             },
             digest: Digest::from_bytes(name.as_bytes()),
             name: String::new(),
-            standing: Standing::Approved,
+            standing: ApprovalState::Approved,
         };
         let mut tools: Vec<_> = names.iter().map(tool).collect();
         name_all(server, &mut tools);

@@ -10,7 +10,7 @@ use tokio::sync::OnceCell;
 
 use crate::exec::Executor;
 use crate::exec::arguments::{ArgumentCheck, Mismatch};
-use crate::exec::mcp::{Server, ServerProgram};
+use crate::exec::mcp::{DefinedServer, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
 use crate::exec::wrap::{Runnable, Wrapper};
@@ -101,7 +101,7 @@ pub struct Build {
     /// The digest of its contents at the time of the scan. A definition of a wrapped program has
     /// one digest for itself and the program together.
     pub digest: Digest,
-    program: Program,
+    program: BuildProgram,
     wrapping: Option<WrappedProgram>,
 }
 
@@ -111,7 +111,7 @@ struct WrappedProgram {
     wrapper: Arc<Wrapper>,
 }
 
-enum Program {
+enum BuildProgram {
     Native(NativeProgram),
     /// Loaded on the first call, because most runs of the host call one tool of many.
     Wasm {
@@ -139,11 +139,11 @@ impl Build {
         let program = match candidate.backend {
             Backend::Native => {
                 let supervisor = loader.supervisor().clone();
-                Program::Native(NativeProgram::new(path, supervisor))
+                BuildProgram::Native(NativeProgram::new(path, supervisor))
             }
             Backend::Wasm => {
                 let (loader, loaded) = (Arc::clone(loader), OnceCell::new());
-                Program::Wasm { path, contents, loader, loaded }
+                BuildProgram::Wasm { path, contents, loader, loaded }
             }
             Backend::Mcp => return Err("it defines a server, and is not a tool itself".to_owned()),
         };
@@ -154,7 +154,7 @@ impl Build {
     /// Returns the build of a tool of the server that the file at `path` defines.
     pub(super) fn of_server(path: PathBuf, program: ServerProgram) -> Self {
         let digest = program.server.digest;
-        Self { path, digest, program: Program::Server(program), wrapping: None }
+        Self { path, digest, program: BuildProgram::Server(program), wrapping: None }
     }
 
     /// Returns the path of the program that its definition wraps; `None` for a tool that is itself
@@ -167,12 +167,12 @@ impl Build {
     /// Returns the server that has the tool, and the server's description of the tool; `None` for a
     /// tool that is itself a program.
     #[must_use]
-    pub fn of_a_server(&self) -> Option<(&Server, ServerTool<'_>)> {
+    pub fn of_a_server(&self) -> Option<(&DefinedServer, ServerTool<'_>)> {
         match &self.program {
-            Program::Server(ServerProgram { server, tool, digest, .. }) => {
+            BuildProgram::Server(ServerProgram { server, tool, digest, .. }) => {
                 Some((server, ServerTool { name: tool, digest: *digest }))
             }
-            Program::Native(_) | Program::Wasm { .. } => None,
+            BuildProgram::Native(_) | BuildProgram::Wasm { .. } => None,
         }
     }
 
@@ -180,9 +180,9 @@ impl Build {
     #[must_use]
     pub fn backend(&self) -> Backend {
         match self.program {
-            Program::Native(_) => Backend::Native,
-            Program::Wasm { .. } => Backend::Wasm,
-            Program::Server(_) => Backend::Mcp,
+            BuildProgram::Native(_) => Backend::Native,
+            BuildProgram::Wasm { .. } => Backend::Wasm,
+            BuildProgram::Server(_) => Backend::Mcp,
         }
     }
 
@@ -194,9 +194,9 @@ impl Build {
     #[doc(hidden)]
     pub async fn program(&self) -> Result<Runnable<'_>, ComponentError> {
         let program: &dyn Executor = match &self.program {
-            Program::Native(program) => program,
-            Program::Server(program) => program,
-            Program::Wasm { .. } => self.component().await?,
+            BuildProgram::Native(program) => program,
+            BuildProgram::Server(program) => program,
+            BuildProgram::Wasm { .. } => self.component().await?,
         };
         Ok(Runnable::new(program, self.wrapping.as_ref().map(|wrapping| &wrapping.wrapper)))
     }
@@ -204,26 +204,26 @@ impl Build {
     /// Returns the component, if the build is a component and loaded.
     pub(crate) fn loaded(&self) -> Option<&GuestProgram> {
         match &self.program {
-            Program::Wasm { loaded, .. } => loaded.get(),
-            Program::Native(_) | Program::Server(_) => None,
+            BuildProgram::Wasm { loaded, .. } => loaded.get(),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => None,
         }
     }
 
     /// Returns whether the build can run without compilation.
     pub(super) fn is_compiled(&self) -> bool {
         match &self.program {
-            Program::Native(_) | Program::Server(_) => true,
-            Program::Wasm { path, contents, loader, .. } => loader.is_compiled(path, contents),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => true,
+            BuildProgram::Wasm { path, contents, loader, .. } => loader.is_compiled(path, contents),
         }
     }
 
     /// Returns whether its next call runs baseline code.
     pub(super) fn is_of_the_baseline(&self) -> bool {
         match &self.program {
-            Program::Wasm { loaded, .. } => {
+            BuildProgram::Wasm { loaded, .. } => {
                 loaded.get().is_some_and(|program| program.tier() == Tier::Baseline)
             }
-            Program::Native(_) | Program::Server(_) => false,
+            BuildProgram::Native(_) | BuildProgram::Server(_) => false,
         }
     }
 
@@ -236,8 +236,8 @@ impl Build {
     #[doc(hidden)]
     pub async fn tier(&self) -> Result<Option<(Tier, Option<String>)>, ComponentError> {
         match &self.program {
-            Program::Native(_) | Program::Server(_) => Ok(None),
-            Program::Wasm { loader, contents, .. } => {
+            BuildProgram::Native(_) | BuildProgram::Server(_) => Ok(None),
+            BuildProgram::Wasm { loader, contents, .. } => {
                 let tier = self.component().await?.tier();
                 let reason = match tier {
                     Tier::Baseline => loader.why_unoptimised(contents),
@@ -256,8 +256,8 @@ impl Build {
     #[doc(hidden)]
     pub async fn imports(&self) -> Result<Vec<String>, ComponentError> {
         match &self.program {
-            Program::Native(_) | Program::Server(_) => Ok(Vec::new()),
-            Program::Wasm { .. } => Ok(self.component().await?.imports()),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => Ok(Vec::new()),
+            BuildProgram::Wasm { .. } => Ok(self.component().await?.imports()),
         }
     }
 
@@ -279,10 +279,10 @@ impl Build {
 
     async fn component(&self) -> Result<&GuestProgram, ComponentError> {
         match &self.program {
-            Program::Wasm { path, contents, loader, loaded } => {
+            BuildProgram::Wasm { path, contents, loader, loaded } => {
                 loaded.get_or_try_init(|| loader.load(path, *contents)).await
             }
-            Program::Native(_) | Program::Server(_) => Err(ComponentError::NotACommand),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => Err(ComponentError::NotACommand),
         }
     }
 }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::candidate::Candidate;
 use super::file;
 use super::loader::cores;
-use super::scan::{ASKED_PER_CORE, Found, Refusal, Scan, Wanted};
+use super::scan::{ASKED_PER_CORE, CandidateRefusal, CheckedBuild, Scan, ScanTarget};
 use super::tool::Tool;
 use super::{Skipped, Snapshot};
 use crate::policy::{Backend, ToolOrigin, is_standard};
@@ -30,17 +30,17 @@ pub struct WorkspaceTool {
 }
 
 /// A function that returns the currently approved tools of the workspace.
-pub type WorkspaceTools = Arc<dyn Fn() -> Vec<WorkspaceTool> + Send + Sync>;
+pub type WorkspaceToolsFn = Arc<dyn Fn() -> Vec<WorkspaceTool> + Send + Sync>;
 
 /// The names that the installation's tools have or may have. A component that was not asked yet is
 /// known only by its file.
 #[derive(Default)]
-pub(super) struct Installed {
+pub(super) struct InstalledNames {
     names: Vec<String>,
     files: Vec<PathBuf>,
 }
 
-impl Installed {
+impl InstalledNames {
     pub(super) fn add_file(&mut self, path: &Path) {
         self.files.push(path.to_owned());
     }
@@ -60,7 +60,7 @@ impl Installed {
 pub(super) async fn add_tools(
     scan: &Arc<Scan>,
     snapshot: &mut Snapshot,
-    installed: &Installed,
+    installed: &InstalledNames,
 ) -> bool {
     let Some(tools) = &scan.workspace_tools else { return true };
     let mut approved: Vec<WorkspaceTool> = Vec::new();
@@ -80,9 +80,9 @@ pub(super) async fn add_tools(
         match answer {
             Ok(found) => add(scan, snapshot, &tool, found),
             Err(refusal) => {
-                let is_left_out = matches!(refusal, Refusal::NotCompiled);
+                let is_left_out = matches!(refusal, CandidateRefusal::NotCompiled);
                 is_whole &= !is_left_out;
-                snapshot.is_late |= matches!(refusal, Refusal::Late);
+                snapshot.is_late |= matches!(refusal, CandidateRefusal::Late);
                 skip(snapshot, &tool, refusal.reason().to_owned(), !is_left_out);
             }
         }
@@ -94,7 +94,7 @@ pub(super) async fn add_tools(
 async fn ask_all(
     scan: &Arc<Scan>,
     tools: Vec<WorkspaceTool>,
-) -> Vec<(WorkspaceTool, Result<Found, Refusal>)> {
+) -> Vec<(WorkspaceTool, Result<CheckedBuild, CandidateRefusal>)> {
     let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
     let asked: Vec<_> = tools
         .into_iter()
@@ -119,8 +119,11 @@ async fn ask_all(
 
 impl Scan {
     /// Asks a workspace tool for its schema, if its file is the approved one.
-    async fn ask_of_workspace(&self, tool: &WorkspaceTool) -> Result<Found, Refusal> {
-        let failed = |reason: String| Err(Refusal::Failed(reason));
+    async fn ask_of_workspace(
+        &self,
+        tool: &WorkspaceTool,
+    ) -> Result<CheckedBuild, CandidateRefusal> {
+        let failed = |reason: String| Err(CandidateRefusal::Failed(reason));
         let candidate = match Candidate::at(tool.path.clone(), ToolOrigin::User) {
             Ok(candidate) => candidate,
             Err(unfit) => return failed(unfit.to_string()),
@@ -128,7 +131,7 @@ impl Scan {
         if candidate.backend == Backend::Mcp {
             return failed("it defines a server, and a workspace brings none".to_owned());
         }
-        let build = self.build(&candidate).await.map_err(Refusal::Failed)?;
+        let build = self.build(&candidate).await.map_err(CandidateRefusal::Failed)?;
         if build.digest != tool.digest {
             let (found, approved) = (build.digest, tool.digest);
             return failed(format!(
@@ -137,9 +140,9 @@ impl Scan {
             ));
         }
         let is_wanted = match &self.wanted {
-            Wanted::All => true,
-            Wanted::Tool(name) if *name == tool.name => true,
-            Wanted::Known | Wanted::Servers | Wanted::Tool(_) => build.is_compiled(),
+            ScanTarget::All => true,
+            ScanTarget::Tool(name) if *name == tool.name => true,
+            ScanTarget::Known | ScanTarget::Servers | ScanTarget::Tool(_) => build.is_compiled(),
         };
         let (build, schema) = self.ask_build(&candidate, build, |_| is_wanted).await?;
         if schema.name != tool.name {
@@ -153,7 +156,7 @@ impl Scan {
 }
 
 /// Adds one tool, unless the policy does not allow its build, or a server has a tool with its name.
-fn add(scan: &Scan, snapshot: &mut Snapshot, tool: &WorkspaceTool, (build, schema): Found) {
+fn add(scan: &Scan, snapshot: &mut Snapshot, tool: &WorkspaceTool, (build, schema): CheckedBuild) {
     let asked = scan.authority.choose(&tool.name, ToolOrigin::User).backend;
     if !asked.allows(build.backend()) {
         let kind = build.backend().as_str();

@@ -15,9 +15,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::file;
 use crate::exec::arguments;
-use crate::exec::wrap::{Group, Template, Word, Wrapper, answer_schema};
+use crate::exec::wrap::{ArgumentTemplate, TemplateWord, WordGroup, Wrapper, answer_schema};
 use crate::paths;
-use crate::toml_file::{FileError, Item, Pair, TomlFile, did_you_mean, kind_of, pairs};
+use crate::toml_file::{TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs};
 
 /// The file name suffix of definitions.
 pub(super) const WRAPPED: &str = ".wrap.toml";
@@ -60,11 +60,11 @@ impl WrapDefinition {
     /// # Errors
     ///
     /// Fails if the file cannot be read, or has a mistake.
-    pub(super) fn read(path: &Path) -> Result<Self, FileError> {
+    pub(super) fn read(path: &Path) -> Result<Self, TomlError> {
         let text = read(path, path)?;
         let mut contents = vec![Digest::from_bytes(&text)];
         let (file, table) = TomlFile::parse(path, &text)?;
-        let keys = Keys::read(&file, table.get_ref())?;
+        let keys = WrapKeys::read(&file, table.get_ref())?;
         let (program, program_span) = keys.text("program")?;
         let program = path.parent().unwrap_or(Path::new("")).join(program);
         if is_wrap_definition(&program) {
@@ -113,28 +113,28 @@ impl WrapDefinition {
 }
 
 /// Reads a whole small file. `definition` is the file that errors refer to.
-fn read(path: &Path, definition: &Path) -> Result<Vec<u8>, FileError> {
+fn read(path: &Path, definition: &Path) -> Result<Vec<u8>, TomlError> {
     let shown = file::name(path);
     let unreadable =
-        |error| FileError::whole(definition, format!("`{shown}` cannot be read: {error}"));
+        |error| TomlError::whole(definition, format!("`{shown}` cannot be read: {error}"));
     let (opened, _) = paths::open_regular_behind_links(path).map_err(unreadable)?;
     let mut text = Vec::new();
     opened.take(LARGEST + 1).read_to_end(&mut text).map_err(unreadable)?;
     if text.len() as u64 > LARGEST {
         let what = format!("`{shown}` is larger than {} KiB", LARGEST >> 10);
-        return Err(FileError::whole(definition, what));
+        return Err(TomlError::whole(definition, what));
     }
     Ok(text)
 }
 
 /// The keys of a definition, as written.
-struct Keys<'a, 't> {
+struct WrapKeys<'a, 't> {
     file: &'a TomlFile<'a>,
-    pairs: Vec<Pair<'a, 't>>,
+    pairs: Vec<TomlPair<'a, 't>>,
 }
 
-impl<'a, 't> Keys<'a, 't> {
-    fn read(file: &'a TomlFile<'a>, table: &'a DeTable<'t>) -> Result<Self, FileError> {
+impl<'a, 't> WrapKeys<'a, 't> {
+    fn read(file: &'a TomlFile<'a>, table: &'a DeTable<'t>) -> Result<Self, TomlError> {
         let pairs = pairs(table);
         match pairs.iter().find(|pair| !KEYS.contains(&pair.key)) {
             Some(pair) => Err(file.unknown(&pair.span, pair.key, &KEYS)),
@@ -142,13 +142,13 @@ impl<'a, 't> Keys<'a, 't> {
         }
     }
 
-    fn item(&self, key: &str) -> Option<&'a Item<'t>> {
+    fn item(&self, key: &str) -> Option<&'a TomlItem<'t>> {
         self.pairs.iter().find(|pair| pair.key == key).map(|pair| pair.item)
     }
 
     /// Returns a required text, with its position.
-    fn text(&self, key: &str) -> Result<(&'a str, Range<usize>), FileError> {
-        let missing = || FileError::whole(self.file.path(), format!("has no `{key}`"));
+    fn text(&self, key: &str) -> Result<(&'a str, Range<usize>), TomlError> {
+        let missing = || TomlError::whole(self.file.path(), format!("has no `{key}`"));
         let item = self.item(key).ok_or_else(missing)?;
         let text = text_of(self.file, key, item)?;
         if text.is_empty() || text.contains('\0') {
@@ -163,7 +163,7 @@ impl<'a, 't> Keys<'a, 't> {
         &self,
         definition: &Path,
         contents: &mut Vec<Digest>,
-    ) -> Result<(Value, Range<usize>), FileError> {
+    ) -> Result<(Value, Range<usize>), TomlError> {
         let Some(item) = self.item("parameters") else { return Ok((json!({}), 0..0)) };
         let span = item.span();
         let Some(name) = item.get_ref().as_str() else {
@@ -182,14 +182,14 @@ impl<'a, 't> Keys<'a, 't> {
         Ok((parameters, span))
     }
 
-    fn success(&self) -> Result<Vec<i32>, FileError> {
+    fn success(&self) -> Result<Vec<i32>, TomlError> {
         let Some(item) = self.item("success") else { return Ok(vec![0]) };
-        let wrong = |item: &Item<'_>| {
+        let wrong = |item: &TomlItem<'_>| {
             let what = "`success` must be a list of exit codes from 0 to 255, such as [0, 1]";
             self.file.fail(&item.span(), what)
         };
         let list = item.get_ref().as_array().ok_or_else(|| wrong(item))?;
-        let code = |item: &Item<'_>| {
+        let code = |item: &TomlItem<'_>| {
             let number = item.get_ref().as_integer()?;
             u8::from_str_radix(number.as_str(), number.radix()).ok().map(i32::from)
         };
@@ -197,14 +197,18 @@ impl<'a, 't> Keys<'a, 't> {
     }
 }
 
-fn text_of<'a>(file: &TomlFile<'_>, key: &str, item: &'a Item<'_>) -> Result<&'a str, FileError> {
+fn text_of<'a>(
+    file: &TomlFile<'_>,
+    key: &str,
+    item: &'a TomlItem<'_>,
+) -> Result<&'a str, TomlError> {
     item.get_ref().as_str().ok_or_else(|| {
         file.fail(&item.span(), format!("`{key}`: expected a string, found {}", kind_of(item)))
     })
 }
 
 /// Converts a TOML value to JSON, in the order of the file.
-fn as_json(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Value, FileError> {
+fn as_json(file: &TomlFile<'_>, item: &TomlItem<'_>) -> Result<Value, TomlError> {
     let number = |text: &str| text.parse::<serde_json::Number>().ok().map(Value::Number);
     let value = match item.get_ref() {
         DeValue::String(text) => Some(Value::from(&**text)),
@@ -219,7 +223,7 @@ fn as_json(file: &TomlFile<'_>, item: &Item<'_>) -> Result<Value, FileError> {
         }
         DeValue::Table(table) => {
             let mut members = Map::new();
-            for Pair { key, item, .. } in pairs(table) {
+            for TomlPair { key, item, .. } in pairs(table) {
                 members.insert(key.to_owned(), as_json(file, item)?);
             }
             Some(members.into())
@@ -240,8 +244,8 @@ struct TemplateReader<'a> {
 }
 
 impl TemplateReader<'_> {
-    fn template(&mut self, keys: &Keys<'_, '_>) -> Result<Template, FileError> {
-        let mut template = Template::default();
+    fn template(&mut self, keys: &WrapKeys<'_, '_>) -> Result<ArgumentTemplate, TomlError> {
+        let mut template = ArgumentTemplate::default();
         if let Some(item) = keys.item("args") {
             let list = item.get_ref().as_array().ok_or_else(|| {
                 let what = format!("`args`: expected a list, found {}", kind_of(item));
@@ -274,7 +278,7 @@ impl TemplateReader<'_> {
     }
 
     /// Reads an item of `args`: a word, a list of words, or a table with a condition.
-    fn group(&mut self, item: &Item<'_>) -> Result<Group, FileError> {
+    fn group(&mut self, item: &TomlItem<'_>) -> Result<WordGroup, TomlError> {
         let span = item.span();
         match item.get_ref() {
             DeValue::String(text) => {
@@ -282,7 +286,7 @@ impl TemplateReader<'_> {
                 for name in word.parameters() {
                     self.check_plain(name, &span)?;
                 }
-                Ok(Group { words: vec![word], ..Group::default() })
+                Ok(WordGroup { words: vec![word], ..WordGroup::default() })
             }
             DeValue::Array(_) => self.optional("args", item),
             DeValue::Table(table) => {
@@ -302,7 +306,7 @@ impl TemplateReader<'_> {
                     let what = format!("`if` takes a boolean, and `{name}` is none");
                     return Err(self.file.fail(&condition.span(), what));
                 }
-                Ok(Group { condition: Some(name.to_owned()), ..self.optional("then", then)? })
+                Ok(WordGroup { condition: Some(name.to_owned()), ..self.optional("then", then)? })
             }
             _ => {
                 let what = format!(
@@ -315,7 +319,7 @@ impl TemplateReader<'_> {
         }
     }
 
-    fn optional(&mut self, key: &str, item: &Item<'_>) -> Result<Group, FileError> {
+    fn optional(&mut self, key: &str, item: &TomlItem<'_>) -> Result<WordGroup, TomlError> {
         let texts = self.file.list(key, item, |text, span| Ok((text.to_owned(), span.clone())))?;
         let mut lists = BTreeSet::new();
         let mut words = Vec::new();
@@ -330,12 +334,12 @@ impl TemplateReader<'_> {
             let what = format!("`{lists}` are lists, and a group is repeated for one");
             return Err(self.file.fail(&item.span(), what));
         }
-        Ok(Group { words, is_optional: true, ..Group::default() })
+        Ok(WordGroup { words, is_optional: true, ..WordGroup::default() })
     }
 
-    fn word(&mut self, text: &str, span: &Range<usize>) -> Result<Word, FileError> {
-        let word =
-            Word::parse(text).map_err(|what| self.file.fail(span, format!("`{text}` {what}")))?;
+    fn word(&mut self, text: &str, span: &Range<usize>) -> Result<TemplateWord, TomlError> {
+        let word = TemplateWord::parse(text)
+            .map_err(|what| self.file.fail(span, format!("`{text}` {what}")))?;
         for name in word.parameters() {
             self.take(name, span)?;
             if !["string", "number", "integer", "boolean", "array"]
@@ -350,7 +354,7 @@ impl TemplateReader<'_> {
     }
 
     /// Checks a parameter of a word that is always present.
-    fn check_plain(&self, name: &str, span: &Range<usize>) -> Result<(), FileError> {
+    fn check_plain(&self, name: &str, span: &Range<usize>) -> Result<(), TomlError> {
         let required = self.parameters.get("required").and_then(Value::as_array);
         let is_required = required.into_iter().flatten().any(|it| it == name);
         let what = if !is_required {
@@ -366,7 +370,7 @@ impl TemplateReader<'_> {
     }
 
     /// Marks a parameter as used.
-    fn take(&mut self, name: &str, span: &Range<usize>) -> Result<(), FileError> {
+    fn take(&mut self, name: &str, span: &Range<usize>) -> Result<(), TomlError> {
         if self.properties().any(|known| known == name) {
             self.used.insert(name.to_owned());
             return Ok(());

@@ -8,7 +8,7 @@ use ikigai_protocol::is_deceptive;
 
 /// A position in a text, with line and column counted from 1, and columns in characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub struct TextPosition {
     /// The line.
     pub line: usize,
     /// The column.
@@ -18,12 +18,12 @@ pub struct Position {
 /// The offsets at which the lines of a text begin. With them a position is found without reading
 /// everything before it.
 #[derive(Clone, Debug)]
-pub struct Lines<'t> {
+pub struct LineStarts<'t> {
     text: &'t [u8],
     starts: Vec<usize>,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineStarts<'t> {
     pub fn new(text: &'t [u8]) -> Self {
         let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
         let after = newlines.map(|(at, _)| at + 1);
@@ -32,11 +32,11 @@ impl<'t> Lines<'t> {
 
     /// Returns the position of the byte `offset`, or the end of the text if `offset` lies beyond
     /// it.
-    pub fn position(&self, offset: usize) -> Position {
+    pub fn position(&self, offset: usize) -> TextPosition {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset);
         let before = &self.text[self.starts[line - 1]..offset];
-        Position { line, column: 1 + characters(before) }
+        TextPosition { line, column: 1 + characters(before) }
     }
 
     /// Returns the line with this number, counted from 1, without its line break.
@@ -59,11 +59,11 @@ fn characters(text: &[u8]) -> usize {
 /// file, because the file may come from an untrusted author. [`line`](Self::line) has the error and
 /// its hint on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileError {
+pub struct TomlError {
     /// The file.
     pub path: PathBuf,
     /// The position of the mistake; `None` if the whole file is refused.
-    pub position: Option<Position>,
+    pub position: Option<TextPosition>,
     /// The mistake.
     pub what: String,
     /// A hint on how to fix it.
@@ -71,7 +71,7 @@ pub struct FileError {
     excerpt: Option<String>,
 }
 
-impl FileError {
+impl TomlError {
     /// Returns the error for a file that is refused as a whole.
     #[doc(hidden)]
     pub fn whole(path: &Path, what: impl Into<String>) -> Self {
@@ -83,7 +83,7 @@ impl FileError {
     #[doc(hidden)]
     pub fn at(
         path: &Path,
-        lines: &Lines<'_>,
+        lines: &LineStarts<'_>,
         span: &Range<usize>,
         what: impl Into<String>,
     ) -> Self {
@@ -111,7 +111,7 @@ impl FileError {
     pub fn line(&self) -> String {
         let path = printable(&self.path.display().to_string());
         let mut line = match self.position {
-            Some(Position { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
+            Some(TextPosition { line, column }) => format!("{path}:{line}:{column}: {}", self.what),
             None => format!("{path}: {}", self.what),
         };
         if let Some(hint) = &self.hint {
@@ -122,9 +122,9 @@ impl FileError {
     }
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for TomlError {}
 
-impl fmt::Display for FileError {
+impl fmt::Display for TomlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = Self { hint: None, ..self.clone() };
         f.write_str(&bare.line())?;
@@ -133,7 +133,7 @@ impl fmt::Display for FileError {
 }
 
 /// Returns the line at `position`, with a mark below the span.
-fn excerpt(lines: &Lines<'_>, span: &Range<usize>, position: Position) -> String {
+fn excerpt(lines: &LineStarts<'_>, span: &Range<usize>, position: TextPosition) -> String {
     /// The number of characters that fit next to the line number in a terminal.
     const WIDEST: usize = 120;
     let line = String::from_utf8_lossy(lines.line(position.line)).replace('\t', " ");

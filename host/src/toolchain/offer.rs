@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use super::{Installation, InstalledPlace, Machine, TOOLCHAINS, add};
-use crate::policy::{Authority, EntryLists, Proposal, Reached, Request};
+use super::{InstalledPlace, TOOLCHAINS, ToolchainContext, ToolchainInstallation, add};
+use crate::policy::{Authority, EntryLists, PolicyRequest, Proposal, RequestedAccess};
 
 /// The toolchains that a tool lacks, and the change of the user's policy file that grants them.
 #[derive(Clone, Debug)]
 pub struct ToolchainOffer {
     /// The toolchains, as installed on this machine.
-    pub found: Vec<Installation>,
+    pub found: Vec<ToolchainInstallation>,
     /// The change.
     pub proposal: Proposal,
 }
@@ -30,7 +30,7 @@ impl ToolchainOffer {
         paths: &[PathBuf],
         programs: &BTreeSet<&str>,
         authority: &Authority,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
     ) -> Option<Self> {
         if paths.is_empty() && programs.is_empty() {
             return None;
@@ -38,18 +38,18 @@ impl ToolchainOffer {
         let held = EntryLists::in_force(authority, request);
         let seen: Vec<PathBuf> = held.fs.iter().map(|dir| dir.path.clone()).collect();
         let decision = authority.decide(request).ok()?;
-        let machine = Machine {
+        let machine = ToolchainContext {
             home: authority.home()?,
             variable: &|name| authority.variable(name),
             seen: &seen,
             downloads: !decision.grant.net.is_none(),
         };
-        let is_wanted = |found: &Installation| {
+        let is_wanted = |found: &ToolchainInstallation| {
             paths.iter().any(|path| found.has(path))
                 || found.programs.iter().any(|(name, _)| programs.contains(name))
         };
         let found = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(&machine));
-        let found: Vec<Installation> = found.filter(is_wanted).collect();
+        let found: Vec<ToolchainInstallation> = found.filter(is_wanted).collect();
         let mut lists = held.clone();
         add(&found, &mut lists, authority.workspace()).ok()?;
         if lists == held {
@@ -63,16 +63,16 @@ impl ToolchainOffer {
     }
 
     /// Returns the accesses to the directories of the toolchains, with links resolved.
-    pub(crate) fn accesses(&self) -> Vec<Reached> {
+    pub(crate) fn accesses(&self) -> Vec<RequestedAccess> {
         let places = self.found.iter().flat_map(|found| &found.places);
         let access = |InstalledPlace { access, path, .. }: &InstalledPlace| {
-            Some(Reached::Path { access: *access, path: path.canonicalize().ok()? })
+            Some(RequestedAccess::Path { access: *access, path: path.canonicalize().ok()? })
         };
         places.filter_map(access).collect()
     }
 }
 
-impl Installation {
+impl ToolchainInstallation {
     /// Returns whether a directory of the toolchains contains the path. The path's links may be
     /// resolved or not.
     fn has(&self, path: &Path) -> bool {

@@ -7,16 +7,19 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 
-use super::table::{Need, Root};
-use super::{Installation, InstalledPlace, Machine, Toolchain};
+use super::table::{ManagerDir, PlaceNeed};
+use super::{InstalledPlace, Toolchain, ToolchainContext, ToolchainInstallation};
 use crate::policy::{is_broad_place, secret_place};
 
 /// The description of a directory that no manager of the table owns.
 const OF_PATH: &str = "programs that `PATH` names";
 
 /// Finds the toolchain. Returns `None` if none of its programs exists.
-pub(super) fn find(toolchain: &'static Toolchain, machine: &Machine<'_>) -> Option<Installation> {
-    let mut search = Search { toolchain, machine, places: Vec::new(), path: Vec::new() };
+pub(super) fn find(
+    toolchain: &'static Toolchain,
+    machine: &ToolchainContext<'_>,
+) -> Option<ToolchainInstallation> {
+    let mut search = ToolchainSearch { toolchain, machine, places: Vec::new(), path: Vec::new() };
     search.look_for_places();
     let mut programs = search.in_path();
     for (name, program) in &programs {
@@ -31,13 +34,13 @@ pub(super) fn find(toolchain: &'static Toolchain, machine: &Machine<'_>) -> Opti
     if programs.is_empty() {
         return None;
     }
-    let Search { places, path, .. } = search;
+    let ToolchainSearch { places, path, .. } = search;
     let is_set = |name: &&&str| (machine.variable)(name).is_some_and(|value| !value.is_empty());
     let withheld = toolchain
         .withheld
         .iter()
         .filter_map(|(root, part)| Some(existing(*root, machine)?.join(part)));
-    Some(Installation {
+    Some(ToolchainInstallation {
         toolchain,
         programs,
         places,
@@ -47,21 +50,21 @@ pub(super) fn find(toolchain: &'static Toolchain, machine: &Machine<'_>) -> Opti
     })
 }
 
-struct Search<'a> {
+struct ToolchainSearch<'a> {
     toolchain: &'static Toolchain,
-    machine: &'a Machine<'a>,
+    machine: &'a ToolchainContext<'a>,
     places: Vec<InstalledPlace>,
     path: Vec<PathBuf>,
 }
 
-impl Search<'_> {
+impl ToolchainSearch<'_> {
     /// Adds the existing directories of managers.
     fn look_for_places(&mut self) {
         for place in self.toolchain.places {
             let access = match place.need {
-                Need::Write => Access::ReadWrite,
-                Need::Download if self.machine.downloads => Access::ReadWrite,
-                Need::Download | Need::Read => Access::ReadOnly,
+                PlaceNeed::Write => Access::ReadWrite,
+                PlaceNeed::Download if self.machine.downloads => Access::ReadWrite,
+                PlaceNeed::Download | PlaceNeed::Read => Access::ReadOnly,
             };
             let Some(root) = existing(place.root, self.machine) else { continue };
             for path in expand(&root, place.part) {
@@ -196,7 +199,7 @@ impl Search<'_> {
 }
 
 /// Returns the first directory of a manager that exists.
-fn existing(root: Root, machine: &Machine<'_>) -> Option<PathBuf> {
+fn existing(root: ManagerDir, machine: &ToolchainContext<'_>) -> Option<PathBuf> {
     root.candidates(machine).into_iter().find(|dir| dir.is_dir())
 }
 

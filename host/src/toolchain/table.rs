@@ -8,20 +8,20 @@
 
 use std::path::PathBuf;
 
-use super::{Machine, Toolchain};
+use super::{Toolchain, ToolchainContext};
 
 /// A directory that a manager owns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Root {
+pub(super) struct ManagerDir {
     /// The variables that name it, each with the path below its value.
     variables: &'static [(&'static str, &'static str)],
     /// Its usual places, in the home or absolute. One `*` in a name stands for any characters.
     usual: &'static [&'static str],
 }
 
-impl Root {
+impl ManagerDir {
     /// Returns its possible paths, with the most specific first.
-    pub(super) fn candidates(self, machine: &Machine<'_>) -> Vec<PathBuf> {
+    pub(super) fn candidates(self, machine: &ToolchainContext<'_>) -> Vec<PathBuf> {
         let set = self.variables.iter().filter_map(|(name, below)| {
             let value = (machine.variable)(name).map(PathBuf::from)?;
             // A relative path would depend on the working directory.
@@ -33,7 +33,7 @@ impl Root {
 
 /// The access that programs need to a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum PlaceNeed {
     /// They read it.
     Read,
     /// They fail if they cannot write there.
@@ -44,12 +44,12 @@ pub(super) enum Need {
 
 /// A part of a directory that a manager owns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) root: Root,
+pub(super) struct ManagedPlace {
+    pub(super) root: ManagerDir,
     /// The part, as a path below the root; all of it if empty. One `*` in a name stands for any
     /// characters.
     pub(super) part: &'static str,
-    pub(super) need: Need,
+    pub(super) need: PlaceNeed,
     /// A description of its contents, for the user.
     pub(super) holds: &'static str,
 }
@@ -57,34 +57,34 @@ pub(super) struct Place {
 const fn root(
     variables: &'static [(&'static str, &'static str)],
     usual: &'static [&'static str],
-) -> Root {
-    Root { variables, usual }
+) -> ManagerDir {
+    ManagerDir { variables, usual }
 }
 
-const fn read(root: Root, part: &'static str, holds: &'static str) -> Place {
-    Place { root, part, need: Need::Read, holds }
+const fn read(root: ManagerDir, part: &'static str, holds: &'static str) -> ManagedPlace {
+    ManagedPlace { root, part, need: PlaceNeed::Read, holds }
 }
 
-const fn write(root: Root, part: &'static str, holds: &'static str) -> Place {
-    Place { root, part, need: Need::Write, holds }
+const fn write(root: ManagerDir, part: &'static str, holds: &'static str) -> ManagedPlace {
+    ManagedPlace { root, part, need: PlaceNeed::Write, holds }
 }
 
-const fn download(root: Root, part: &'static str, holds: &'static str) -> Place {
-    Place { root, part, need: Need::Download, holds }
+const fn download(root: ManagerDir, part: &'static str, holds: &'static str) -> ManagedPlace {
+    ManagedPlace { root, part, need: PlaceNeed::Download, holds }
 }
 
 // Managers of several languages. Their shims look for a configuration that may contain secrets, so
 // only the installed versions are granted.
-const MISE: Root =
+const MISE: ManagerDir =
     root(&[("MISE_DATA_DIR", ""), ("XDG_DATA_HOME", "mise")], &[".local/share/mise"]);
-const ASDF: Root = root(&[("ASDF_DATA_DIR", "")], &[".asdf"]);
-const CONDA: Root = root(
+const ASDF: ManagerDir = root(&[("ASDF_DATA_DIR", "")], &[".asdf"]);
+const CONDA: ManagerDir = root(
     &[("MAMBA_ROOT_PREFIX", "")],
     &["miniconda3", "miniforge3", "anaconda3", "mambaforge", "micromamba", "miniconda", "anaconda"],
 );
 
-const CARGO: Root = root(&[("CARGO_HOME", "")], &[".cargo"]);
-const RUSTUP: Root = root(&[("RUSTUP_HOME", "")], &[".rustup"]);
+const CARGO: ManagerDir = root(&[("CARGO_HOME", "")], &[".cargo"]);
+const RUSTUP: ManagerDir = root(&[("RUSTUP_HOME", "")], &[".rustup"]);
 
 const RUST: Toolchain = Toolchain {
     name: "rust",
@@ -108,18 +108,21 @@ const RUST: Toolchain = Toolchain {
     hosts: &["index.crates.io:443", "static.crates.io:443"],
 };
 
-const NVM: Root = root(&[("NVM_DIR", "")], &[".nvm", ".config/nvm"]);
-const FNM: Root = root(&[("FNM_DIR", ""), ("XDG_DATA_HOME", "fnm")], &[".local/share/fnm", ".fnm"]);
-const VOLTA: Root = root(&[("VOLTA_HOME", "")], &[".volta"]);
-const N: Root = root(&[("N_PREFIX", "")], &[]);
-const NODENV: Root = root(&[("NODENV_ROOT", "")], &[".nodenv"]);
-const NPM: Root = root(&[("npm_config_cache", "")], &[".npm"]);
-const PNPM: Root = root(&[("PNPM_HOME", ""), ("XDG_DATA_HOME", "pnpm")], &[".local/share/pnpm"]);
-const YARN: Root = root(&[("YARN_CACHE_FOLDER", ""), ("XDG_CACHE_HOME", "yarn")], &[".cache/yarn"]);
-const BERRY: Root = root(&[("YARN_GLOBAL_FOLDER", "")], &[".yarn/berry"]);
-const COREPACK: Root =
+const NVM: ManagerDir = root(&[("NVM_DIR", "")], &[".nvm", ".config/nvm"]);
+const FNM: ManagerDir =
+    root(&[("FNM_DIR", ""), ("XDG_DATA_HOME", "fnm")], &[".local/share/fnm", ".fnm"]);
+const VOLTA: ManagerDir = root(&[("VOLTA_HOME", "")], &[".volta"]);
+const N: ManagerDir = root(&[("N_PREFIX", "")], &[]);
+const NODENV: ManagerDir = root(&[("NODENV_ROOT", "")], &[".nodenv"]);
+const NPM: ManagerDir = root(&[("npm_config_cache", "")], &[".npm"]);
+const PNPM: ManagerDir =
+    root(&[("PNPM_HOME", ""), ("XDG_DATA_HOME", "pnpm")], &[".local/share/pnpm"]);
+const YARN: ManagerDir =
+    root(&[("YARN_CACHE_FOLDER", ""), ("XDG_CACHE_HOME", "yarn")], &[".cache/yarn"]);
+const BERRY: ManagerDir = root(&[("YARN_GLOBAL_FOLDER", "")], &[".yarn/berry"]);
+const COREPACK: ManagerDir =
     root(&[("COREPACK_HOME", ""), ("XDG_CACHE_HOME", "node/corepack")], &[".cache/node/corepack"]);
-const HOME: Root = root(&[], &[""]);
+const HOME: ManagerDir = root(&[], &[""]);
 
 const NODE: Toolchain = Toolchain {
     name: "node",
@@ -167,24 +170,25 @@ const NODE: Toolchain = Toolchain {
     hosts: &["registry.npmjs.org:443"],
 };
 
-const PYENV: Root = root(&[("PYENV_ROOT", "")], &[".pyenv"]);
-const UV_PYTHON: Root = root(
+const PYENV: ManagerDir = root(&[("PYENV_ROOT", "")], &[".pyenv"]);
+const UV_PYTHON: ManagerDir = root(
     &[("UV_PYTHON_INSTALL_DIR", ""), ("XDG_DATA_HOME", "uv/python")],
     &[".local/share/uv/python"],
 );
-const UV_TOOLS: Root =
+const UV_TOOLS: ManagerDir =
     root(&[("UV_TOOL_DIR", ""), ("XDG_DATA_HOME", "uv/tools")], &[".local/share/uv/tools"]);
-const UV_CACHE: Root = root(&[("UV_CACHE_DIR", ""), ("XDG_CACHE_HOME", "uv")], &[".cache/uv"]);
-const PIP: Root = root(&[("PIP_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pip")], &[".cache/pip"]);
-const PIPX: Root =
+const UV_CACHE: ManagerDir =
+    root(&[("UV_CACHE_DIR", ""), ("XDG_CACHE_HOME", "uv")], &[".cache/uv"]);
+const PIP: ManagerDir = root(&[("PIP_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pip")], &[".cache/pip"]);
+const PIPX: ManagerDir =
     root(&[("PIPX_HOME", ""), ("XDG_DATA_HOME", "pipx")], &[".local/share/pipx", ".local/pipx"]);
-const POETRY: Root =
+const POETRY: ManagerDir =
     root(&[("POETRY_CACHE_DIR", ""), ("XDG_CACHE_HOME", "pypoetry")], &[".cache/pypoetry"]);
-const POETRY_ITSELF: Root =
+const POETRY_ITSELF: ManagerDir =
     root(&[("POETRY_HOME", ""), ("XDG_DATA_HOME", "pypoetry")], &[".local/share/pypoetry"]);
-const VIRTUALENVS: Root =
+const VIRTUALENVS: ManagerDir =
     root(&[("WORKON_HOME", "")], &[".virtualenvs", ".local/share/virtualenvs"]);
-const USER_SITE: Root = root(&[("PYTHONUSERBASE", "lib")], &[".local/lib"]);
+const USER_SITE: ManagerDir = root(&[("PYTHONUSERBASE", "lib")], &[".local/lib"]);
 
 const PYTHON: Toolchain = Toolchain {
     name: "python",
@@ -249,12 +253,12 @@ const PYTHON: Toolchain = Toolchain {
     hosts: &["pypi.org:443", "files.pythonhosted.org:443"],
 };
 
-const GOROOT: Root = root(&[("GOROOT", "")], &[]);
-const GOPATH: Root = root(&[("GOPATH", "")], &["go"]);
-const GO_MODULES: Root = root(&[("GOMODCACHE", ""), ("GOPATH", "pkg/mod")], &["go/pkg/mod"]);
-const GO_CACHE: Root =
+const GOROOT: ManagerDir = root(&[("GOROOT", "")], &[]);
+const GOPATH: ManagerDir = root(&[("GOPATH", "")], &["go"]);
+const GO_MODULES: ManagerDir = root(&[("GOMODCACHE", ""), ("GOPATH", "pkg/mod")], &["go/pkg/mod"]);
+const GO_CACHE: ManagerDir =
     root(&[("GOCACHE", ""), ("XDG_CACHE_HOME", "go-build")], &[".cache/go-build"]);
-const GOENV: Root = root(&[("GOENV_ROOT", "")], &[".goenv"]);
+const GOENV: ManagerDir = root(&[("GOENV_ROOT", "")], &[".goenv"]);
 
 const GO: Toolchain = Toolchain {
     name: "go",
@@ -285,11 +289,11 @@ const GO: Toolchain = Toolchain {
     hosts: &["proxy.golang.org:443", "sum.golang.org:443", "storage.googleapis.com:443"],
 };
 
-const SDKMAN: Root = root(&[("SDKMAN_DIR", "")], &[".sdkman"]);
-const JAVA_HOME: Root = root(&[("JAVA_HOME", "")], &[]);
-const M2: Root = root(&[], &[".m2"]);
-const GRADLE: Root = root(&[("GRADLE_USER_HOME", "")], &[".gradle"]);
-const ETC: Root = root(&[], &["/etc"]);
+const SDKMAN: ManagerDir = root(&[("SDKMAN_DIR", "")], &[".sdkman"]);
+const JAVA_HOME: ManagerDir = root(&[("JAVA_HOME", "")], &[]);
+const M2: ManagerDir = root(&[], &[".m2"]);
+const GRADLE: ManagerDir = root(&[("GRADLE_USER_HOME", "")], &[".gradle"]);
+const ETC: ManagerDir = root(&[], &["/etc"]);
 
 const JAVA: Toolchain = Toolchain {
     name: "java",
@@ -340,8 +344,8 @@ const JAVA: Toolchain = Toolchain {
     ],
 };
 
-const RBENV: Root = root(&[("RBENV_ROOT", "")], &[".rbenv"]);
-const GEMS: Root = root(&[("GEM_HOME", "")], &[".gem/ruby", ".local/share/gem/ruby"]);
+const RBENV: ManagerDir = root(&[("RBENV_ROOT", "")], &[".rbenv"]);
+const GEMS: ManagerDir = root(&[("GEM_HOME", "")], &[".gem/ruby", ".local/share/gem/ruby"]);
 
 const RUBY: Toolchain = Toolchain {
     name: "ruby",
@@ -366,8 +370,8 @@ const RUBY: Toolchain = Toolchain {
     hosts: &["rubygems.org:443", "index.rubygems.org:443"],
 };
 
-const DOTNET_ROOT: Root = root(&[("DOTNET_ROOT", "")], &[".dotnet"]);
-const NUGET: Root = root(&[("NUGET_PACKAGES", "")], &[".nuget/packages"]);
+const DOTNET_ROOT: ManagerDir = root(&[("DOTNET_ROOT", "")], &[".dotnet"]);
+const NUGET: ManagerDir = root(&[("NUGET_PACKAGES", "")], &[".nuget/packages"]);
 
 const DOTNET: Toolchain = Toolchain {
     name: "dotnet",
@@ -391,8 +395,9 @@ const DOTNET: Toolchain = Toolchain {
     hosts: &["api.nuget.org:443"],
 };
 
-const DENO_ROOT: Root = root(&[("DENO_INSTALL", ""), ("DENO_INSTALL_ROOT", "")], &[".deno"]);
-const DENO_CACHE: Root = root(&[("DENO_DIR", ""), ("XDG_CACHE_HOME", "deno")], &[".cache/deno"]);
+const DENO_ROOT: ManagerDir = root(&[("DENO_INSTALL", ""), ("DENO_INSTALL_ROOT", "")], &[".deno"]);
+const DENO_CACHE: ManagerDir =
+    root(&[("DENO_DIR", ""), ("XDG_CACHE_HOME", "deno")], &[".cache/deno"]);
 
 const DENO: Toolchain = Toolchain {
     name: "deno",
@@ -409,7 +414,7 @@ const DENO: Toolchain = Toolchain {
     hosts: &["jsr.io:443", "registry.npmjs.org:443", "deno.land:443"],
 };
 
-const BUN_ROOT: Root = root(&[("BUN_INSTALL", "")], &[".bun"]);
+const BUN_ROOT: ManagerDir = root(&[("BUN_INSTALL", "")], &[".bun"]);
 
 const BUN: Toolchain = Toolchain {
     name: "bun",

@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
 use crate::policy::{
-    Authority, Backend, Hints, NewValue, Overrides, PolicyFiles, Request, ToolOrigin,
+    Authority, Backend, NewValue, Overrides, PolicyFiles, PolicyRequest, RemedyHints, ToolOrigin,
     holds_secret_place, secret_place,
 };
 
@@ -56,9 +56,9 @@ impl Rig {
         self
     }
 
-    fn find(&self, name: &str) -> Option<Installation> {
+    fn find(&self, name: &str) -> Option<ToolchainInstallation> {
         let home = self.path("home");
-        let machine = Machine {
+        let machine = ToolchainContext {
             home: &home,
             variable: &|name| self.variables.get(name).cloned(),
             seen: &self.seen,
@@ -68,7 +68,7 @@ impl Rig {
     }
 
     /// Returns the places of a toolchain in the form of an entry, without the scratch directory.
-    fn places(&self, found: &Installation) -> Vec<String> {
+    fn places(&self, found: &ToolchainInstallation) -> Vec<String> {
         let place = |place: &InstalledPlace| {
             let path = place.path.strip_prefix(self.path("")).expect("in the scratch directory");
             format!("{}:{}", place.access.as_str(), path.display())
@@ -290,7 +290,7 @@ fn authority(rig: &Rig, workspace: &str) -> Authority {
         state: None,
     };
     let authority =
-        Authority::open(&files, Overrides::default(), Vec::new(), Hints::default(), None)
+        Authority::open(&files, Overrides::default(), Vec::new(), RemedyHints::default(), None)
             .expect("opened");
     for (name, value) in &rig.variables {
         authority.set_variable(name, value.to_str().expect("UTF-8")).expect("set");
@@ -298,8 +298,8 @@ fn authority(rig: &Rig, workspace: &str) -> Authority {
     authority
 }
 
-fn glob() -> Request<'static> {
-    Request {
+fn glob() -> PolicyRequest<'static> {
+    PolicyRequest {
         name: Some("glob"),
         origin: ToolOrigin::System,
         backend: Backend::Wasm,
@@ -349,14 +349,14 @@ fn a_tool_is_offered_the_toolchains_that_it_lacks_and_that_no_bound_takes_away()
 #[test]
 fn the_table_names_no_place_of_secrets() {
     let home = Path::new("/home/u");
-    let machine = Machine { home, variable: &|_| None, seen: &[], downloads: true };
+    let machine = ToolchainContext { home, variable: &|_| None, seen: &[], downloads: true };
     let mut names = Vec::new();
     for toolchain in TOOLCHAINS {
         let Toolchain { name, programs, places, withheld, hosts, .. } = toolchain;
         assert!(!names.contains(name) && !programs.is_empty(), "{name}");
         names.push(name);
         assert!(hosts.iter().all(|host| host.ends_with(":443")), "{name}");
-        let of = |root: Root, part: &str| {
+        let of = |root: ManagerDir, part: &str| {
             let roots = root.candidates(&machine).into_iter();
             roots.map(|root| root.join(part)).collect::<Vec<_>>()
         };
@@ -383,13 +383,13 @@ fn held(rules: &[&str]) -> EntryLists {
     EntryLists { fs: rules.iter().map(rule).collect(), ..EntryLists::default() }
 }
 
-fn installation(places: &[(Access, &str)]) -> Installation {
+fn installation(places: &[(Access, &str)]) -> ToolchainInstallation {
     let place = |(access, path): &(Access, &str)| InstalledPlace {
         access: *access,
         path: path.into(),
         holds: "",
     };
-    Installation {
+    ToolchainInstallation {
         toolchain: &TOOLCHAINS[0],
         programs: Vec::new(),
         places: places.iter().map(place).collect(),

@@ -13,15 +13,15 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::forms::{Ended, ROUNDS};
+use super::forms::{ROUNDS, ResultStatus};
 use super::http::no_token;
-use super::{Connection, Era, innermost};
+use super::{Era, RemoteConnection, innermost};
 use crate::form::Interaction;
-use crate::wire::{Answers, Asked, Question};
+use crate::wire::{ExtensionRequest, InputAnswers, PendingForm};
 
 /// The reason why a request has no result. Nothing is sent twice, because a call may have run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
+pub enum RemoteCallError {
     /// The arguments are not a JSON object. Nothing was sent.
     #[error("the arguments are no JSON object")]
     Arguments,
@@ -51,7 +51,7 @@ pub enum CallError {
     Closed(String),
 }
 
-impl Connection {
+impl RemoteConnection {
     /// Calls a tool. Returns the JSON text of its result as the server wrote it: an object with
     /// `content`, and perhaps `structuredContent`, `isError` and members about the protocol.
     ///
@@ -69,13 +69,13 @@ impl Connection {
         arguments: Bytes,
         cancel: &CancellationToken,
         interaction: &dyn Interaction,
-    ) -> Result<Bytes, CallError> {
+    ) -> Result<Bytes, RemoteCallError> {
         let arguments: Arc<RawValue> = object(arguments)?.into();
         let headers = self.headers(name, &arguments);
-        let mut answers = Answers::default();
+        let mut answers = InputAnswers::default();
         for _ in 0..ROUNDS {
             let (asked, mut questions) =
-                Asked::call(Arc::clone(&arguments), headers.clone(), answers);
+                ExtensionRequest::call(Arc::clone(&arguments), headers.clone(), answers);
             let mut call = CallToolRequest::new(CallToolRequestParams::new(name.to_owned()));
             call.extensions.insert(Arc::clone(&asked));
             let request = ClientRequest::CallToolRequest(call);
@@ -85,26 +85,28 @@ impl Connection {
                 result = answer => result?,
                 never = attend(&asked, &mut questions, interaction) => match never {},
             };
-            match Ended::read(&result, self.era == Era::Modern)? {
-                Ended::Complete => return Ok(result),
-                Ended::Asking(required) => {
+            match ResultStatus::read(&result, self.era == Era::Modern)? {
+                ResultStatus::Complete => return Ok(result),
+                ResultStatus::Asking(required) => {
                     let answered = cancel.run_until_cancelled(required.answered(interaction)).await;
-                    answers = answered.ok_or(CallError::Cancelled)?;
+                    answers = answered.ok_or(RemoteCallError::Cancelled)?;
                 }
             }
         }
-        Err(CallError::Malformed(format!("the server asked {ROUNDS} times without an answer")))
+        Err(RemoteCallError::Malformed(format!(
+            "the server asked {ROUNDS} times without an answer"
+        )))
     }
 
     /// Sends a request that has `asked` among its extensions, and waits for its result.
     pub(super) async fn ask(
         &self,
         request: ClientRequest,
-        asked: &Asked,
+        asked: &ExtensionRequest,
         cancel: &CancellationToken,
-    ) -> Result<Bytes, CallError> {
+    ) -> Result<Bytes, RemoteCallError> {
         if cancel.is_cancelled() {
-            return Err(CallError::Cancelled);
+            return Err(RemoteCallError::Cancelled);
         }
         let options = PeerRequestOptions::no_options();
         let sent = self.service.send_request_with_option(request, options).await;
@@ -114,29 +116,31 @@ impl Connection {
             answer = flight.answer() => answer,
             reason = self.upstream.ended() => {
                 flight.forget();
-                return Err(CallError::Closed(reason.to_string()));
+                return Err(RemoteCallError::Closed(reason.to_string()));
             }
-            () = cancel.cancelled() => return Err(CallError::Cancelled),
+            () = cancel.cancelled() => return Err(RemoteCallError::Cancelled),
         };
         flight.forget();
         answer.map_err(|error| self.failed(error))?;
-        asked.result().ok_or_else(|| CallError::Malformed("no result".to_owned()))
+        asked.result().ok_or_else(|| RemoteCallError::Malformed("no result".to_owned()))
     }
 
-    fn failed(&self, error: ServiceError) -> CallError {
+    fn failed(&self, error: ServiceError) -> RemoteCallError {
         if let Some(challenge) = error.auth_challenge() {
-            return CallError::Unauthorized(challenge.to_owned());
+            return RemoteCallError::Unauthorized(challenge.to_owned());
         }
         if let Some(reason) = no_token(&error) {
-            return CallError::NoToken(reason);
+            return RemoteCallError::NoToken(reason);
         }
         match error {
             ServiceError::McpError(ErrorData { code, message, .. }) => {
-                CallError::Refused { code: code.0, message: message.into_owned() }
+                RemoteCallError::Refused { code: code.0, message: message.into_owned() }
             }
             other => {
                 let reason = self.upstream.reason();
-                CallError::Closed(reason.map_or_else(|| innermost(&other), |it| it.to_string()))
+                RemoteCallError::Closed(
+                    reason.map_or_else(|| innermost(&other), |it| it.to_string()),
+                )
             }
         }
     }
@@ -182,7 +186,7 @@ impl Drop for InFlight {
 }
 
 /// Returns the arguments on one line.
-fn object(arguments: Bytes) -> Result<Box<RawValue>, CallError> {
+fn object(arguments: Bytes) -> Result<Box<RawValue>, RemoteCallError> {
     let mut arguments = Vec::from(arguments);
     // In JSON, line breaks can occur only between values.
     for byte in &mut arguments {
@@ -190,15 +194,15 @@ fn object(arguments: Bytes) -> Result<Box<RawValue>, CallError> {
             *byte = b' ';
         }
     }
-    let text = String::from_utf8(arguments).map_err(|_| CallError::Arguments)?;
-    let value = RawValue::from_string(text).map_err(|_| CallError::Arguments)?;
-    if value.get().starts_with('{') { Ok(value) } else { Err(CallError::Arguments) }
+    let text = String::from_utf8(arguments).map_err(|_| RemoteCallError::Arguments)?;
+    let value = RawValue::from_string(text).map_err(|_| RemoteCallError::Arguments)?;
+    if value.get().starts_with('{') { Ok(value) } else { Err(RemoteCallError::Arguments) }
 }
 
 /// Passes on the server's progress reports and forms while a call runs, one form after the other.
 async fn attend(
-    asked: &Asked,
-    questions: &mut mpsc::Receiver<Question>,
+    asked: &ExtensionRequest,
+    questions: &mut mpsc::Receiver<PendingForm>,
     interaction: &dyn Interaction,
 ) -> Infallible {
     let mut progress = asked.progress();
@@ -210,7 +214,7 @@ async fn attend(
         }
     };
     let forms = async {
-        while let Some(Question { form, mut answer }) = questions.recv().await {
+        while let Some(PendingForm { form, mut answer }) = questions.recv().await {
             tokio::select! {
                 filled = interaction.fill(form) => {
                     // The server may have stopped waiting at this moment.

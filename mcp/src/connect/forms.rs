@@ -10,9 +10,9 @@ use rmcp::model::{ElicitRequestParams, ElicitResult};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::CallError;
-use crate::form::{Filled, Form, Interaction};
-use crate::wire::{Answers, FORM, MAX_MESSAGE, plain};
+use super::RemoteCallError;
+use crate::form::{FormReply, FormRequest, Interaction};
+use crate::wire::{FORM, InputAnswers, MAX_MESSAGE, plain};
 
 /// The most times that a server may ask in one call.
 pub(super) const ROUNDS: usize = 8;
@@ -24,7 +24,7 @@ const FORMS: usize = 8;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// The status of a call, according to its result.
-pub(super) enum Ended<'a> {
+pub(super) enum ResultStatus<'a> {
     /// The call is complete.
     Complete,
     /// The server asks for input.
@@ -36,30 +36,30 @@ pub(super) enum Ended<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Required<'a> {
     #[serde(borrow, default)]
-    input_requests: Option<BTreeMap<String, Request<'a>>>,
+    input_requests: Option<BTreeMap<String, RequestedInput<'a>>>,
     #[serde(default)]
     request_state: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Request<'a> {
+struct RequestedInput<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
     #[serde(default)]
     params: Value,
 }
 
-impl<'a> Ended<'a> {
+impl<'a> ResultStatus<'a> {
     /// Reads the result of a call. `may_ask` is true for the revision in which a result can ask for
     /// input.
     ///
     /// # Errors
     ///
     /// Fails if it is not the result of a call, or asks for something that was not offered.
-    pub(super) fn read(result: &'a Bytes, may_ask: bool) -> Result<Self, CallError> {
+    pub(super) fn read(result: &'a Bytes, may_ask: bool) -> Result<Self, RemoteCallError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Head<'a> {
+        struct ResultHead<'a> {
             #[serde(borrow, default)]
             result_type: Option<Cow<'a, str>>,
         }
@@ -67,7 +67,7 @@ impl<'a> Ended<'a> {
         if !result.starts_with(b"{") {
             return Err(malformed("the result is not an object"));
         }
-        let head: Head<'_> =
+        let head: ResultHead<'_> =
             serde_json::from_slice(result).map_err(|error| malformed(&error.to_string()))?;
         match head.result_type.as_deref() {
             None | Some("complete") => Ok(Self::Complete),
@@ -78,7 +78,7 @@ impl<'a> Ended<'a> {
 }
 
 impl<'a> Required<'a> {
-    fn read(result: &'a Bytes) -> Result<Self, CallError> {
+    fn read(result: &'a Bytes) -> Result<Self, RemoteCallError> {
         if result.len() > MAX_MESSAGE {
             return Err(malformed("the server asks for too much at once"));
         }
@@ -95,26 +95,26 @@ impl<'a> Required<'a> {
     }
 
     /// Has the forms filled, one after the other, and returns the answers.
-    pub(super) async fn answered(self, interaction: &dyn Interaction) -> Answers {
+    pub(super) async fn answered(self, interaction: &dyn Interaction) -> InputAnswers {
         let Self { input_requests, request_state } = self;
         if input_requests.as_ref().is_none_or(BTreeMap::is_empty) {
             // The server only wants the call to be repeated.
             tokio::time::sleep(PAUSE).await;
-            return Answers { input_responses: None, request_state };
+            return InputAnswers { input_responses: None, request_state };
         }
         let mut responses = Map::new();
         for (name, request) in input_requests.into_iter().flatten() {
             let params = serde_json::from_value::<ElicitRequestParams>(request.params).ok();
-            let filled = match params.and_then(Form::from_params) {
+            let filled = match params.and_then(FormRequest::from_params) {
                 Some(form) => interaction.fill(form).await,
-                None => Filled::Declined,
+                None => FormReply::Declined,
             };
             responses.insert(name, json!(ElicitResult::from(filled)));
         }
-        Answers { input_responses: Some(responses.into()), request_state }
+        InputAnswers { input_responses: Some(responses.into()), request_state }
     }
 }
 
-pub(super) fn malformed(reason: &str) -> CallError {
-    CallError::Malformed(plain(reason))
+pub(super) fn malformed(reason: &str) -> RemoteCallError {
+    RemoteCallError::Malformed(plain(reason))
 }

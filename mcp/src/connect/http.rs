@@ -17,9 +17,9 @@ use rmcp::transport::streamable_http_client::{
 };
 use url::{Host, Url};
 
-use super::{Client, ConnectError, Connection, Era, connect, lifecycle};
-use crate::wire::{Upstream, plain};
-use requests::{HttpError, Requests};
+use super::{ClientIdentity, ConnectError, Era, RemoteConnection, connect, lifecycle};
+use crate::wire::{UpstreamState, plain};
+use requests::{HttpError, RequestSender};
 pub(super) use requests::{cause, client};
 use transport::{HttpClient, HttpWire};
 
@@ -27,7 +27,7 @@ use transport::{HttpClient, HttpWire};
 const THIS_MACHINE: &str = "localhost";
 
 /// A boxed future, for the asynchronous methods of a trait.
-pub type Waiting<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A server over HTTP.
 #[derive(Clone)]
@@ -41,7 +41,7 @@ pub struct HttpServer {
     /// The source of the token that each request carries.
     pub tokens: Option<Arc<dyn TokenSource>>,
     /// Decides which addresses may be connected to.
-    pub resolver: Arc<dyn Resolve>,
+    pub resolver: Arc<dyn HostResolver>,
     /// The certificates that are trusted.
     pub tls: rustls::ClientConfig,
 }
@@ -53,7 +53,7 @@ pub trait TokenSource: Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails if a token is needed and cannot be obtained.
-    fn token(&self) -> Waiting<'_, Result<Option<String>, String>>;
+    fn token(&self) -> BoxFuture<'_, Result<Option<String>, String>>;
 
     /// Returns a new token to replace `refused`, which the server rejected. `challenge` is its
     /// `WWW-Authenticate` header. Returns `None` if a different token requires the user.
@@ -67,11 +67,11 @@ pub trait TokenSource: Send + Sync + 'static {
         &'a self,
         refused: Option<&'a str>,
         challenge: &'a str,
-    ) -> Waiting<'a, Result<Option<String>, String>>;
+    ) -> BoxFuture<'a, Result<Option<String>, String>>;
 }
 
 /// Decides which addresses may be connected to.
-pub trait Resolve: Send + Sync + 'static {
+pub trait HostResolver: Send + Sync + 'static {
     /// Returns the addresses of a host that may be connected to. The client connects to no others,
     /// and for `localhost` only to loopback addresses. It also calls this method for a host that is
     /// itself an address.
@@ -79,7 +79,7 @@ pub trait Resolve: Send + Sync + 'static {
     /// # Errors
     ///
     /// Fails if the host has no address, or if none of its addresses may be connected to.
-    fn resolve(&self, host: &str, port: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>>;
+    fn resolve(&self, host: &str, port: u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>>;
 }
 
 /// Connects to a server over HTTP, as [`connect_streams`](super::connect_streams) does over two
@@ -90,14 +90,14 @@ pub trait Resolve: Send + Sync + 'static {
 /// Fails if the address may not be connected to, or if the server does not introduce itself in time
 /// or refuses the connection.
 pub async fn connect_http(
-    client: Client,
+    client: ClientIdentity,
     server: HttpServer,
     era: Option<Era>,
-) -> Result<Connection, ConnectError> {
+) -> Result<RemoteConnection, ConnectError> {
     let url = judged(&server.url, server.allow_loopback, &*server.resolver).await;
     let url = url.map_err(ConnectError::Address)?;
-    let upstream = Arc::new(Upstream::default());
-    let requests = Requests::new(url.clone(), &server).map_err(ConnectError::Address)?;
+    let upstream = Arc::new(UpstreamState::default());
+    let requests = RequestSender::new(url.clone(), &server).map_err(ConnectError::Address)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str());
     // A call is never sent again, because it may have run.
     config.reinit_on_expired_session = false;
@@ -105,7 +105,7 @@ pub async fn connect_http(
     let transport = StreamableHttpClientTransport::with_client(http, config);
     let wire = HttpWire::new(transport, Arc::clone(&upstream));
     let connection = connect(client, wire, upstream, lifecycle(era)).await?;
-    Ok(Connection { is_http: true, ..connection })
+    Ok(RemoteConnection { is_http: true, ..connection })
 }
 
 /// Accepts only an address whose traffic cannot be intercepted: `https`, or, if that is allowed,
@@ -130,7 +130,7 @@ pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String
 pub(super) async fn judged(
     address: &str,
     allow_loopback: bool,
-    resolver: &dyn Resolve,
+    resolver: &dyn HostResolver,
 ) -> Result<Url, String> {
     let url = trusted(address, allow_loopback)?;
     if let Some(ip) = literal(&url) {

@@ -6,14 +6,14 @@ use tokio::sync::oneshot;
 
 /// A transport on loan to the library, which keeps it if a handshake succeeds and drops it
 /// otherwise.
-pub(super) struct Lent<T> {
+pub(super) struct LentTransport<T> {
     /// `Some` until the drop.
     transport: Option<T>,
     /// Receives the transport from the drop. It may be gone by then.
     lender: Option<oneshot::Sender<T>>,
 }
 
-impl<T> Lent<T> {
+impl<T> LentTransport<T> {
     /// Returns the transport on loan, and the receiver to which it returns.
     pub(super) fn new(transport: T) -> (Self, oneshot::Receiver<T>) {
         let (lender, back) = oneshot::channel();
@@ -25,7 +25,7 @@ impl<T> Lent<T> {
     }
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for LentTransport<T> {
     fn drop(&mut self) {
         if let (Some(transport), Some(lender)) = (self.transport.take(), self.lender.take()) {
             // Without a receiver, the transport is dropped here.
@@ -34,7 +34,7 @@ impl<T> Drop for Lent<T> {
     }
 }
 
-impl<T: Transport<RoleClient>> Transport<RoleClient> for Lent<T> {
+impl<T: Transport<RoleClient>> Transport<RoleClient> for LentTransport<T> {
     type Error = T::Error;
 
     fn send(

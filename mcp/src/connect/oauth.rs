@@ -24,7 +24,7 @@ pub use challenge::insufficient_scope;
 pub use discovery::{Issuer, Protection};
 pub use fetch::OAuthHttp;
 pub use registration::OAuthClient;
-pub use session::Session;
+pub use session::OAuthSession;
 
 pub(super) use challenge::parameter;
 

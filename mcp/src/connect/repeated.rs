@@ -110,9 +110,9 @@ impl Repeated {
 
 /// Returns a member of an object, without reading the others into a tree.
 fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    struct Member<'b>(&'b str);
+    struct MemberSeed<'b>(&'b str);
 
-    impl<'de> Visitor<'de> for Member<'_> {
+    impl<'de> Visitor<'de> for MemberSeed<'_> {
         type Value = Option<&'de RawValue>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,7 +131,7 @@ fn member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
         }
     }
 
-    serde_json::Deserializer::from_str(object.get()).deserialize_map(Member(name)).ok()?
+    serde_json::Deserializer::from_str(object.get()).deserialize_map(MemberSeed(name)).ok()?
 }
 
 /// Returns an argument as a header value, or `None` if a header cannot hold it.

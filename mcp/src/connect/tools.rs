@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::repeated::Repeated;
-use super::{CallError, Connection, Era};
-use crate::wire::{Asked, plain};
+use super::{Era, RemoteCallError, RemoteConnection};
+use crate::wire::{ExtensionRequest, plain};
 
 /// The most tools of a server, including those that are left out.
 const MAX_TOOLS: usize = 2000;
@@ -38,7 +38,7 @@ const MAX_NAME: usize = 256;
 
 /// The tools of a server.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
+pub struct RemoteTools {
     /// The tools in the server's order.
     pub tools: Vec<RemoteTool>,
     /// The tools that were left out: the displayable part of each name, with the reason.
@@ -69,15 +69,15 @@ pub struct RemoteTool {
     pub annotations: Option<Map<String, Value>>,
 }
 
-impl Connection {
+impl RemoteConnection {
     /// Returns the tools of the server: at most 2,000, of at most 1 MiB each.
     ///
     /// # Errors
     ///
     /// Fails if the server does not answer with a list. A single invalid tool is left out instead.
-    pub async fn tools(&self) -> Result<Listed, CallError> {
+    pub async fn tools(&self) -> Result<RemoteTools, RemoteCallError> {
         let has_headers = self.is_http && self.era == Era::Modern;
-        let mut listing = Listing { has_headers, ..Listing::default() };
+        let mut listing = ToolListReader { has_headers, ..ToolListReader::default() };
         let mut cursor = None;
         loop {
             let page = self.page(cursor.take()).await?;
@@ -91,8 +91,8 @@ impl Connection {
         }
     }
 
-    async fn page(&self, cursor: Option<String>) -> Result<Bytes, CallError> {
-        let asked = Arc::new(Asked::default());
+    async fn page(&self, cursor: Option<String>) -> Result<Bytes, RemoteCallError> {
+        let asked = Arc::new(ExtensionRequest::default());
         let params = cursor.map(|it| PaginatedRequestParams::default().with_cursor(Some(it)));
         let mut request = ListToolsRequest { params, ..ListToolsRequest::default() };
         request.extensions.insert(Arc::clone(&asked));
@@ -103,11 +103,11 @@ impl Connection {
 
 /// The part of a list that was read so far.
 #[derive(Default)]
-struct Listing {
+struct ToolListReader {
     /// True if arguments are repeated as headers when a schema asks for it.
     has_headers: bool,
     repeated: HashMap<String, Repeated>,
-    listed: Listed,
+    listed: RemoteTools,
     names: HashSet<String>,
     cursors: HashSet<String>,
     memory: usize,
@@ -116,22 +116,22 @@ struct Listing {
 /// A page of a list, with its tools unparsed.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Page<'a> {
+struct ToolPage<'a> {
     #[serde(borrow)]
-    tools: Entries<'a>,
+    tools: PageTools<'a>,
     #[serde(default)]
     next_cursor: Option<String>,
 }
 
 /// The first tools of a page: at most one more than a server may have.
-struct Entries<'a>(Vec<&'a RawValue>);
+struct PageTools<'a>(Vec<&'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for PageTools<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Bounded;
 
         impl<'de> Visitor<'de> for Bounded {
-            type Value = Entries<'de>;
+            type Value = PageTools<'de>;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str("a list of tools")
@@ -145,7 +145,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
                     entries.push(entry);
                 }
                 while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Entries(entries))
+                Ok(PageTools(entries))
             }
         }
 
@@ -153,11 +153,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Entries<'a> {
     }
 }
 
-impl Listing {
+impl ToolListReader {
     /// Adds a page, and returns the cursor of the next page, if one should be requested.
-    fn take(&mut self, page: &Bytes) -> Result<Option<String>, CallError> {
-        let page: Page<'_> = serde_json::from_slice(page)
-            .map_err(|error| CallError::Malformed(plain(&error.to_string())))?;
+    fn take(&mut self, page: &Bytes) -> Result<Option<String>, RemoteCallError> {
+        let page: ToolPage<'_> = serde_json::from_slice(page)
+            .map_err(|error| RemoteCallError::Malformed(plain(&error.to_string())))?;
         for entry in page.tools.0 {
             if self.listed.tools.len() + self.listed.skipped.len() == MAX_TOOLS {
                 return Ok(self.cut(format!("the server lists more than {MAX_TOOLS} tools")));
@@ -249,12 +249,12 @@ fn own(members: &Map<String, Value>) -> Option<&str> {
 /// Returns the displayable part of the name of a tool that is left out.
 fn label(entry: &RawValue) -> String {
     #[derive(Deserialize)]
-    struct Named<'a> {
+    struct ToolName<'a> {
         #[serde(borrow, default)]
         name: Option<Cow<'a, str>>,
     }
 
-    let named = serde_json::from_str::<Named<'_>>(entry.get()).ok();
+    let named = serde_json::from_str::<ToolName<'_>>(entry.get()).ok();
     let name = named.and_then(|named| named.name).unwrap_or_default();
     name.chars()
         .take(MAX_LABEL)

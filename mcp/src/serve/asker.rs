@@ -13,17 +13,17 @@ use rmcp::service::{RequestContext, RoleServer};
 
 use tokio::sync::watch;
 
-use super::calls::Calls;
+use super::calls::ClientCalls;
 use super::elicitation::Elicitation;
-use super::questions::{Answered, Questions, Subject};
-use crate::connect::{Era, Progress};
-use crate::form::{Filled, Form};
+use super::questions::{QuestionedCall, RepeatedCallAnswer, ServerQuestions};
+use crate::connect::{CallProgress, Era};
+use crate::form::{FormReply, FormRequest};
 
 /// Asks the user of the client about one call, and reports the call's progress to the client.
 #[derive(Clone)]
-pub struct Asker(Arc<State>);
+pub struct ClientAsker(Arc<AskerState>);
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for ClientAsker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker").finish_non_exhaustive()
     }
@@ -31,16 +31,16 @@ impl fmt::Debug for Asker {
 
 /// The reply to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
+pub struct AskReply {
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: QuestionVerdict,
     /// The time that the user took.
     pub waited: Duration,
 }
 
 /// The answer to a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum QuestionVerdict {
     /// The call may run.
     Yes,
     /// The call may not run.
@@ -53,27 +53,27 @@ pub enum Verdict {
     Pending,
 }
 
-impl From<Verdict> for Reply {
-    fn from(verdict: Verdict) -> Self {
+impl From<QuestionVerdict> for AskReply {
+    fn from(verdict: QuestionVerdict) -> Self {
         Self { verdict, waited: Duration::ZERO }
     }
 }
 
-struct State {
-    questions: Arc<Questions>,
-    way: Way,
-    subject: Subject,
+struct AskerState {
+    questions: Arc<ServerQuestions>,
+    way: AskChannel,
+    subject: QuestionedCall,
     fate: Mutex<Fate>,
     /// The latest report. `None` if the client does not want reports.
-    progress: Option<watch::Sender<Option<Progress>>>,
+    progress: Option<watch::Sender<Option<CallProgress>>>,
 }
 
 /// The channel through which the user of a client is asked.
-enum Way {
+enum AskChannel {
     /// By a request to the client. It takes a permit of the client's calls.
-    Request(Elicitation, Arc<Calls>),
+    Request(Elicitation, Arc<ClientCalls>),
     /// By the result of the call. Holds the answer if the call is a repetition.
-    Result(Option<Answered>),
+    Result(Option<RepeatedCallAnswer>),
     /// The client cannot ask.
     None(Era),
 }
@@ -92,7 +92,7 @@ enum Fate {
     Changed,
 }
 
-impl Asker {
+impl ClientAsker {
     /// Returns the asker of a call. A repeated call comes with the state and the answers of its
     /// client.
     ///
@@ -100,49 +100,51 @@ impl Asker {
     ///
     /// Fails if the state does not belong to this call, or was used before.
     pub(super) fn new(
-        (questions, calls): (&Arc<Questions>, &Arc<Calls>),
+        (questions, calls): (&Arc<ServerQuestions>, &Arc<ClientCalls>),
         context: &RequestContext<RoleServer>,
         era: Era,
-        subject: Subject,
+        subject: QuestionedCall,
         (state, answers): (Option<String>, Option<InputResponses>),
     ) -> Result<Self, ErrorData> {
         let can_ask = context.client_capabilities().is_some_and(|it| has_forms(&it));
         let way = match (era, state) {
             (Era::Modern, Some(state)) => {
-                Way::Result(Some(questions.open(&state, &subject, answers.as_ref())?))
+                AskChannel::Result(Some(questions.open(&state, &subject, answers.as_ref())?))
             }
-            (era, _) if !can_ask => Way::None(era),
-            (Era::Modern, None) => Way::Result(None),
+            (era, _) if !can_ask => AskChannel::None(era),
+            (Era::Modern, None) => AskChannel::Result(None),
             (Era::Legacy, _) => {
-                Way::Request(Elicitation::new(context.peer.clone()), Arc::clone(calls))
+                AskChannel::Request(Elicitation::new(context.peer.clone()), Arc::clone(calls))
             }
         };
         let (questions, fate) = (Arc::clone(questions), Mutex::default());
         let progress = context.meta.get_progress_token().map(|_| watch::Sender::default());
-        Ok(Self(Arc::new(State { questions, way, subject, fate, progress })))
+        Ok(Self(Arc::new(AskerState { questions, way, subject, fate, progress })))
     }
 
     /// Asks whether the call may run. `message` is the question that the user sees.
     ///
     /// Dropping the future withdraws the question.
-    pub async fn ask(&self, message: &str) -> Reply {
-        let State { questions, way, .. } = &*self.0;
+    pub async fn ask(&self, message: &str) -> AskReply {
+        let AskerState { questions, way, .. } = &*self.0;
         match way {
-            Way::None(_) => {
+            AskChannel::None(_) => {
                 *self.fate() = Fate::Unable;
                 let reason = "the client lacks the capability `elicitation`, by which it would ask";
-                Verdict::Unavailable(reason.to_owned()).into()
+                QuestionVerdict::Unavailable(reason.to_owned()).into()
             }
-            Way::Request(client, calls) => questions.ask(client, message, calls.questions()).await,
-            Way::Result(None) => {
+            AskChannel::Request(client, calls) => {
+                questions.ask(client, message, calls.questions()).await
+            }
+            AskChannel::Result(None) => {
                 *self.fate() = Fate::Asked(message.to_owned());
-                Verdict::Pending.into()
+                QuestionVerdict::Pending.into()
             }
-            Way::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
-            Way::Result(Some(_)) => {
+            AskChannel::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
+            AskChannel::Result(Some(_)) => {
                 *self.fate() = Fate::Changed;
                 let reason = "the answer is to another question";
-                Verdict::Unavailable(reason.to_owned()).into()
+                QuestionVerdict::Unavailable(reason.to_owned()).into()
             }
         }
     }
@@ -152,39 +154,39 @@ impl Asker {
     /// still running.
     ///
     /// Dropping the future withdraws the form.
-    pub async fn fill(&self, form: Form) -> Filled {
-        let State { questions, way, .. } = &*self.0;
-        let (Way::Request(client, calls), Some(form)) = (way, form.into_params()) else {
-            return Filled::Declined;
+    pub async fn fill(&self, form: FormRequest) -> FormReply {
+        let AskerState { questions, way, .. } = &*self.0;
+        let (AskChannel::Request(client, calls), Some(form)) = (way, form.into_params()) else {
+            return FormReply::Declined;
         };
         questions.fill(client, form, calls.questions()).await.unwrap_or_else(|why| {
             tracing::debug!("a form of a server is declined: {why}");
-            Filled::Declined
+            FormReply::Declined
         })
     }
 
     /// Reports the progress of the call to the client, if the client asked for reports. A new
     /// report replaces an earlier one that was not sent yet.
-    pub fn report(&self, progress: Progress) {
+    pub fn report(&self, progress: CallProgress) {
         if let Some(sender) = &self.0.progress {
             sender.send_replace(Some(progress));
         }
     }
 
     /// Returns the offer's reports, if the client asked for them.
-    pub(super) fn reports(&self) -> Option<watch::Receiver<Option<Progress>>> {
+    pub(super) fn reports(&self) -> Option<watch::Receiver<Option<CallProgress>>> {
         self.0.progress.as_ref().map(watch::Sender::subscribe)
     }
 
     /// Returns the response to the call, if it differs from the offer's result.
     pub(super) fn response(&self) -> Option<Result<CallToolResponse, ErrorData>> {
-        let State { questions, way, subject, .. } = &*self.0;
+        let AskerState { questions, way, subject, .. } = &*self.0;
         match std::mem::take(&mut *self.fate()) {
             Fate::Offered => None,
             Fate::Asked(message) => Some(Ok(questions.result(&message, subject).into())),
             // Clients of older revisions would not understand the error code.
             Fate::Unable => {
-                matches!(way, Way::None(Era::Modern)).then(|| Err(missing_capability()))
+                matches!(way, AskChannel::None(Era::Modern)).then(|| Err(missing_capability()))
             }
             Fate::Changed => Some(Err(ErrorData::invalid_params(
                 "the tool or what it may touch changed since the question; call it again without \

@@ -12,15 +12,15 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::Asker;
+use super::ClientAsker;
 use super::questions::OPEN;
-use crate::connect::Progress;
-use crate::offer::{Call, Offer};
+use crate::connect::CallProgress;
+use crate::offer::{ClientCall, Offer};
 use crate::result;
 
 /// The bounds on calls in flight.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct ConcurrencyLimits {
     /// The most calls that may run at once.
     running: usize,
     /// The most calls that may wait for a running call to end.
@@ -30,10 +30,12 @@ struct Bounds {
 }
 
 /// The calls of one client.
-const CLIENT: Bounds = Bounds { running: 64, waiting: 1024, arguments: 64 << 20 };
+const CLIENT: ConcurrencyLimits =
+    ConcurrencyLimits { running: 64, waiting: 1024, arguments: 64 << 20 };
 
 /// The calls of all clients of one server.
-const SERVER: Bounds = Bounds { running: 256, waiting: 4096, arguments: 256 << 20 };
+const SERVER: ConcurrencyLimits =
+    ConcurrencyLimits { running: 256, waiting: 4096, arguments: 256 << 20 };
 
 /// The time until the first progress notification, for a client that asked for them.
 const FIRST_PROGRESS: Duration = Duration::from_secs(1);
@@ -51,8 +53,8 @@ const BUSY: &str = "too many calls are in flight; wait for some to end, and try 
 const CANCELLED: &str = "the call was cancelled before it began";
 
 /// The calls of one client, or of a whole server.
-pub(super) struct Calls {
-    bounds: Bounds,
+pub(super) struct ClientCalls {
+    bounds: ConcurrencyLimits,
     permits: Semaphore,
     /// Calls that run or wait.
     count: AtomicUsize,
@@ -64,12 +66,12 @@ pub(super) struct Calls {
     /// Holds one permit for each further question that may be open at the client.
     questions: Semaphore,
     /// The calls of the whole server, if it has several clients.
-    whole: Option<Arc<Calls>>,
+    whole: Option<Arc<ClientCalls>>,
 }
 
 /// One call's share of its client's bounds. Dropping it returns the share.
 struct Share<'a> {
-    calls: &'a Calls,
+    calls: &'a ClientCalls,
     bytes: usize,
 }
 
@@ -84,7 +86,7 @@ impl Drop for Share<'_> {
 type Permits<'a> =
     (Result<SemaphorePermit<'a>, AcquireError>, Option<Result<SemaphorePermit<'a>, AcquireError>>);
 
-impl Calls {
+impl ClientCalls {
     /// Creates the calls of the only client of a server.
     pub(super) fn of_client() -> Self {
         Self::new(CLIENT, None)
@@ -100,7 +102,7 @@ impl Calls {
         Self::new(CLIENT, Some(server))
     }
 
-    fn new(bounds: Bounds, whole: Option<Arc<Self>>) -> Self {
+    fn new(bounds: ConcurrencyLimits, whole: Option<Arc<Self>>) -> Self {
         let closed = match &whole {
             Some(whole) => whole.closed.child_token(),
             None => CancellationToken::new(),
@@ -142,7 +144,7 @@ impl Calls {
         name: String,
         arguments: Bytes,
         context: RequestContext<RoleServer>,
-        asker: Asker,
+        asker: ClientAsker,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = client(&context);
         let token = context.meta.get_progress_token();
@@ -164,7 +166,8 @@ impl Calls {
             offer.refused(&name, client, CANCELLED);
             return Ok(result::error(CANCELLED).into());
         };
-        let call = Call { name, arguments, cancel: cancel.clone(), client, asker: asker.clone() };
+        let call =
+            ClientCall { name, arguments, cancel: cancel.clone(), client, asker: asker.clone() };
         let call = offer.call(call);
         let mut call = std::pin::pin!(call);
         let told = cancel.run_until_cancelled(report(token.zip(asker.reports()), peer));
@@ -210,7 +213,7 @@ impl Calls {
         let count = self.count.fetch_add(1, Ordering::Relaxed);
         let before = self.arguments.fetch_add(bytes, Ordering::Relaxed);
         let share = Share { calls: self, bytes };
-        let Bounds { running, waiting, arguments } = self.bounds;
+        let ConcurrencyLimits { running, waiting, arguments } = self.bounds;
         let fits = count < running + waiting && (before == 0 || before + bytes <= arguments);
         fits.then_some(share)
     }
@@ -224,13 +227,13 @@ pub(super) fn client(context: &RequestContext<RoleServer>) -> Option<String> {
 /// Reports the progress of a call to the client. Sends the elapsed seconds periodically until the
 /// offer's first report, and from then on only the offer's reports.
 async fn report(
-    wanted: Option<(ProgressToken, watch::Receiver<Option<Progress>>)>,
+    wanted: Option<(ProgressToken, watch::Receiver<Option<CallProgress>>)>,
     peer: Peer<RoleServer>,
 ) -> Infallible {
     let Some((token, mut reports)) = wanted else { return std::future::pending().await };
     let begun = Instant::now();
     let mut ticks = interval_at(begun + FIRST_PROGRESS, PROGRESS);
-    let mut sent = Sent::default();
+    let mut sent = SentProgress::default();
     loop {
         let progress = tokio::select! {
             // The sender lives as long as the call.
@@ -240,7 +243,7 @@ async fn report(
             }
             _ = ticks.tick() => sent.seconds(begun.elapsed()),
         };
-        let Some(Progress { progress, total, message }) = progress else { continue };
+        let Some(CallProgress { progress, total, message }) = progress else { continue };
         let mut params = ProgressNotificationParam::new(token.clone(), progress);
         (params.total, params.message) = (total, message);
         if peer.notify_progress(params).await.is_err() {
@@ -254,14 +257,14 @@ async fn report(
 /// The progress that was sent to a client. The protocol requires it to grow, so the offer's own
 /// progress is added to the seconds that were sent before it.
 #[derive(Default)]
-struct Sent {
+struct SentProgress {
     seconds: f64,
     last: Option<f64>,
     has_own: bool,
 }
 
-impl Sent {
-    fn seconds(&mut self, elapsed: Duration) -> Option<Progress> {
+impl SentProgress {
+    fn seconds(&mut self, elapsed: Duration) -> Option<CallProgress> {
         if self.has_own {
             return None;
         }
@@ -273,17 +276,17 @@ impl Sent {
         }
         self.last = Some(self.seconds);
         let message = Some(format!("has run for {seconds} s"));
-        Some(Progress { progress: self.seconds, total: None, message })
+        Some(CallProgress { progress: self.seconds, total: None, message })
     }
 
-    fn after(&mut self, report: Progress) -> Option<Progress> {
+    fn after(&mut self, report: CallProgress) -> Option<CallProgress> {
         let progress = self.seconds + report.progress;
         if !progress.is_finite() || self.last.is_some_and(|last| progress <= last) {
             return None;
         }
         (self.last, self.has_own) = (Some(progress), true);
         let total = report.total.map(|total| self.seconds + total).filter(|it| it.is_finite());
-        Some(Progress { progress, total, message: report.message })
+        Some(CallProgress { progress, total, message: report.message })
     }
 }
 
@@ -293,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_call_beyond_the_bounds_has_no_share_and_leaves_none() {
-        let calls = Calls::of_client();
+        let calls = ClientCalls::of_client();
         let shares: Vec<_> = (0..CLIENT.running + CLIENT.waiting).map(|_| calls.share(0)).collect();
         assert!(shares.iter().all(Option::is_some));
         assert!(calls.share(0).is_none());
@@ -303,7 +306,7 @@ mod tests {
 
     #[test]
     fn arguments_beyond_the_bound_have_no_share_unless_they_are_alone() {
-        let calls = Calls::of_client();
+        let calls = ClientCalls::of_client();
         let alone = calls.share(CLIENT.arguments + 1).expect("alone");
         assert!(calls.share(1).is_none());
         drop(alone);
@@ -316,9 +319,9 @@ mod tests {
 
     #[test]
     fn one_client_cannot_take_the_room_of_the_others() {
-        let server = Arc::new(Calls::of_server());
-        let clients: Vec<_> = (0..5).map(|_| Calls::within(Arc::clone(&server))).collect();
-        let full = |calls: &Calls| calls.shares(CLIENT.arguments).is_none();
+        let server = Arc::new(ClientCalls::of_server());
+        let clients: Vec<_> = (0..5).map(|_| ClientCalls::within(Arc::clone(&server))).collect();
+        let full = |calls: &ClientCalls| calls.shares(CLIENT.arguments).is_none();
         let shares: Vec<_> = clients.iter().map(|calls| calls.shares(CLIENT.arguments)).collect();
         let had_room: Vec<_> = shares.iter().map(Option::is_some).collect();
         assert_eq!(had_room, [true, true, true, true, false]);
@@ -331,9 +334,10 @@ mod tests {
 
     #[test]
     fn the_progress_that_a_client_is_told_grows() {
-        let mut sent = Sent::default();
-        let report = |progress, total| Progress { progress, total, message: None };
-        let second = Progress { message: Some("has run for 1 s".to_owned()), ..report(1.0, None) };
+        let mut sent = SentProgress::default();
+        let report = |progress, total| CallProgress { progress, total, message: None };
+        let second =
+            CallProgress { message: Some("has run for 1 s".to_owned()), ..report(1.0, None) };
         assert_eq!(sent.seconds(Duration::from_millis(1_001)), Some(second));
         assert_eq!(sent.seconds(Duration::from_millis(1_900)), None);
         assert_eq!(sent.after(report(0.25, Some(1.0))), Some(report(1.25, Some(2.0))));

@@ -23,7 +23,7 @@ impl Elicitation {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let options = PeerRequestOptions::no_options();
         let sent = self.0.send_cancellable_request(request, options).await;
-        let mut open = Open(Some(sent.map_err(|error| reason(&error))?));
+        let mut open = PendingRequest(Some(sent.map_err(|error| reason(&error))?));
         match open.answer().await {
             Ok(ClientResult::ElicitResult(result)) => Ok(result),
             Ok(_) => Err("the client's answer is not one to the question".to_owned()),
@@ -37,9 +37,9 @@ fn reason(error: &ServiceError) -> String {
 }
 
 /// A request that was not answered yet.
-struct Open(Option<RequestHandle<RoleServer>>);
+struct PendingRequest(Option<RequestHandle<RoleServer>>);
 
-impl Open {
+impl PendingRequest {
     async fn answer(&mut self) -> Result<ClientResult, ServiceError> {
         let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
         let answer = (&mut handle.rx).await.map_err(|_| ServiceError::TransportClosed)?;
@@ -48,7 +48,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
         else {

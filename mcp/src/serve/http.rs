@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{Access, InvalidToken, Principal, Scope, Token};
+pub use access::{AccessScope, ClientAccess, InvalidToken, Principal, SharedToken};
 pub use admission::InvalidAdmission;
 pub use oauth::{InvalidOAuth, OAuth};
 pub use settings::{HttpBounds, HttpSettings};
@@ -41,13 +41,13 @@ pub use tls::{Tls, TlsError};
 
 /// The readers of this module for the fuzz targets.
 pub(crate) mod fuzzing {
-    pub use super::oauth::fuzzing::{ISSUER, RESOURCE, Signer, keys};
+    pub use super::oauth::fuzzing::{FuzzIssuer, ISSUER, RESOURCE, keys};
 }
 
-use super::questions::Questions;
-use super::{ServeError, Server};
+use super::questions::ServerQuestions;
+use super::{ServeError, ServerIdentity};
 use crate::offer::Offer;
-use connections::{Connection, Connections};
+use connections::{AdmittedConnection, HttpConnections};
 use endpoint::Endpoint;
 use unread::Unread;
 
@@ -91,17 +91,17 @@ const FULL: &[u8] =
 pub async fn serve_http<O: Offer>(
     listener: TcpListener,
     offers: impl Fn(&Principal) -> Arc<O> + Send + Sync + 'static,
-    server: Server,
+    server: ServerIdentity,
     settings: HttpSettings,
     cancel: CancellationToken,
 ) -> Result<(), ServeError> {
-    let questions = Questions::new().map_err(ServeError::Random)?;
+    let questions = ServerQuestions::new().map_err(ServeError::Random)?;
     // Answers are still sent after all calls have ended.
     let stop = CancellationToken::new();
     let bounds = settings.bounds;
     let tls = settings.tls.as_ref().map(Tls::acceptor);
     let endpoint = Endpoint::new(offers, server, settings, questions, stop.clone());
-    let connections = Connections::new(bounds);
+    let connections = HttpConnections::new(bounds);
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -152,7 +152,7 @@ pub async fn serve_http<O: Offer>(
 }
 
 /// The endpoint that answers requests, and the connection that they come from.
-type Service<O> = (Arc<Endpoint<O>>, Arc<Connection>);
+type Service<O> = (Arc<Endpoint<O>>, Arc<AdmittedConnection>);
 
 /// Serves one connection, over TLS if the server has a certificate.
 async fn serve<O: Offer>(

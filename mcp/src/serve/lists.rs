@@ -11,7 +11,7 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-use crate::offer::{Catalog, Resource, ResourceError, ResourceText, Template, ToolEntry};
+use crate::offer::{Catalog, Resource, ResourceError, ResourceText, ToolEntry, UriTemplate};
 use crate::result;
 
 /// The most entries on a page.
@@ -46,7 +46,7 @@ pub(super) fn tools(
     cursor: Option<&str>,
     is_modern: bool,
 ) -> Result<ListToolsResult, ErrorData> {
-    let page = Page::from_entries(catalog.entries(), catalog.revision(), cursor)?;
+    let page = ListPage::from_entries(catalog.entries(), catalog.revision(), cursor)?;
     let mut result = ListToolsResult::with_all_items(page.entries.iter().map(tool).collect());
     result.next_cursor = page.next;
     if is_modern {
@@ -65,7 +65,7 @@ pub(super) fn resources(
     for resource in &resources {
         resource.uri.hash(&mut hasher);
     }
-    let page = Page::from_entries(&resources, hasher.finish(), cursor)?;
+    let page = ListPage::from_entries(&resources, hasher.finish(), cursor)?;
     let entries = page.entries.iter().map(result::resource).collect();
     let mut result = ListResourcesResult::with_all_items(entries);
     result.next_cursor = page.next;
@@ -76,8 +76,8 @@ pub(super) fn resources(
 }
 
 /// Returns the template for the URIs of resources.
-pub(super) fn templates(template: Template) -> ListResourceTemplatesResult {
-    let Template { uri, name, description } = template;
+pub(super) fn templates(template: UriTemplate) -> ListResourceTemplatesResult {
+    let UriTemplate { uri, name, description } = template;
     let template = ResourceTemplate::new(uri, name).with_description(description);
     ListResourceTemplatesResult::with_all_items(vec![template])
 }
@@ -129,12 +129,12 @@ pub(super) fn unknown(request: &CustomRequest, is_modern: bool) -> ErrorData {
 }
 
 /// The part of a list that starts at a cursor.
-struct Page<'a, T> {
+struct ListPage<'a, T> {
     entries: &'a [T],
     next: Option<String>,
 }
 
-impl<'a, T> Page<'a, T> {
+impl<'a, T> ListPage<'a, T> {
     /// Returns the page of `entries` at a cursor. A cursor contains the revision of the list. If
     /// the list has changed, the cursor is rejected, because entries that moved would be skipped.
     fn from_entries(
@@ -193,7 +193,7 @@ mod tests {
             let all: Vec<usize> = (0..count).collect();
             let (mut seen, mut cursor) = (Vec::new(), None);
             loop {
-                let page = Page::from_entries(&all, 7, cursor.as_deref()).expect("a page");
+                let page = ListPage::from_entries(&all, 7, cursor.as_deref()).expect("a page");
                 seen.extend_from_slice(page.entries);
                 cursor = page.next;
                 if cursor.is_none() {
@@ -215,9 +215,11 @@ mod tests {
     #[test]
     fn a_cursor_of_another_list_is_refused() {
         let all = [0; PAGE + 1];
-        let next = Page::from_entries(&all, 7, None).expect("a page").next.expect("a second page");
+        let next =
+            ListPage::from_entries(&all, 7, None).expect("a page").next.expect("a second page");
         let refusal = |cursor: &str, revision| {
-            let error = Page::from_entries(&all, revision, Some(cursor)).err().expect("an error");
+            let error =
+                ListPage::from_entries(&all, revision, Some(cursor)).err().expect("an error");
             assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
             error.message
         };

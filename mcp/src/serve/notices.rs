@@ -11,7 +11,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::{calls, lists};
-use crate::offer::{Change, Offer};
+use crate::offer::{CatalogChange, Offer};
 
 /// The most resources that one connection may subscribe to.
 const SUBSCRIPTIONS: usize = 1000;
@@ -20,7 +20,7 @@ const SUBSCRIPTIONS: usize = 1000;
 pub(super) const LISTENERS: usize = 16;
 
 /// The notifications of one connection.
-pub(super) struct Notices<O: Offer> {
+pub(super) struct ConnectionNotices<O: Offer> {
     offer: Arc<O>,
     /// The resources that a client of an older revision subscribed to.
     subscribed: Arc<Mutex<HashSet<String>>>,
@@ -29,7 +29,7 @@ pub(super) struct Notices<O: Offer> {
     has_ended: CancellationToken,
 }
 
-impl<O: Offer> Notices<O> {
+impl<O: Offer> ConnectionNotices<O> {
     /// Returns notifications that end when `has_ended` is cancelled, or when they are dropped. Each
     /// listener takes one permit of `listeners`.
     pub(super) fn new(
@@ -83,15 +83,15 @@ impl<O: Offer> Notices<O> {
                 };
                 for change in told {
                     let sent = match change {
-                        Change::Tools => peer.notify_tool_list_changed().await,
-                        Change::Resources if has_resources => {
+                        CatalogChange::Tools => peer.notify_tool_list_changed().await,
+                        CatalogChange::Resources if has_resources => {
                             peer.notify_resource_list_changed().await
                         }
-                        Change::Resource(uri) if lock(&subscribed).contains(&*uri) => {
+                        CatalogChange::Resource(uri) if lock(&subscribed).contains(&*uri) => {
                             let uri = ResourceUpdatedNotificationParam::new(uri.to_string());
                             peer.notify_resource_updated(uri).await
                         }
-                        Change::Resources | Change::Resource(_) => continue,
+                        CatalogChange::Resources | CatalogChange::Resource(_) => continue,
                     };
                     if sent.is_err() {
                         return;
@@ -108,7 +108,7 @@ impl<O: Offer> Notices<O> {
             return Err(ErrorData::invalid_params(message, None));
         };
         let mut changes = self.offer.changes();
-        let mut watched = Watched { offer: &*self.offer, uris: Vec::new() };
+        let mut watched = WatchedResources { offer: &*self.offer, uris: Vec::new() };
         let client = calls::client(context.request_context());
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             // A resource that cannot be read never causes a notification.
@@ -135,12 +135,12 @@ impl<O: Offer> Notices<O> {
             for change in told {
                 // The sink drops a change that the client does not listen for.
                 let _ = match change {
-                    Change::Tools => sink.notify_tool_list_changed().await,
-                    Change::Resources => sink.notify_resource_list_changed().await,
-                    Change::Resource(uri) if watched.uris.iter().any(|it| **it == *uri) => {
+                    CatalogChange::Tools => sink.notify_tool_list_changed().await,
+                    CatalogChange::Resources => sink.notify_resource_list_changed().await,
+                    CatalogChange::Resource(uri) if watched.uris.iter().any(|it| **it == *uri) => {
                         sink.notify_resource_updated(uri.to_string()).await
                     }
-                    Change::Resource(_) => Ok(()),
+                    CatalogChange::Resource(_) => Ok(()),
                 };
             }
         }
@@ -148,12 +148,12 @@ impl<O: Offer> Notices<O> {
 }
 
 /// Returns all changes that a client may have missed.
-fn everything<'a>(uris: impl Iterator<Item = &'a String>) -> Vec<Change> {
-    let texts = uris.map(|uri| Change::Resource(uri.as_str().into()));
-    [Change::Tools, Change::Resources].into_iter().chain(texts).collect()
+fn everything<'a>(uris: impl Iterator<Item = &'a String>) -> Vec<CatalogChange> {
+    let texts = uris.map(|uri| CatalogChange::Resource(uri.as_str().into()));
+    [CatalogChange::Tools, CatalogChange::Resources].into_iter().chain(texts).collect()
 }
 
-impl<O: Offer> Drop for Notices<O> {
+impl<O: Offer> Drop for ConnectionNotices<O> {
     fn drop(&mut self) {
         self.has_ended.cancel();
         for uri in lock(&self.subscribed).drain() {
@@ -173,12 +173,12 @@ pub(super) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
 }
 
 /// The resources that one listener watches.
-struct Watched<'a, O: Offer> {
+struct WatchedResources<'a, O: Offer> {
     offer: &'a O,
     uris: Vec<String>,
 }
 
-impl<O: Offer> Drop for Watched<'_, O> {
+impl<O: Offer> Drop for WatchedResources<'_, O> {
     fn drop(&mut self) {
         for uri in &self.uris {
             self.offer.unwatch(uri);

@@ -19,9 +19,9 @@ use rmcp::model::{
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
-use super::asker::{Reply, Verdict};
+use super::asker::{AskReply, QuestionVerdict};
 use super::elicitation::Elicitation;
-use crate::form::Filled;
+use crate::form::FormReply;
 
 /// The time that the user has for an answer.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -37,7 +37,7 @@ const ALL_OPEN: usize = 4096;
 const FORM: &str = "approve";
 
 /// The questions of a server.
-pub(super) struct Questions {
+pub(super) struct ServerQuestions {
     codec: RequestStateCodec,
     patience: Duration,
     next_id: AtomicU64,
@@ -53,7 +53,7 @@ struct Sealed {
 }
 
 /// The call that a question is about.
-pub(super) struct Subject {
+pub(super) struct QuestionedCall {
     /// The caller. `None` over streams, because the client's user started the server.
     pub(super) principal: Option<Arc<str>>,
     /// The name of the tool.
@@ -62,7 +62,7 @@ pub(super) struct Subject {
     pub(super) arguments: Bytes,
 }
 
-impl Subject {
+impl QuestionedCall {
     /// Returns the digest that a state is bound to.
     fn digest(&self) -> [u8; 32] {
         let Self { principal, tool, arguments } = self;
@@ -81,22 +81,22 @@ impl Subject {
 
 /// The answer that came with a repeated call.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct RepeatedCallAnswer {
     agreed: bool,
     waited: Duration,
     /// The digest of the question.
     message: [u8; 32],
 }
 
-impl Answered {
+impl RepeatedCallAnswer {
     /// Returns whether this question was answered.
     pub(super) fn is_of(&self, message: &str) -> bool {
         self.message == digest(message)
     }
 
-    pub(super) fn reply(&self) -> Reply {
-        let verdict = if self.agreed { Verdict::Yes } else { Verdict::No };
-        Reply { verdict, waited: self.waited }
+    pub(super) fn reply(&self) -> AskReply {
+        let verdict = if self.agreed { QuestionVerdict::Yes } else { QuestionVerdict::No };
+        AskReply { verdict, waited: self.waited }
     }
 }
 
@@ -130,7 +130,7 @@ impl From<StateError> for ErrorData {
     }
 }
 
-impl Questions {
+impl ServerQuestions {
     /// Returns a set without open questions.
     ///
     /// # Errors
@@ -153,15 +153,20 @@ impl Questions {
     }
 
     /// Asks by a request to the client, which takes a permit of `room`.
-    pub(super) async fn ask(&self, client: &Elicitation, message: &str, room: &Semaphore) -> Reply {
+    pub(super) async fn ask(
+        &self,
+        client: &Elicitation,
+        message: &str,
+        room: &Semaphore,
+    ) -> AskReply {
         let begun = Instant::now();
         let verdict = match self.filled(client, form(message), room).await {
-            Err(Unfilled::Timeout) => Verdict::Timeout,
-            Err(why) => Verdict::Unavailable(why.to_string()),
-            Ok(result) if is_yes(&result) => Verdict::Yes,
-            Ok(_) => Verdict::No,
+            Err(Unfilled::Timeout) => QuestionVerdict::Timeout,
+            Err(why) => QuestionVerdict::Unavailable(why.to_string()),
+            Ok(result) if is_yes(&result) => QuestionVerdict::Yes,
+            Ok(_) => QuestionVerdict::No,
         };
-        Reply { verdict, waited: begun.elapsed() }
+        AskReply { verdict, waited: begun.elapsed() }
     }
 
     /// Has a form filled by a request to the client, which takes a permit of `room`.
@@ -170,8 +175,8 @@ impl Questions {
         client: &Elicitation,
         form: ElicitRequestParams,
         room: &Semaphore,
-    ) -> Result<Filled, Unfilled> {
-        self.filled(client, form, room).await.map(Filled::from)
+    ) -> Result<FormReply, Unfilled> {
+        self.filled(client, form, room).await.map(FormReply::from)
     }
 
     async fn filled(
@@ -186,14 +191,14 @@ impl Questions {
     }
 
     /// Returns the result that asks the question, with a state for the repeated call.
-    pub(super) fn result(&self, message: &str, subject: &Subject) -> InputRequiredResult {
+    pub(super) fn result(&self, message: &str, subject: &QuestionedCall) -> InputRequiredResult {
         let state = self.seal(message, subject);
         let form = InputRequest::Elicitation(ElicitRequest::new(form(message)));
         let forms = InputRequests::from([(FORM.to_owned(), form)]);
         InputRequiredResult::new(Some(forms), Some(state))
     }
 
-    fn seal(&self, message: &str, subject: &Subject) -> String {
+    fn seal(&self, message: &str, subject: &QuestionedCall) -> String {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut open = self.sealed();
         open.retain(|sealed| sealed.asked.elapsed() < self.patience);
@@ -223,18 +228,18 @@ impl Questions {
     pub(super) fn open(
         &self,
         state: &str,
-        subject: &Subject,
+        subject: &QuestionedCall,
         answers: Option<&InputResponses>,
-    ) -> Result<Answered, ErrorData> {
+    ) -> Result<RepeatedCallAnswer, ErrorData> {
         Ok(self.opened(state, subject, answers)?)
     }
 
     fn opened(
         &self,
         state: &str,
-        subject: &Subject,
+        subject: &QuestionedCall,
         answers: Option<&InputResponses>,
-    ) -> Result<Answered, StateError> {
+    ) -> Result<RepeatedCallAnswer, StateError> {
         let payload =
             self.codec.open_with(state, &subject.digest()).map_err(|error| match error {
                 RequestStateError::Expired => StateError::Expired,
@@ -254,7 +259,7 @@ impl Questions {
         if asked.elapsed() >= self.patience {
             return Err(StateError::Expired);
         }
-        Ok(Answered { agreed: is_yes(&answer), waited: asked.elapsed(), message })
+        Ok(RepeatedCallAnswer { agreed: is_yes(&answer), waited: asked.elapsed(), message })
     }
 
     fn sealed(&self) -> MutexGuard<'_, VecDeque<Sealed>> {
@@ -285,8 +290,8 @@ mod tests {
 
     use super::*;
 
-    fn subject(principal: Option<&str>, tool: &str, arguments: &'static str) -> Subject {
-        Subject {
+    fn subject(principal: Option<&str>, tool: &str, arguments: &'static str) -> QuestionedCall {
+        QuestionedCall {
             principal: principal.map(Into::into),
             tool: tool.to_owned(),
             arguments: arguments.into(),
@@ -297,14 +302,14 @@ mod tests {
         InputResponses::from([(FORM.to_owned(), json!({ "action": action }))])
     }
 
-    fn refusal(questions: &Questions, state: &str, subject: &Subject) -> String {
+    fn refusal(questions: &ServerQuestions, state: &str, subject: &QuestionedCall) -> String {
         let error = questions.opened(state, subject, Some(&answers("accept")));
         error.expect_err("refused").to_string()
     }
 
     #[test]
     fn an_answer_is_taken_once_and_for_the_question_that_was_asked() {
-        let questions = Questions::new().expect("a key");
+        let questions = ServerQuestions::new().expect("a key");
         let call = subject(None, "tool", "{}");
         for (action, agreed) in [("accept", true), ("decline", false), ("cancel", false)] {
             let state = questions.seal("may it?", &call);
@@ -318,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_state_without_an_answer_is_not_used_up() {
-        let questions = Questions::new().expect("a key");
+        let questions = ServerQuestions::new().expect("a key");
         let call = subject(None, "tool", "{}");
         let state = questions.seal("may it?", &call);
         let other = InputResponses::from([("other".to_owned(), json!({ "action": "accept" }))]);
@@ -331,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_state_is_bound_to_its_call_and_to_this_process() {
-        let questions = Questions::new().expect("a key");
+        let questions = ServerQuestions::new().expect("a key");
         let call = subject(Some("anna"), "tool", r#"{"a":1}"#);
         let state = questions.seal("may it?", &call);
         for other in [
@@ -343,7 +348,7 @@ mod tests {
         ] {
             assert!(refusal(&questions, &state, &other).contains("made up"));
         }
-        let elsewhere = Questions::new().expect("a key");
+        let elsewhere = ServerQuestions::new().expect("a key");
         assert!(refusal(&elsewhere, &state, &call).contains("made up"));
         let mut forged = state.clone();
         forged.pop();
@@ -355,7 +360,7 @@ mod tests {
 
     #[test]
     fn a_state_expires() {
-        let questions = Questions::with_patience(Duration::ZERO).expect("a key");
+        let questions = ServerQuestions::with_patience(Duration::ZERO).expect("a key");
         let call = subject(None, "tool", "{}");
         let state = questions.seal("may it?", &call);
         assert!(refusal(&questions, &state, &call).contains("expired"));
@@ -363,7 +368,7 @@ mod tests {
 
     #[test]
     fn open_questions_are_bounded_and_the_oldest_gives_way() {
-        let questions = Questions::new().expect("a key");
+        let questions = ServerQuestions::new().expect("a key");
         let call = subject(None, "tool", "{}");
         let states: Vec<_> = (0..=OPEN).map(|_| questions.seal("may it?", &call)).collect();
         assert_eq!(questions.sealed().len(), OPEN);

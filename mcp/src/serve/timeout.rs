@@ -8,24 +8,24 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{Questions, Server, Verdict, serve_asking};
+use super::{QuestionVerdict, ServerIdentity, ServerQuestions, serve_asking};
 use crate::offer::{
-    Answer, Body, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Template,
-    Unanswered,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
+    ResourceText, Unanswered, UriTemplate,
 };
 
 /// A tool that answers with the fate of its question.
-struct Asking;
+struct AskingTool;
 
-impl Offer for Asking {
+impl Offer for AskingTool {
     async fn catalog(&self) -> Arc<Catalog> {
         Arc::default()
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+    async fn call(&self, call: ClientCall) -> Result<CallAnswer, Unanswered> {
         let verdict = call.asker.ask("may it?").await.verdict;
-        let text = if verdict == Verdict::Timeout { "timeout" } else { "another" };
-        Ok(Answer { body: Body::Text(text.to_owned()), ..Answer::default() })
+        let text = if verdict == QuestionVerdict::Timeout { "timeout" } else { "another" };
+        Ok(CallAnswer { body: AnswerBody::Text(text.to_owned()), ..CallAnswer::default() })
     }
 
     fn refused(&self, _: &str, _: Option<String>, _: &str) {}
@@ -34,8 +34,8 @@ impl Offer for Asking {
         false
     }
 
-    fn template(&self) -> Template {
-        Template { uri: "", name: "", description: "" }
+    fn template(&self) -> UriTemplate {
+        UriTemplate { uri: "", name: "", description: "" }
     }
 
     async fn resources(&self, _: Option<String>) -> Result<Vec<Resource>, ResourceError> {
@@ -46,7 +46,7 @@ impl Offer for Asking {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<CatalogChange> {
         broadcast::Sender::new(1).subscribe()
     }
 
@@ -59,14 +59,16 @@ impl Offer for Asking {
 
 #[tokio::test]
 async fn a_question_that_nobody_answers_is_a_no_and_is_taken_back() {
-    let questions = Arc::new(Questions::with_patience(Duration::ZERO).expect("a key"));
+    let questions = Arc::new(ServerQuestions::with_patience(Duration::ZERO).expect("a key"));
     let (mut input, server_input) = duplex(64 << 10);
     let (server_output, output) = duplex(64 << 10);
     let text = || "test".to_owned();
-    let server = Server { name: text(), title: text(), version: text(), instructions: text() };
+    let server =
+        ServerIdentity { name: text(), title: text(), version: text(), instructions: text() };
     let streams = (server_input, server_output);
     let cancel = CancellationToken::new();
-    let served = tokio::spawn(serve_asking(Arc::new(Asking), server, questions, streams, cancel));
+    let served =
+        tokio::spawn(serve_asking(Arc::new(AskingTool), server, questions, streams, cancel));
     let initialize = json!({
         "protocolVersion": "2025-11-25",
         "capabilities": { "elicitation": {} },

@@ -10,7 +10,7 @@ const READ_AT_ONCE: usize = 64 << 10;
 
 /// One line from the peer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum InputLine {
     /// A line without its newline.
     Text(Bytes),
     /// A line that is too long. It is reported as soon as it exceeds the limit, and the rest of it
@@ -19,7 +19,7 @@ pub(super) enum Line {
 }
 
 /// The lines of a stream. The last line needs no newline.
-pub(super) struct Lines<R> {
+pub(super) struct LineReader<R> {
     input: R,
     /// The longest line in bytes.
     most: usize,
@@ -31,14 +31,14 @@ pub(super) struct Lines<R> {
     has_ended: bool,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, most: usize) -> Self {
         let buffer = BytesMut::new();
         Self { input, most, buffer, searched: 0, is_skipping: false, has_ended: false }
     }
 
     /// Returns the next line, or `None` at the end. Dropping the future loses no data.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Line>> {
+    pub(super) async fn next(&mut self) -> io::Result<Option<InputLine>> {
         loop {
             if let Some(line) = self.take() {
                 return Ok(Some(line));
@@ -52,7 +52,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 
     /// Takes a complete line from the buffer.
-    fn take(&mut self) -> Option<Line> {
+    fn take(&mut self) -> Option<InputLine> {
         loop {
             let newline = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n');
             let Some(length) = newline.map(|it| self.searched + it) else {
@@ -63,7 +63,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             self.searched = 0;
             if !std::mem::take(&mut self.is_skipping) {
                 let is_too_long = line.len() > self.most;
-                return Some(if is_too_long { Line::TooLong } else { Line::Text(line) });
+                return Some(if is_too_long { InputLine::TooLong } else { InputLine::Text(line) });
             }
         }
     }
@@ -84,20 +84,20 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 
     /// Records that the buffer contains no newline, and drops its content if it is too long for a
     /// line.
-    fn take_none(&mut self) -> Option<Line> {
+    fn take_none(&mut self) -> Option<InputLine> {
         self.searched = self.buffer.len();
         if !self.is_skipping && self.searched <= self.most {
             return None;
         }
         self.buffer = BytesMut::new();
         self.searched = 0;
-        (!std::mem::replace(&mut self.is_skipping, true)).then_some(Line::TooLong)
+        (!std::mem::replace(&mut self.is_skipping, true)).then_some(InputLine::TooLong)
     }
 
-    fn rest(&mut self) -> Option<Line> {
+    fn rest(&mut self) -> Option<InputLine> {
         self.searched = 0;
         let rest = self.buffer.split().freeze();
-        (!rest.is_empty()).then_some(Line::Text(rest))
+        (!rest.is_empty()).then_some(InputLine::Text(rest))
     }
 }
 
@@ -142,9 +142,9 @@ mod tests {
     /// The longest line of the tests in bytes.
     const MOST: usize = 1 << 20;
 
-    async fn all(pieces: impl IntoIterator<Item = Vec<u8>>) -> Vec<Line> {
+    async fn all(pieces: impl IntoIterator<Item = Vec<u8>>) -> Vec<InputLine> {
         let pieces = pieces.into_iter().collect();
-        let mut lines = Lines::new(Pieces { pieces, is_ready: false }, MOST);
+        let mut lines = LineReader::new(Pieces { pieces, is_ready: false }, MOST);
         let mut found = Vec::new();
         loop {
             // Dropped at each pause, as in a server that also waits for other events.
@@ -163,8 +163,8 @@ mod tests {
     #[tokio::test]
     async fn lines_are_those_of_the_stream_however_it_is_cut() {
         let text = b"one\n\ntwo\r\nthree";
-        let expected: Vec<Line> =
-            ["one", "", "two\r", "three"].map(|line| Line::Text(line.into())).into();
+        let expected: Vec<InputLine> =
+            ["one", "", "two\r", "three"].map(|line| InputLine::Text(line.into())).into();
         for size in 1..=text.len() {
             assert_eq!(all(text.chunks(size).map(<[u8]>::to_vec)).await, expected, "{size}");
         }
@@ -175,20 +175,20 @@ mod tests {
         for longer in [1, READ_AT_ONCE, 3 * READ_AT_ONCE] {
             let long = vec![b'x'; MOST + longer];
             let after = b"\nnext\n".to_vec();
-            let expected = [Line::TooLong, Line::Text("next".into())];
+            let expected = [InputLine::TooLong, InputLine::Text("next".into())];
             assert_eq!(all([long.clone(), after]).await, expected, "{longer}");
-            assert_eq!(all([long]).await, [Line::TooLong], "{longer}");
+            assert_eq!(all([long]).await, [InputLine::TooLong], "{longer}");
         }
         let longest = vec![b'x'; MOST];
         let lines = all([longest.clone(), b"\n".to_vec()]).await;
-        assert_eq!(lines, [Line::Text(longest.into())]);
+        assert_eq!(lines, [InputLine::Text(longest.into())]);
     }
 
     #[tokio::test]
     async fn a_line_without_an_end_is_reported_before_it_ends() {
         let pieces = [vec![b'x'; MOST + 1]].into();
-        let mut lines = Lines::new(Pieces { pieces, is_ready: false }.chain(Endless), MOST);
-        assert_eq!(lines.next().await.expect("readable"), Some(Line::TooLong));
+        let mut lines = LineReader::new(Pieces { pieces, is_ready: false }.chain(Endless), MOST);
+        assert_eq!(lines.next().await.expect("readable"), Some(InputLine::TooLong));
     }
 
     /// A stream that is never ready again.

@@ -19,7 +19,7 @@ const MAX_WRITTEN_ID: usize = MAX_ID * r"\u0000".len() + 2;
 
 /// The members of a message. A duplicate member is refused.
 #[derive(Deserialize)]
-pub(super) struct Members<'a> {
+pub(super) struct MessageMembers<'a> {
     #[serde(borrow, default)]
     pub(super) jsonrpc: Option<Cow<'a, str>>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -41,7 +41,7 @@ fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>,
 
 /// Reads the members of a message. Refuses an array, which serde would accept as the members in
 /// their order.
-pub(super) fn read(text: &str) -> serde_json::Result<Members<'_>> {
+pub(super) fn read(text: &str) -> serde_json::Result<MessageMembers<'_>> {
     if text.trim_start().starts_with('[') {
         serde_json::from_str::<IgnoredAny>(text)?;
         return Err(serde_json::Error::custom("an array"));

@@ -15,7 +15,7 @@ use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::MAX_LINE;
-use super::members::{self, Members};
+use super::members::{self, MessageMembers};
 
 /// The longest message in bytes, without the arguments of a call. The library copies it into trees
 /// that may take a hundred times as much memory.
@@ -46,7 +46,7 @@ impl RawArguments {
 
 /// One line.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(super) enum ReceivedLine {
     /// A request, which needs an answer.
     Request { message: ClientJsonRpcMessage, id: RequestId },
     /// A notification or an answer, and the request that it cancels.
@@ -77,13 +77,14 @@ pub(super) fn opens(message: &ClientJsonRpcMessage) -> bool {
     }
 }
 
-impl Received {
+impl ReceivedLine {
     /// Reads one line.
     pub(super) fn parse(line: &Bytes) -> Self {
-        let Read { mut message, arguments, id, .. } = match Read::from_bytes(line) {
+        let ParsedMessage { mut message, arguments, id, .. } = match ParsedMessage::from_bytes(line)
+        {
             Ok(read) => read,
             Err(it) => {
-                let Refused { error, id } = *it;
+                let MalformedMessage { error, id } = *it;
                 return Self::Refused { error, id };
             }
         };
@@ -102,7 +103,7 @@ impl Received {
 
 /// A message as the body of an HTTP request.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct MessageBody {
     /// The message, with an empty object in place of the arguments of a call.
     pub(crate) text: Bytes,
     /// The arguments of a call.
@@ -113,10 +114,10 @@ pub(crate) struct Body {
     pub(crate) id: Option<RequestId>,
 }
 
-impl Body {
+impl MessageBody {
     /// Reads a body.
-    pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<Refused>> {
-        let Read { text, arguments, method, id, .. } = Read::from_bytes(body)?;
+    pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<MalformedMessage>> {
+        let ParsedMessage { text, arguments, method, id, .. } = ParsedMessage::from_bytes(body)?;
         let text = match text {
             Cow::Borrowed(_) => body.clone(),
             Cow::Owned(text) => text.into(),
@@ -127,20 +128,20 @@ impl Body {
 
 /// A text that is not a valid message.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct MalformedMessage {
     pub(crate) error: ErrorData,
     /// Its id, if that is valid.
     pub(crate) id: Option<RequestId>,
 }
 
-impl From<ErrorData> for Box<Refused> {
+impl From<ErrorData> for Box<MalformedMessage> {
     fn from(error: ErrorData) -> Self {
-        Box::new(Refused { error: bounded(error), id: None })
+        Box::new(MalformedMessage { error: bounded(error), id: None })
     }
 }
 
 /// A parsed message.
-struct Read<'a> {
+struct ParsedMessage<'a> {
     message: ClientJsonRpcMessage,
     /// The text of the message, without the arguments of a call.
     text: Cow<'a, str>,
@@ -149,13 +150,13 @@ struct Read<'a> {
     method: Option<String>,
 }
 
-impl<'a> Read<'a> {
+impl<'a> ParsedMessage<'a> {
     /// Parses a text. The arguments of a call are a part of it, or a copy.
-    fn from_bytes(whole: &'a Bytes) -> Result<Self, Box<Refused>> {
+    fn from_bytes(whole: &'a Bytes) -> Result<Self, Box<MalformedMessage>> {
         let Ok(text) = std::str::from_utf8(whole) else {
             return Err(ErrorData::parse_error("the message is not UTF-8", None).into());
         };
-        let members: Members<'_> = match members::read(text) {
+        let members: MessageMembers<'_> = match members::read(text) {
             Ok(members) => members,
             Err(error) if error.classify() == Category::Data => {
                 return Err(invalid(shape(text, &error)).into());
@@ -176,14 +177,14 @@ impl<'a> Read<'a> {
         Self::with(whole, text, &members, id.clone()).map_err(|error| {
             // A message without a method is an answer, so an error about it must not use its id.
             let id = id.filter(|_| members.method.is_some());
-            Box::new(Refused { error: bounded(error), id })
+            Box::new(MalformedMessage { error: bounded(error), id })
         })
     }
 
     fn with(
         whole: &Bytes,
         text: &'a str,
-        members: &Members<'_>,
+        members: &MessageMembers<'_>,
         id: Option<RequestId>,
     ) -> Result<Self, ErrorData> {
         if members.jsonrpc.as_deref() != Some("2.0") {
@@ -232,9 +233,9 @@ fn shape(text: &str, error: &serde_json::Error) -> String {
 
 /// Returns the text of the arguments in the parameters of a call, or `None` if they are missing.
 fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
-    struct Params;
+    struct ArgumentsVisitor;
 
-    impl<'de> Visitor<'de> for Params {
+    impl<'de> Visitor<'de> for ArgumentsVisitor {
         type Value = Option<&'de RawValue>;
 
         fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -256,7 +257,7 @@ fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
     let malformed =
         |error| ErrorData::invalid_params(format!("the parameters of `{CALL}`: {error}"), None);
     let mut params = serde_json::Deserializer::from_str(params.get());
-    let found = params.deserialize_map(Params).map_err(malformed)?.map(RawValue::get);
+    let found = params.deserialize_map(ArgumentsVisitor).map_err(malformed)?.map(RawValue::get);
     match found {
         None | Some("null") => Ok(None),
         Some(object) if object.starts_with('{') => Ok(Some(object)),
@@ -311,7 +312,7 @@ pub(super) mod fuzzing {
 
     /// A line after parsing.
     #[derive(Debug, PartialEq, Eq)]
-    pub enum Line {
+    pub enum FuzzedLine {
         /// A request, with the arguments that were cut out of it.
         Request { id: String, arguments: Option<Bytes> },
         /// A notification or an answer.
@@ -322,16 +323,16 @@ pub(super) mod fuzzing {
 
     /// Reads one line.
     #[must_use]
-    pub fn line(line: &Bytes) -> Line {
-        match Received::parse(line) {
-            Received::Request { message, id } => {
-                let JsonRpcMessage::Request(request) = message else { return Line::Other };
+    pub fn line(line: &Bytes) -> FuzzedLine {
+        match ReceivedLine::parse(line) {
+            ReceivedLine::Request { message, id } => {
+                let JsonRpcMessage::Request(request) = message else { return FuzzedLine::Other };
                 let raw = request.request.extensions().get::<RawArguments>();
-                Line::Request { id: id.to_string(), arguments: raw.map(|raw| raw.0.clone()) }
+                FuzzedLine::Request { id: id.to_string(), arguments: raw.map(|raw| raw.0.clone()) }
             }
-            Received::Other { .. } => Line::Other,
-            Received::Refused { error, .. } => {
-                Line::Refused(serde_json::to_string(&error).unwrap_or_default())
+            ReceivedLine::Other { .. } => FuzzedLine::Other,
+            ReceivedLine::Refused { error, .. } => {
+                FuzzedLine::Refused(serde_json::to_string(&error).unwrap_or_default())
             }
         }
     }
@@ -343,13 +344,13 @@ mod tests {
 
     use super::*;
 
-    fn parse(line: &str) -> Received {
-        Received::parse(&Bytes::copy_from_slice(line.as_bytes()))
+    fn parse(line: &str) -> ReceivedLine {
+        ReceivedLine::parse(&Bytes::copy_from_slice(line.as_bytes()))
     }
 
     fn refusal(line: &str) -> (ErrorCode, Option<RequestId>, String) {
         match parse(line) {
-            Received::Refused { error, id } => (error.code, id, error.message.into_owned()),
+            ReceivedLine::Refused { error, id } => (error.code, id, error.message.into_owned()),
             other => panic!("{line}: {other:?}"),
         }
     }
@@ -365,7 +366,7 @@ mod tests {
                 r#"{{"params":{{"arguments" : {arguments} ,"name":"t"}},"id":1,"jsonrpc":"2.0","method":"tools/call"}}"#
             ),
         ] {
-            let Received::Request { message, id } = parse(&line) else { panic!("{line}") };
+            let ReceivedLine::Request { message, id } = parse(&line) else { panic!("{line}") };
             assert_eq!(id, RequestId::Number(1));
             let JsonRpcMessage::Request(request) = message else { panic!("{line}") };
             let raw = request.request.extensions().get::<RawArguments>().expect("arguments");
@@ -392,7 +393,7 @@ mod tests {
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
             let theirs = serde_json::from_str::<ClientJsonRpcMessage>(&line);
             match (parse(&line), theirs) {
-                (Received::Request { message, .. }, Ok(theirs)) => {
+                (ReceivedLine::Request { message, .. }, Ok(theirs)) => {
                     assert_eq!(format!("{message:?}"), format!("{theirs:?}"), "{line}");
                 }
                 (ours, theirs) => panic!("{line}: {ours:?}, {theirs:?}"),
@@ -405,7 +406,8 @@ mod tests {
         for params in [r#"{"name":"t"}"#, r#"{"name":"t","arguments":null}"#] {
             let line =
                 format!(r#"{{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{params}}}"#);
-            let Received::Request { message: JsonRpcMessage::Request(request), .. } = parse(&line)
+            let ReceivedLine::Request { message: JsonRpcMessage::Request(request), .. } =
+                parse(&line)
             else {
                 panic!("{line}")
             };
@@ -500,8 +502,8 @@ mod tests {
             "x".repeat(1 << 20)
         );
         assert!(refusal(&quoted).2.chars().count() <= MAX_REASON + 1);
-        let (code, id, _) = match Received::parse(&Bytes::from_static(b"{\"a\":\"\xff\"}")) {
-            Received::Refused { error, id } => (error.code, id, ()),
+        let (code, id, _) = match ReceivedLine::parse(&Bytes::from_static(b"{\"a\":\"\xff\"}")) {
+            ReceivedLine::Refused { error, id } => (error.code, id, ()),
             other => panic!("{other:?}"),
         };
         assert_eq!((code, id), (ErrorCode::PARSE_ERROR, None));
@@ -513,7 +515,7 @@ mod tests {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"x":{deep}}}}}}}"#
         );
-        assert!(matches!(parse(&line), Received::Request { .. }));
+        assert!(matches!(parse(&line), ReceivedLine::Request { .. }));
     }
 
     #[test]
@@ -530,7 +532,7 @@ mod tests {
             (r#""ping""#.to_owned(), false),
         ] {
             let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":{rest}}}"#);
-            let Received::Request { message, .. } = parse(&line) else { panic!("{line}") };
+            let ReceivedLine::Request { message, .. } = parse(&line) else { panic!("{line}") };
             assert_eq!(opens(&message), expected, "{line}");
         }
     }

@@ -23,9 +23,9 @@ const UNREAD: Duration = Duration::from_secs(60);
 
 /// The messages on their way to a peer. Waiting messages are written together.
 #[derive(Clone)]
-pub(crate) struct Output(Arc<Shared>);
+pub(crate) struct OutputQueue(Arc<OutputState>);
 
-struct Shared {
+struct OutputState {
     waiting: Mutex<Vec<u8>>,
     is_filled: Notify,
     /// The bytes that were accepted but not written yet.
@@ -39,10 +39,10 @@ struct Shared {
     closed: CancellationToken,
 }
 
-impl Output {
+impl OutputQueue {
     /// Returns an output that writes to `stream` in a separate task.
     pub(super) fn new(stream: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(OutputState {
             waiting: Mutex::default(),
             is_filled: Notify::new(),
             backlog: AtomicUsize::new(0),
@@ -122,7 +122,7 @@ impl Output {
     }
 }
 
-impl Shared {
+impl OutputState {
     fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
         // A panic while a message is appended leaves an incomplete line, which the peer notices.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
+async fn write(shared: Arc<OutputState>, mut stream: impl AsyncWrite + Unpin) {
     let mut batch = Vec::new();
     loop {
         std::mem::swap(&mut *shared.waiting(), &mut batch);
@@ -168,7 +168,7 @@ async fn write(shared: Arc<Shared>, mut stream: impl AsyncWrite + Unpin) {
 
 /// Writes a batch, and counts each piece that the peer has taken.
 async fn write_all(
-    shared: &Shared,
+    shared: &OutputState,
     stream: &mut (impl AsyncWrite + Unpin),
     mut batch: &[u8],
 ) -> io::Result<()> {
@@ -195,7 +195,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_does_not_read_is_noticed_and_waited_for() {
         let (near, mut far) = tokio::io::duplex(1024);
-        let output = Output::new(near);
+        let output = OutputQueue::new(near);
         let length = MAX_BACKLOG + (8 << 10);
         let text = "x".repeat(length);
         assert!(output.push(&text));
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_reads_nothing_is_gone_however_often_room_is_asked_for() {
         let (near, far) = tokio::io::duplex(1024);
-        let output = Output::new(near);
+        let output = OutputQueue::new(near);
         assert!(output.push(&"x".repeat(MAX_BACKLOG + (8 << 10))));
         // Each message to the peer interrupts the wait.
         let begun = async || {
@@ -230,7 +230,7 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_is_gone_is_noticed_and_not_waited_for() {
         let (near, far) = tokio::io::duplex(16);
-        let output = Output::new(near);
+        let output = OutputQueue::new(near);
         assert!(output.push(&"x".repeat(100)));
         drop(far);
         output.closed().await;

@@ -14,15 +14,15 @@ const IN_FLIGHT: usize = 2048;
 
 /// The ids of one connection.
 #[derive(Debug, Default)]
-pub(crate) struct Requests(Mutex<State>);
+pub(crate) struct RequestIds(Mutex<InFlightRequests>);
 
 #[derive(Debug, Default)]
-struct State {
+struct InFlightRequests {
     in_flight: HashSet<RequestId>,
     cancelled: VecDeque<RequestId>,
 }
 
-impl State {
+impl InFlightRequests {
     fn taken(&self, id: &RequestId) -> Option<ErrorData> {
         let reason = if self.cancelled.contains(id) {
             "was that of a request that was cancelled"
@@ -38,7 +38,7 @@ impl State {
 
 /// The result of starting a request.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Admission {
+pub(crate) enum RequestAdmission {
     /// Its id was free.
     Begun,
     /// Too many requests are in flight.
@@ -48,19 +48,19 @@ pub(crate) enum Admission {
     Refused(ErrorData),
 }
 
-impl Requests {
+impl RequestIds {
     /// Records the start of a request.
-    pub(crate) fn begin(&self, id: RequestId) -> Admission {
+    pub(crate) fn begin(&self, id: RequestId) -> RequestAdmission {
         let mut state = self.state();
         if let Some(error) = state.taken(&id) {
-            return Admission::Refused(error);
+            return RequestAdmission::Refused(error);
         }
         if state.in_flight.len() >= IN_FLIGHT {
             let error = ErrorData::internal_error("too many requests are in flight", None);
-            return Admission::Busy(id, error);
+            return RequestAdmission::Busy(id, error);
         }
         state.in_flight.insert(id);
-        Admission::Begun
+        RequestAdmission::Begun
     }
 
     /// Returns an error for a request with this id, if the client would take its answer for the
@@ -85,7 +85,7 @@ impl Requests {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InFlightRequests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,36 +96,36 @@ mod tests {
 
     #[test]
     fn a_request_beyond_the_bound_is_answered_that_there_is_no_room() {
-        let requests = Requests::default();
+        let requests = RequestIds::default();
         let id = |number: usize| RequestId::Number(i64::try_from(number).expect("a small number"));
         for number in 0..IN_FLIGHT {
-            assert_eq!(requests.begin(id(number)), Admission::Begun);
+            assert_eq!(requests.begin(id(number)), RequestAdmission::Begun);
         }
         let beyond = requests.begin(id(IN_FLIGHT));
-        assert!(matches!(&beyond, Admission::Busy(refused, _) if *refused == id(IN_FLIGHT)));
+        assert!(matches!(&beyond, RequestAdmission::Busy(refused, _) if *refused == id(IN_FLIGHT)));
         // An answer and a cancellation make room. A refused request takes none.
         requests.end(&id(0));
-        assert_eq!(requests.begin(id(IN_FLIGHT)), Admission::Begun);
+        assert_eq!(requests.begin(id(IN_FLIGHT)), RequestAdmission::Begun);
         requests.cancel(id(1));
-        assert_eq!(requests.begin(id(IN_FLIGHT + 1)), Admission::Begun);
-        assert!(matches!(requests.begin(id(IN_FLIGHT + 2)), Admission::Busy(..)));
+        assert_eq!(requests.begin(id(IN_FLIGHT + 1)), RequestAdmission::Begun);
+        assert!(matches!(requests.begin(id(IN_FLIGHT + 2)), RequestAdmission::Busy(..)));
     }
 
     #[test]
     fn an_id_is_free_again_after_an_answer_and_not_after_a_cancellation() {
-        let requests = Requests::default();
+        let requests = RequestIds::default();
         let id = || RequestId::Number(1);
-        let refused = |admission| matches!(admission, Admission::Refused(_));
-        assert_eq!(requests.begin(id()), Admission::Begun);
+        let refused = |admission| matches!(admission, RequestAdmission::Refused(_));
+        assert_eq!(requests.begin(id()), RequestAdmission::Begun);
         assert!(refused(requests.begin(id())));
         requests.end(&id());
-        assert_eq!(requests.begin(id()), Admission::Begun);
+        assert_eq!(requests.begin(id()), RequestAdmission::Begun);
         requests.cancel(id());
         assert!(refused(requests.begin(id())));
         // A request that has ended cannot be cancelled.
-        assert_eq!(requests.begin(RequestId::Number(2)), Admission::Begun);
+        assert_eq!(requests.begin(RequestId::Number(2)), RequestAdmission::Begun);
         requests.end(&RequestId::Number(2));
         requests.cancel(RequestId::Number(2));
-        assert_eq!(requests.begin(RequestId::Number(2)), Admission::Begun);
+        assert_eq!(requests.begin(RequestId::Number(2)), RequestAdmission::Begun);
     }
 }

@@ -14,7 +14,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 /// Stdin and stdout.
-pub(crate) struct Streams {
+pub(crate) struct StandardStreams {
     pub(crate) input: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) output: Box<dyn AsyncWrite + Send + Unpin>,
     /// Resolves when the output has no reader any more. For some streams only a write can detect
@@ -27,7 +27,7 @@ pub(crate) struct Streams {
 /// # Errors
 ///
 /// Fails if one of them is closed.
-pub(crate) fn standard_streams() -> io::Result<Streams> {
+pub(crate) fn standard_streams() -> io::Result<StandardStreams> {
     let (stdin, stdout) = (io::stdin(), io::stdout());
     let input: Box<dyn AsyncRead + Send + Unpin> = match kind(stdin.as_fd())? {
         // Reopened, so that only this file description is nonblocking.
@@ -42,7 +42,7 @@ pub(crate) fn standard_streams() -> io::Result<Streams> {
     let sender = || pipe::OpenOptions::new().open_sender("/proc/self/fd/1");
     Ok(match kind(stdout.as_fd())? {
         FileType::Fifo => match (sender(), sender()) {
-            (Ok(pipe), Ok(watched)) => Streams {
+            (Ok(pipe), Ok(watched)) => StandardStreams {
                 input,
                 output: Box::new(pipe),
                 closed: Box::pin(async move {
@@ -52,14 +52,14 @@ pub(crate) fn standard_streams() -> io::Result<Streams> {
                     }
                 }),
             },
-            _ => Streams::without_notice(input, tokio::io::stdout()),
+            _ => StandardStreams::without_notice(input, tokio::io::stdout()),
         },
-        FileType::Socket => Streams::without_notice(input, socket(stdout.as_fd())?),
-        _ => Streams::without_notice(input, tokio::io::stdout()),
+        FileType::Socket => StandardStreams::without_notice(input, socket(stdout.as_fd())?),
+        _ => StandardStreams::without_notice(input, tokio::io::stdout()),
     })
 }
 
-impl Streams {
+impl StandardStreams {
     /// Returns streams whose end is detected only by a write.
     fn without_notice(
         input: Box<dyn AsyncRead + Send + Unpin>,

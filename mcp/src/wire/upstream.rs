@@ -23,44 +23,44 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::form::{Filled, Form};
+use crate::form::{FormReply, FormRequest};
 
 pub(crate) use incoming::fuzzing;
-pub(crate) use incoming::{FORM, Incoming, MAX_MESSAGE, not_modern, plain};
-pub(crate) use outgoing::Outgoing;
+pub(crate) use incoming::{FORM, MAX_MESSAGE, ServerMessage, not_modern, plain};
+pub(crate) use outgoing::OutgoingMessage;
 pub(crate) use stream::ClientWire;
 
 /// An extension of a request, for arguments and a result that bypass the library.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct ExtensionRequest {
     arguments: Option<Arc<RawValue>>,
     /// The HTTP headers that repeat some of the arguments.
     headers: HeaderMap,
-    answers: Answers,
+    answers: InputAnswers,
     /// Sends the server's forms to the caller. `None` for a request that is not a call.
-    forms: Option<mpsc::Sender<Question>>,
+    forms: Option<mpsc::Sender<PendingForm>>,
     result: OnceLock<Bytes>,
-    progress: watch::Sender<Option<Progress>>,
+    progress: watch::Sender<Option<CallProgress>>,
 }
 
 /// The answers to the questions in the result of a call, for the call that repeats it.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct InputAnswers {
     pub(crate) input_responses: Option<Value>,
     pub(crate) request_state: Option<String>,
 }
 
 /// A form that a server waits for.
 #[derive(Debug)]
-pub(crate) struct Question {
-    pub(crate) form: Form,
+pub(crate) struct PendingForm {
+    pub(crate) form: FormRequest,
     /// Closed when the server no longer waits.
-    pub(crate) answer: oneshot::Sender<Filled>,
+    pub(crate) answer: oneshot::Sender<FormReply>,
 }
 
 /// A progress report of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
+pub struct CallProgress {
     /// The progress so far, in the server's unit.
     pub progress: f64,
     /// The progress at the end, if the server knows it.
@@ -69,14 +69,14 @@ pub struct Progress {
     pub message: Option<String>,
 }
 
-impl Asked {
+impl ExtensionRequest {
     /// Returns a call with these arguments, which must not contain line breaks, and the receiver of
     /// the forms that its server sends during the call.
     pub(crate) fn call(
         arguments: Arc<RawValue>,
         headers: HeaderMap,
-        answers: Answers,
-    ) -> (Arc<Self>, mpsc::Receiver<Question>) {
+        answers: InputAnswers,
+    ) -> (Arc<Self>, mpsc::Receiver<PendingForm>) {
         let (forms, questions) = mpsc::channel(1);
         let (arguments, forms) = (Some(arguments), Some(forms));
         (Arc::new(Self { arguments, headers, answers, forms, ..Self::default() }), questions)
@@ -94,14 +94,14 @@ impl Asked {
     }
 
     /// Returns the latest progress. A new report replaces one that was not read yet.
-    pub(crate) fn progress(&self) -> watch::Receiver<Option<Progress>> {
+    pub(crate) fn progress(&self) -> watch::Receiver<Option<CallProgress>> {
         self.progress.subscribe()
     }
 }
 
 /// The state of a connection that its transport and its owner share.
 #[derive(Debug, Default)]
-pub(crate) struct Upstream {
+pub(crate) struct UpstreamState {
     flights: Mutex<HashMap<RequestId, Flight>>,
     /// Counts the changes of the list of tools.
     changes: watch::Sender<u64>,
@@ -111,7 +111,7 @@ pub(crate) struct Upstream {
     /// with an older one.
     is_modern: AtomicBool,
     /// The call whose server waits for a form.
-    asking: Mutex<Option<Arc<Asked>>>,
+    asking: Mutex<Option<Arc<ExtensionRequest>>>,
     /// The reason why the connection has ended.
     end: watch::Sender<Option<Arc<str>>>,
 }
@@ -119,13 +119,13 @@ pub(crate) struct Upstream {
 /// A request in flight.
 #[derive(Debug)]
 struct Flight {
-    kind: Kind,
+    kind: RequestKind,
     token: Option<ProgressToken>,
 }
 
 /// The kind of a request, which determines how its answer is read.
 #[derive(Clone, Debug)]
-enum Kind {
+enum RequestKind {
     Discover,
     /// `server/discover` after its time limit.
     GivenUp,
@@ -133,18 +133,18 @@ enum Kind {
     Listen,
     /// Another request of the library.
     Other,
-    Asked(Arc<Asked>),
+    Asked(Arc<ExtensionRequest>),
 }
 
-impl Upstream {
+impl UpstreamState {
     /// Records a message that is about to be sent.
     pub(crate) fn sent(&self, message: &ClientJsonRpcMessage) {
         match message {
             JsonRpcMessage::Request(message) => {
-                let kind = Kind::from_request(&message.request);
+                let kind = RequestKind::from_request(&message.request);
                 let token = message.request.get_meta().get_progress_token();
                 let mut flights = self.flights();
-                if matches!(kind, Kind::Initialize) {
+                if matches!(kind, RequestKind::Initialize) {
                     // The library no longer waits for the answer to its earlier attempt.
                     give_up_discovery(&mut flights);
                 }
@@ -166,7 +166,10 @@ impl Upstream {
     pub(crate) fn unsent(&self, id: &RequestId) {
         let mut flights = self.flights();
         let opens = |flight: &Flight| {
-            matches!(flight.kind, Kind::Discover | Kind::GivenUp | Kind::Initialize)
+            matches!(
+                flight.kind,
+                RequestKind::Discover | RequestKind::GivenUp | RequestKind::Initialize
+            )
         };
         if flights.get(id).is_some_and(|flight| !opens(flight)) {
             flights.remove(id);
@@ -174,7 +177,7 @@ impl Upstream {
     }
 
     /// Takes the request that a message with this id answers, if it is in flight.
-    fn answered(&self, id: &RequestId) -> Option<(RequestId, Kind)> {
+    fn answered(&self, id: &RequestId) -> Option<(RequestId, RequestKind)> {
         let mut flights = self.flights();
         let (id, flight) = flights.remove_entry(id).or_else(|| {
             // Some servers send every id back as a string.
@@ -185,9 +188,10 @@ impl Upstream {
     }
 
     /// Takes the request that opens the connection, if its answer is still missing.
-    fn opening(&self) -> Option<(RequestId, Kind)> {
+    fn opening(&self) -> Option<(RequestId, RequestKind)> {
         let mut flights = self.flights();
-        let is_opening = |kind: &Kind| matches!(kind, Kind::Discover | Kind::Initialize);
+        let is_opening =
+            |kind: &RequestKind| matches!(kind, RequestKind::Discover | RequestKind::Initialize);
         let id = flights.iter().find(|(_, flight)| is_opening(&flight.kind))?.0.clone();
         let (id, flight) = flights.remove_entry(&id)?;
         Some((id, flight.kind))
@@ -200,7 +204,7 @@ impl Upstream {
 
     /// Returns whether the answer to `server/discover` is still expected.
     fn is_discovering(&self) -> bool {
-        self.flights().values().any(|flight| matches!(flight.kind, Kind::Discover))
+        self.flights().values().any(|flight| matches!(flight.kind, RequestKind::Discover))
     }
 
     /// Returns true once, for a server that refused the newest revision but says that it supports
@@ -221,14 +225,14 @@ impl Upstream {
 
     /// Returns whether a subscription exists that a message may belong to.
     fn is_listening(&self) -> bool {
-        self.flights().values().any(|flight| matches!(flight.kind, Kind::Listen))
+        self.flights().values().any(|flight| matches!(flight.kind, RequestKind::Listen))
     }
 
     /// Passes the progress of a call on to its caller.
-    fn progress(&self, token: &ProgressToken, progress: Progress) {
+    fn progress(&self, token: &ProgressToken, progress: CallProgress) {
         let flights = self.flights();
         let flight = flights.values().find(|flight| flight.token.as_ref() == Some(token));
-        if let Some(Flight { kind: Kind::Asked(asked), .. }) = flight {
+        if let Some(Flight { kind: RequestKind::Asked(asked), .. }) = flight {
             asked.progress.send_replace(Some(progress));
         }
     }
@@ -240,7 +244,7 @@ impl Upstream {
     fn take_form(&self) -> bool {
         let flights = self.flights();
         let mut calls = flights.values().filter_map(|flight| match &flight.kind {
-            Kind::Asked(asked) if asked.forms.is_some() => Some(asked),
+            RequestKind::Asked(asked) if asked.forms.is_some() => Some(asked),
             _ => None,
         });
         let (Some(call), None) = (calls.next(), calls.next()) else { return false };
@@ -251,17 +255,17 @@ impl Upstream {
     }
 
     /// Has the caller of the only call fill a form. The form is cancelled with the call.
-    pub(crate) async fn fill(&self, form: Option<Form>) -> Filled {
-        let _asking = Asking(self);
+    pub(crate) async fn fill(&self, form: Option<FormRequest>) -> FormReply {
+        let _asking = OpenForm(self);
         let forms = self.asking().as_ref().and_then(|call| call.forms.clone());
-        let (Some(form), Some(forms)) = (form, forms) else { return Filled::Declined };
+        let (Some(form), Some(forms)) = (form, forms) else { return FormReply::Declined };
         let (answer, filled) = oneshot::channel();
-        if forms.try_send(Question { form, answer }).is_err() {
-            return Filled::Declined;
+        if forms.try_send(PendingForm { form, answer }).is_err() {
+            return FormReply::Declined;
         }
         // The caller holds the receiver as long as its call runs.
         drop(forms);
-        filled.await.unwrap_or(Filled::Cancelled)
+        filled.await.unwrap_or(FormReply::Cancelled)
     }
 
     /// Returns whether the server waits for a form.
@@ -269,7 +273,7 @@ impl Upstream {
         self.asking().is_some()
     }
 
-    fn asking(&self) -> MutexGuard<'_, Option<Arc<Asked>>> {
+    fn asking(&self) -> MutexGuard<'_, Option<Arc<ExtensionRequest>>> {
         self.asking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -310,26 +314,26 @@ impl Upstream {
     }
 }
 
-/// Implements [`Upstream::give_up_discovery`]. A late answer is still recognised.
+/// Implements [`UpstreamState::give_up_discovery`]. A late answer is still recognised.
 fn give_up_discovery(flights: &mut HashMap<RequestId, Flight>) -> Option<RequestId> {
-    let is_discovery = |flight: &Flight| matches!(flight.kind, Kind::Discover);
+    let is_discovery = |flight: &Flight| matches!(flight.kind, RequestKind::Discover);
     let (id, flight) = flights.iter_mut().find(|(_, flight)| is_discovery(flight))?;
-    flight.kind = Kind::GivenUp;
+    flight.kind = RequestKind::GivenUp;
     Some(id.clone())
 }
 
 /// Reserves the place of the open form. Dropping it frees the place.
-struct Asking<'a>(&'a Upstream);
+struct OpenForm<'a>(&'a UpstreamState);
 
-impl Drop for Asking<'_> {
+impl Drop for OpenForm<'_> {
     fn drop(&mut self) {
         *self.0.asking() = None;
     }
 }
 
-impl Kind {
+impl RequestKind {
     fn from_request(request: &ClientRequest) -> Self {
-        if let Some(asked) = request.extensions().get::<Arc<Asked>>() {
+        if let Some(asked) = request.extensions().get::<Arc<ExtensionRequest>>() {
             return Self::Asked(Arc::clone(asked));
         }
         match request {

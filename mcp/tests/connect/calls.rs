@@ -5,7 +5,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ikigai_mcp::{CallError, Connection, Era, Filled, Form, Interaction, Progress, Unattended};
+use ikigai_mcp::{
+    CallProgress, Era, FormReply, FormRequest, Interaction, RemoteCallError, RemoteConnection,
+    Unattended,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -15,10 +18,10 @@ use tokio_util::sync::CancellationToken;
 use crate::peer::Peer;
 
 fn call(
-    connection: &Arc<Connection>,
+    connection: &Arc<RemoteConnection>,
     arguments: &'static str,
     cancel: &CancellationToken,
-) -> JoinHandle<Result<Bytes, CallError>> {
+) -> JoinHandle<Result<Bytes, RemoteCallError>> {
     let (connection, cancel) = (Arc::clone(connection), cancel.clone());
     tokio::spawn(async move {
         connection
@@ -29,19 +32,22 @@ fn call(
 
 /// A caller whose forms and progress the test sees. The test also answers the forms.
 struct Caller {
-    forms: UnboundedSender<(Form, oneshot::Sender<Filled>)>,
-    progress: UnboundedSender<Progress>,
+    forms: UnboundedSender<(FormRequest, oneshot::Sender<FormReply>)>,
+    progress: UnboundedSender<CallProgress>,
 }
 
-type Forms = UnboundedReceiver<(Form, oneshot::Sender<Filled>)>;
+type Forms = UnboundedReceiver<(FormRequest, oneshot::Sender<FormReply>)>;
 
 impl Caller {
-    fn new() -> (Self, Forms, UnboundedReceiver<Progress>) {
+    fn new() -> (Self, Forms, UnboundedReceiver<CallProgress>) {
         let ((forms, shown), (progress, told)) = (unbounded_channel(), unbounded_channel());
         (Self { forms, progress }, shown, told)
     }
 
-    fn call(self, connection: &Arc<Connection>) -> JoinHandle<Result<Bytes, CallError>> {
+    fn call(
+        self,
+        connection: &Arc<RemoteConnection>,
+    ) -> JoinHandle<Result<Bytes, RemoteCallError>> {
         let connection = Arc::clone(connection);
         tokio::spawn(async move {
             let cancel = CancellationToken::new();
@@ -51,18 +57,18 @@ impl Caller {
 }
 
 impl Interaction for Caller {
-    fn fill(&self, form: Form) -> Pin<Box<dyn Future<Output = Filled> + Send + '_>> {
+    fn fill(&self, form: FormRequest) -> Pin<Box<dyn Future<Output = FormReply> + Send + '_>> {
         let (answer, filled) = oneshot::channel();
         self.forms.send((form, answer)).expect("looked at");
         Box::pin(async { filled.await.expect("answered") })
     }
 
-    fn progress(&self, progress: Progress) {
+    fn progress(&self, progress: CallProgress) {
         self.progress.send(progress).expect("looked at");
     }
 }
 
-async fn connected(era: Era) -> (Peer, Arc<Connection>) {
+async fn connected(era: Era) -> (Peer, Arc<RemoteConnection>) {
     let (peer, connection) = Peer::connected(era).await;
     (peer, Arc::new(connection))
 }
@@ -91,7 +97,7 @@ async fn arguments_that_are_no_object_are_not_sent() {
     let (mut peer, connection) = connected(Era::Modern).await;
     for arguments in ["", "[]", "1", "{", "{}{}", "null"] {
         let answer = call(&connection, arguments, &CancellationToken::new()).await;
-        assert_eq!(answer.expect("no panic"), Err(CallError::Arguments), "{arguments}");
+        assert_eq!(answer.expect("no panic"), Err(RemoteCallError::Arguments), "{arguments}");
     }
     drop(connection);
     assert_eq!(peer.next().await, None);
@@ -138,7 +144,7 @@ async fn an_answer_that_is_none_is_an_error_of_its_call_alone() {
     let calling = call(&connection, "{}", &CancellationToken::new());
     let asked = peer.asked("tools/call").await;
     peer.refuse(&asked, -32602, "no such tool").await;
-    let refused = CallError::Refused { code: -32602, message: "no such tool".to_owned() };
+    let refused = RemoteCallError::Refused { code: -32602, message: "no such tool".to_owned() };
     assert_eq!(calling.await.expect("no panic"), Err(refused));
 }
 
@@ -150,7 +156,7 @@ async fn a_server_is_told_of_calls_that_nobody_waits_for() {
         let calling = call(&connection, "{}", &cancel);
         let asked = peer.asked("tools/call").await;
         cancel.cancel();
-        assert_eq!(calling.await.expect("no panic"), Err(CallError::Cancelled));
+        assert_eq!(calling.await.expect("no panic"), Err(RemoteCallError::Cancelled));
         let told = peer.asked("notifications/cancelled").await;
         assert_eq!(told["params"]["requestId"], asked["id"], "{told}");
         // The late answer must not become the answer to another call.
@@ -166,7 +172,7 @@ async fn a_server_is_told_of_calls_that_nobody_waits_for() {
         let told = peer.asked("notifications/cancelled").await;
         assert_eq!(told["params"]["requestId"], asked["id"], "{told}");
         let cancelled = call(&connection, "{}", &cancel).await.expect("no panic");
-        assert_eq!(cancelled, Err(CallError::Cancelled));
+        assert_eq!(cancelled, Err(RemoteCallError::Cancelled));
         drop(connection);
         assert_eq!(peer.next().await, None);
     }
@@ -178,7 +184,7 @@ async fn calls_in_flight_end_with_the_connection_and_its_reason() {
     let calling = call(&connection, "{}", &CancellationToken::new());
     peer.asked("tools/call").await;
     drop(peer);
-    let closed = CallError::Closed("the server closed its stream".to_owned());
+    let closed = RemoteCallError::Closed("the server closed its stream".to_owned());
     assert_eq!(calling.await.expect("no panic"), Err(closed.clone()));
     assert_eq!(&*connection.closed().await, "the server closed its stream");
     let later = call(&connection, "{}", &CancellationToken::new());
@@ -209,7 +215,7 @@ async fn progress_arrives_at_its_call() {
     let said = json!({ "progressToken": token, "progress": 2, "total": 4.5, "message": "a\u{7}" });
     peer.say(&json!({ "jsonrpc": "2.0", "method": method, "params": said })).await;
     let message = Some("a\u{fffd}".to_owned());
-    let expected = Progress { progress: 2.0, total: Some(4.5), message };
+    let expected = CallProgress { progress: 2.0, total: Some(4.5), message };
     assert_eq!(receiver.recv().await, Some(expected));
     peer.answer(&asked, json!({})).await;
     assert!(calling.await.expect("no panic").is_ok());
@@ -226,8 +232,8 @@ fn schema() -> Value {
     json!({ "type": "object", "properties": { "colour": { "type": "string" } } })
 }
 
-fn colour() -> Filled {
-    Filled::Accepted(json!({ "colour": "red" }).as_object().expect("an object").clone())
+fn colour() -> FormReply {
+    FormReply::Accepted(json!({ "colour": "red" }).as_object().expect("an object").clone())
 }
 
 #[tokio::test]
@@ -238,8 +244,8 @@ async fn a_form_of_a_server_reaches_the_only_call_and_its_answer_the_server() {
     let asked = peer.asked("tools/call").await;
     for (filled, result) in [
         (colour(), json!({ "action": "accept", "content": { "colour": "red" } })),
-        (Filled::Declined, json!({ "action": "decline" })),
-        (Filled::Cancelled, json!({ "action": "cancel" })),
+        (FormReply::Declined, json!({ "action": "decline" })),
+        (FormReply::Cancelled, json!({ "action": "cancel" })),
     ] {
         // The ids of the two sides are independent.
         peer.say(&question(&asked["id"])).await;
@@ -329,7 +335,7 @@ async fn a_result_that_asks_is_answered_by_repeating_the_call() {
     let required = |requests: Value| json!({ "resultType": "input_required", "inputRequests": requests, "requestState": "s" });
     let requests = json!({ "one": request("1"), "two": request("2") });
     peer.answer(&asked, required(requests)).await;
-    for (message, filled) in [("1", colour()), ("2", Filled::Declined)] {
+    for (message, filled) in [("1", colour()), ("2", FormReply::Declined)] {
         let (form, answer) = forms.recv().await.expect("a form");
         assert_eq!(form.message, message);
         answer.send(filled).expect("waited for");

@@ -1,11 +1,11 @@
 //! A server that sends the messages that its test chooses.
 
-use ikigai_mcp::{Client, ConnectError, Connection, Era, connect_streams};
+use ikigai_mcp::{ClientIdentity, ConnectError, Era, RemoteConnection, connect_streams};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, duplex};
 use tokio::task::JoinHandle;
 
-pub(crate) type Connecting = JoinHandle<Result<Connection, ConnectError>>;
+pub(crate) type Connecting = JoinHandle<Result<RemoteConnection, ConnectError>>;
 
 /// The server's ends of two streams.
 pub(crate) struct Peer {
@@ -18,14 +18,17 @@ impl Peer {
     pub(crate) fn new(era: Option<Era>) -> (Self, Connecting) {
         let (client_output, input) = duplex(64 << 10);
         let (output, client_input) = duplex(64 << 10);
-        let client =
-            Client { name: "test".to_owned(), title: "Test".to_owned(), version: "1".to_owned() };
+        let client = ClientIdentity {
+            name: "test".to_owned(),
+            title: "Test".to_owned(),
+            version: "1".to_owned(),
+        };
         let connecting = tokio::spawn(connect_streams(client, client_input, client_output, era));
         (Self { input: BufReader::new(input).lines(), output }, connecting)
     }
 
     /// Returns a server of an era that has introduced itself, and its client.
-    pub(crate) async fn connected(era: Era) -> (Self, Connection) {
+    pub(crate) async fn connected(era: Era) -> (Self, RemoteConnection) {
         let (mut peer, connecting) = Self::new(Some(era));
         match era {
             Era::Modern => peer.introduce().await,

@@ -1,19 +1,19 @@
 //! Lists of tools: their pages, and the tools that are left out.
 
-use ikigai_mcp::{CallError, Era, Listed};
+use ikigai_mcp::{Era, RemoteCallError, RemoteTools};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::peer::Peer;
 
 /// Asks a server for its tools.
-async fn listing() -> (Peer, JoinHandle<Result<Listed, CallError>>) {
+async fn listing() -> (Peer, JoinHandle<Result<RemoteTools, RemoteCallError>>) {
     let (peer, connection) = Peer::connected(Era::Modern).await;
     (peer, tokio::spawn(async move { connection.tools().await }))
 }
 
 /// Returns the list of a server with one page.
-async fn listed(tools: &Value) -> Listed {
+async fn listed(tools: &Value) -> RemoteTools {
     let (mut peer, listing) = listing().await;
     let asked = peer.asked("tools/list").await;
     peer.answer(&asked, json!({ "tools": tools })).await;
@@ -24,7 +24,7 @@ fn tool(name: &str) -> Value {
     json!({ "name": name, "inputSchema": { "type": "object" } })
 }
 
-fn names(listed: &Listed) -> Vec<&str> {
+fn names(listed: &RemoteTools) -> Vec<&str> {
     listed.tools.iter().map(|tool| &*tool.name).collect()
 }
 
@@ -160,11 +160,11 @@ async fn a_list_that_is_none_is_an_error() {
         let asked = peer.asked("tools/list").await;
         peer.answer(&asked, result).await;
         let error = listing.await.expect("no panic").expect_err("no list");
-        assert!(matches!(error, CallError::Malformed(_)), "{error}");
+        assert!(matches!(error, RemoteCallError::Malformed(_)), "{error}");
     }
     let (mut peer, listing) = listing().await;
     let asked = peer.asked("tools/list").await;
     peer.refuse(&asked, -32601, "no tools here").await;
-    let refused = CallError::Refused { code: -32601, message: "no tools here".to_owned() };
+    let refused = RemoteCallError::Refused { code: -32601, message: "no tools here".to_owned() };
     assert_eq!(listing.await.expect("no panic"), Err(refused));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ikigai_mcp::{
-    Authorization, Callback, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
+    Authorization, Callback, OAuthClient, OAuthError, OAuthHttp, OAuthSession, Protection,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -114,7 +114,7 @@ fn query(url: &Url, name: &str) -> String {
     found.unwrap_or_else(|| panic!("no {name}: {url}")).1.into_owned()
 }
 
-async fn logged_in(server: &Server) -> Session {
+async fn logged_in(server: &Server) -> OAuthSession {
     let (login, callback) = begin(server).await.expect("begun");
     let url = login.url().expect("a URL");
     let answer = format!("code=x&state={}&iss={}", query(&url, "state"), origin_of(server));

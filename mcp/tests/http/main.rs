@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use http::HeaderMap;
 use ikigai_mcp::{
-    CallError, Client, ConnectError, Connection, Era, HttpServer, Resolve, TokenSource, Unattended,
-    Waiting, connect_http,
+    BoxFuture, ClientIdentity, ConnectError, Era, HostResolver, HttpServer, RemoteCallError,
+    RemoteConnection, TokenSource, Unattended, connect_http,
 };
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
@@ -23,8 +23,8 @@ use server::{Received, Response, serve};
 /// Allows only this address.
 struct Only(Option<IpAddr>);
 
-impl Resolve for Only {
-    fn resolve(&self, host: &str, _: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+impl HostResolver for Only {
+    fn resolve(&self, host: &str, _: u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> {
         let found = self.0.map(|it| vec![it]).ok_or(format!("may not reach `{host}`"));
         Box::pin(std::future::ready(found))
     }
@@ -37,7 +37,7 @@ struct Tokens {
 }
 
 impl TokenSource for Tokens {
-    fn token(&self) -> Waiting<'_, Result<Option<String>, String>> {
+    fn token(&self) -> BoxFuture<'_, Result<Option<String>, String>> {
         Box::pin(async { Ok(Some(format!("token-{}", self.refreshed.load(Ordering::Relaxed)))) })
     }
 
@@ -45,7 +45,7 @@ impl TokenSource for Tokens {
         &'a self,
         refused: Option<&'a str>,
         challenge: &'a str,
-    ) -> Waiting<'a, Result<Option<String>, String>> {
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
         let before = self.refreshed.load(Ordering::Relaxed);
         assert_eq!(refused, Some(format!("token-{before}")).as_deref());
         assert_eq!(challenge, "Bearer resource_metadata=\"x\"");
@@ -72,12 +72,12 @@ fn to(url: String) -> HttpServer {
     }
 }
 
-async fn connect(server: HttpServer, era: Option<Era>) -> Result<Connection, ConnectError> {
-    let client = Client { name: "test".into(), title: "Test".into(), version: "1".into() };
+async fn connect(server: HttpServer, era: Option<Era>) -> Result<RemoteConnection, ConnectError> {
+    let client = ClientIdentity { name: "test".into(), title: "Test".into(), version: "1".into() };
     connect_http(client, server, era).await
 }
 
-async fn call(connection: &Connection) -> Result<Bytes, CallError> {
+async fn call(connection: &RemoteConnection) -> Result<Bytes, RemoteCallError> {
     let cancel = CancellationToken::new();
     connection.call("tool", Bytes::from_static(b"{\"n\":1.10}"), &cancel, &Unattended).await
 }
@@ -206,7 +206,7 @@ async fn a_token_that_is_refused_is_refreshed_once() {
     // The server does not accept the next token either.
     tokens.refreshed.store(7, Ordering::Relaxed);
     let challenge = "Bearer resource_metadata=\"x\"".to_owned();
-    assert_eq!(call(&connection).await, Err(CallError::Unauthorized(challenge.clone())));
+    assert_eq!(call(&connection).await, Err(RemoteCallError::Unauthorized(challenge.clone())));
     assert_eq!(tokens.refreshed.load(Ordering::Relaxed), 8);
     let refused = connect(with, None).await.expect_err("no connection");
     assert_eq!(refused, ConnectError::Unauthorized(challenge));
@@ -355,7 +355,7 @@ async fn a_session_that_the_server_ended_ends_the_connection_and_no_call_is_sent
     .await;
     let connection = connect(to(server.url()), Some(Era::Legacy)).await.expect("connected");
     let ended = "the server ended the session";
-    assert_eq!(call(&connection).await, Err(CallError::Closed(ended.to_owned())));
+    assert_eq!(call(&connection).await, Err(RemoteCallError::Closed(ended.to_owned())));
     assert_eq!(&*connection.closed().await, ended);
     let calls = server.requests().iter().filter(|it| it.body.contains("tools/call")).count();
     assert_eq!(calls, 1);

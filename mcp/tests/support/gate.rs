@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ikigai_mcp::{
-    Answer, Body, Call, Catalog, Change, Offer, Resource, ResourceError, ResourceText, Server,
-    Template, Unanswered,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
+    ResourceText, ServerIdentity, Unanswered, UriTemplate,
 };
 use tokio::sync::{Semaphore, broadcast, watch};
 
@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 pub(crate) struct Gate {
     pub(crate) permits: Semaphore,
     /// Sends changes to the listeners.
-    pub(crate) changes: broadcast::Sender<Change>,
+    pub(crate) changes: broadcast::Sender<CatalogChange>,
     seen: watch::Sender<Seen>,
     answer: String,
 }
@@ -49,7 +49,7 @@ impl Offer for Gate {
         Arc::default()
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+    async fn call(&self, call: ClientCall) -> Result<CallAnswer, Unanswered> {
         self.seen.send_modify(|seen| {
             seen.begun += 1;
             seen.arguments = String::from_utf8_lossy(&call.arguments).into_owned();
@@ -58,7 +58,7 @@ impl Offer for Gate {
             permit = self.permits.acquire() => permit.expect("open").forget(),
             () = call.cancel.cancelled() => self.seen.send_modify(|seen| seen.cancelled += 1),
         }
-        Ok(Answer { body: Body::Text(self.answer.clone()), ..Answer::default() })
+        Ok(CallAnswer { body: AnswerBody::Text(self.answer.clone()), ..CallAnswer::default() })
     }
 
     fn refused(&self, _: &str, _: Option<String>, _: &str) {}
@@ -67,8 +67,8 @@ impl Offer for Gate {
         false
     }
 
-    fn template(&self) -> Template {
-        Template { uri: "", name: "", description: "" }
+    fn template(&self) -> UriTemplate {
+        UriTemplate { uri: "", name: "", description: "" }
     }
 
     async fn resources(&self, _: Option<String>) -> Result<Vec<Resource>, ResourceError> {
@@ -79,7 +79,7 @@ impl Offer for Gate {
         Err(ResourceError::NotFound(uri.to_owned()))
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<CatalogChange> {
         self.changes.subscribe()
     }
 
@@ -91,8 +91,8 @@ impl Offer for Gate {
 }
 
 /// Returns the names with which a test server introduces itself.
-pub(crate) fn server() -> Server {
-    Server {
+pub(crate) fn server() -> ServerIdentity {
+    ServerIdentity {
         name: "test".to_owned(),
         title: "Test".to_owned(),
         version: "1".to_owned(),

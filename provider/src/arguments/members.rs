@@ -9,14 +9,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// A member of an object.
-pub(super) struct Member<'a> {
+pub(super) struct ArgumentMember<'a> {
     /// The name, without the escapes that it may have been written with.
     pub(super) name: String,
     pub(super) value: &'a RawValue,
     written: &'a RawValue,
 }
 
-impl Member<'_> {
+impl ArgumentMember<'_> {
     pub(super) fn is_null(&self) -> bool {
         self.value.get() == "null"
     }
@@ -40,10 +40,10 @@ pub(super) fn kind(value: &RawValue) -> &'static str {
 }
 
 /// Returns the members of an object in their order, or nothing for another value.
-pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
-    struct Object;
-    impl<'de> Visitor<'de> for Object {
-        type Value = Vec<Member<'de>>;
+pub(super) fn members(object: &RawValue) -> Vec<ArgumentMember<'_>> {
+    struct ObjectVisitor;
+    impl<'de> Visitor<'de> for ObjectVisitor {
+        type Value = Vec<ArgumentMember<'de>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an object")
@@ -55,12 +55,14 @@ pub(super) fn members(object: &RawValue) -> Vec<Member<'_>> {
                 // Half of a surrogate pair is not text, and no property has such a name.
                 let name = serde_json::from_str(written.get());
                 let name = name.unwrap_or_else(|_| written.get().to_owned());
-                members.push(Member { name, value, written });
+                members.push(ArgumentMember { name, value, written });
             }
             Ok(members)
         }
     }
-    serde_json::Deserializer::from_str(object.get()).deserialize_map(Object).unwrap_or_default()
+    serde_json::Deserializer::from_str(object.get())
+        .deserialize_map(ObjectVisitor)
+        .unwrap_or_default()
 }
 
 /// Returns the elements of an array in their order, or nothing for another value.
@@ -74,9 +76,14 @@ fn offset(text: &str, piece: &str) -> usize {
 
 /// Returns the ranges of the text that remove some members of an object. Each range includes one
 /// comma: the comma before the member, or the comma after it if no member before it is kept.
-pub(super) fn cuts(text: &str, members: &[Member<'_>], is_cut: &[bool]) -> Vec<Range<usize>> {
-    let begin = |member: &Member<'_>| offset(text, member.written.get());
-    let end = |member: &Member<'_>| offset(text, member.value.get()) + member.value.get().len();
+pub(super) fn cuts(
+    text: &str,
+    members: &[ArgumentMember<'_>],
+    is_cut: &[bool],
+) -> Vec<Range<usize>> {
+    let begin = |member: &ArgumentMember<'_>| offset(text, member.written.get());
+    let end =
+        |member: &ArgumentMember<'_>| offset(text, member.value.get()) + member.value.get().len();
     let mut cuts = Vec::new();
     let mut has_kept = false;
     for (at, member) in members.iter().enumerate() {

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use url::{Url, form_urlencoded};
 
 use super::Endpoint;
-use crate::wire::Outgoing;
-use crate::{Failure, FailureKind, Key, Provider};
+use crate::wire::PostRequest;
+use crate::{ApiKey, FailureKind, Provider, RequestFailure};
 
 /// The version of the Messages API: <https://docs.anthropic.com/en/api/versioning>.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
@@ -47,11 +47,11 @@ pub(super) fn shown(address: &str) -> String {
 
 impl Address {
     /// Parses the address of an endpoint.
-    pub(super) fn from_endpoint(endpoint: &Endpoint) -> Result<Self, Failure> {
+    pub(super) fn from_endpoint(endpoint: &Endpoint) -> Result<Self, RequestFailure> {
         let own = endpoint.provider.own_base_url();
         let given = endpoint.base_url.as_deref().unwrap_or(own).trim();
         let failed = |detail: &str| {
-            Err(Failure::new(endpoint.provider, FailureKind::Address)
+            Err(RequestFailure::new(endpoint.provider, FailureKind::Address)
                 .with_detail(detail)
                 .sanitized(&[]))
         };
@@ -108,7 +108,7 @@ impl Address {
 
     /// Returns the URL of a request. The query of the base URL is kept, because some gateways
     /// require it.
-    pub(super) fn join(&self, outgoing: &Outgoing) -> Url {
+    pub(super) fn join(&self, outgoing: &PostRequest) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
             path.pop_if_empty().extend(&outgoing.path);
@@ -163,7 +163,10 @@ fn in_lower_case(encoded: &str) -> String {
 }
 
 /// Returns the headers of a request.
-pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap, Failure> {
+pub(super) fn headers(
+    provider: Provider,
+    key: Option<&ApiKey>,
+) -> Result<HeaderMap, RequestFailure> {
     let mut headers = HeaderMap::from_iter([
         (CONTENT_TYPE, HeaderValue::from_static("application/json")),
         (ACCEPT, HeaderValue::from_static("text/event-stream")),
@@ -182,7 +185,8 @@ pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap
         Provider::Google => (HeaderName::from_static("x-goog-api-key"), key.reveal().to_owned()),
     };
     let mut value = HeaderValue::try_from(value).map_err(|_| {
-        Failure::new(provider, FailureKind::Key).with_detail("it has characters that no key has")
+        RequestFailure::new(provider, FailureKind::Key)
+            .with_detail("it has characters that no key has")
     })?;
     value.set_sensitive(true);
     headers.insert(name, value);
@@ -193,7 +197,7 @@ pub(super) fn headers(provider: Provider, key: Option<&Key>) -> Result<HeaderMap
 mod tests {
     use super::*;
 
-    fn address(provider: Provider, base: Option<&str>) -> Result<Address, Failure> {
+    fn address(provider: Provider, base: Option<&str>) -> Result<Address, RequestFailure> {
         Address::from_endpoint(&Endpoint {
             base_url: base.map(str::to_owned),
             ..Endpoint::new(provider)
@@ -202,7 +206,7 @@ mod tests {
 
     fn joined(provider: Provider, base: Option<&str>, path: &[&str]) -> String {
         let path = path.iter().map(|&segment| segment.to_owned()).collect();
-        let outgoing = Outgoing { path, query: None, body: Vec::new() };
+        let outgoing = PostRequest { path, query: None, body: Vec::new() };
         address(provider, base).expect("an address").join(&outgoing).to_string()
     }
 
@@ -248,7 +252,7 @@ mod tests {
     #[test]
     fn a_query_of_the_base_stays() {
         let outgoing =
-            Outgoing { path: vec!["m".into()], query: Some("alt=sse"), body: Vec::new() };
+            PostRequest { path: vec!["m".into()], query: Some("alt=sse"), body: Vec::new() };
         let base = address(Provider::Google, Some("https://g.test/x/?v=1")).expect("an address");
         assert_eq!(base.join(&outgoing).as_str(), "https://g.test/x/m?v=1&alt=sse");
     }
@@ -321,7 +325,7 @@ mod tests {
     #[test]
     fn the_key_is_in_a_header_that_is_not_shown() {
         for provider in Provider::ALL {
-            let headers = headers(provider, Some(&Key::new("sk-secret"))).expect("headers");
+            let headers = headers(provider, Some(&ApiKey::new("sk-secret"))).expect("headers");
             let shown = format!("{headers:?}");
             assert!(!shown.contains("sk-secret"), "{shown}");
             assert_eq!(headers.values().filter(|value| value.is_sensitive()).count(), 1);
@@ -332,7 +336,7 @@ mod tests {
                     .all(|value| !value.is_sensitive())
             );
         }
-        let failure = headers(Provider::OpenAi, Some(&Key::new("a\nb"))).expect_err("no header");
+        let failure = headers(Provider::OpenAi, Some(&ApiKey::new("a\nb"))).expect_err("no header");
         assert_eq!(failure.kind, FailureKind::Key);
     }
 }

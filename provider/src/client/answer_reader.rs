@@ -3,10 +3,10 @@
 
 use serde_json::Value;
 
-use crate::sse::{Rest, SseEvent, SseParser};
+use crate::sse::{SseEvent, SseParser, StreamEnd};
 use crate::wire::refusal::ServerError;
-use crate::wire::{Flow, OnEvent, StreamReader};
-use crate::{Answer, Failure, FailureKind, Provider};
+use crate::wire::{Flow, OnAnswerEvent, StreamReader};
+use crate::{FailureKind, ModelAnswer, Provider, RequestFailure};
 
 /// The maximum size of a stream, in bytes. An answer of a hundred thousand tokens has less than one
 /// megabyte.
@@ -39,8 +39,8 @@ impl AnswerReader {
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
-        on_event: OnEvent<'_>,
-    ) -> Result<Flow, Failure> {
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<Flow, RequestFailure> {
         self.read += bytes.len();
         if self.read > self.limit {
             return Err(self.failure(FailureKind::TooLarge { limit: self.limit }));
@@ -64,22 +64,22 @@ impl AnswerReader {
     }
 
     /// Returns the answer, after the last byte was read.
-    pub(crate) fn finish(self) -> Result<Answer, Failure> {
+    pub(crate) fn finish(self) -> Result<ModelAnswer, RequestFailure> {
         let ends_whole = read_rest(self.provider, self.parser.finish(), self.has_events)?;
         self.stream_reader.finish(ends_whole)
     }
 
     /// Returns the reason why reading broke off: the server's error if it sent one, and otherwise
     /// `failure`.
-    pub(super) fn broken_off(self, failure: Failure) -> Failure {
+    pub(super) fn broken_off(self, failure: RequestFailure) -> RequestFailure {
         match read_rest(self.provider, self.parser.finish(), self.has_events) {
             Err(reported) => reported,
             Ok(_) => failure,
         }
     }
 
-    fn failure(&self, kind: FailureKind) -> Failure {
-        Failure::new(self.provider, kind)
+    fn failure(&self, kind: FailureKind) -> RequestFailure {
+        RequestFailure::new(self.provider, kind)
     }
 }
 
@@ -89,9 +89,14 @@ impl AnswerReader {
 ///
 /// Fails if the rest is an error or a document. Gemini and some gateways send an error without an
 /// event, even in the middle of a stream.
-fn read_rest(provider: Provider, rest: Rest, has_events: bool) -> Result<bool, Failure> {
-    let malformed = |detail| Failure::new(provider, FailureKind::Malformed).with_detail(detail);
-    let Rest { is_cut, strays } = rest;
+fn read_rest(
+    provider: Provider,
+    rest: StreamEnd,
+    has_events: bool,
+) -> Result<bool, RequestFailure> {
+    let malformed =
+        |detail| RequestFailure::new(provider, FailureKind::Malformed).with_detail(detail);
+    let StreamEnd { is_cut, strays } = rest;
     if strays.trim_ascii_start().starts_with('<') {
         return Err(malformed(HTML));
     }

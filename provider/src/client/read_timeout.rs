@@ -16,14 +16,14 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time limit for the next bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wait {
+pub(super) struct ReadWait {
     /// The time that is left; at zero nothing more is read.
     pub(super) left: Duration,
     /// The time without data that will have elapsed by then.
     pub(super) silence: Duration,
 }
 
-impl Wait {
+impl ReadWait {
     /// Creates a limit that starts now.
     pub(super) fn for_silence(silence: Duration) -> Self {
         Self { left: silence, silence }
@@ -63,16 +63,16 @@ impl ReadTimeout {
     }
 
     /// Returns the time limit for the next bytes.
-    pub(super) fn wait(&self, now: Instant) -> Wait {
+    pub(super) fn wait(&self, now: Instant) -> ReadWait {
         let (since, longest) = match self.whole {
             Some(whole) => (whole, END_TIMEOUT),
             None => (self.progressed, self.silence.saturating_mul(KEEP_ALIVE_FACTOR)),
         };
         let left = longest.saturating_sub(now.saturating_duration_since(since));
         if left < self.silence {
-            Wait { left, silence: longest }
+            ReadWait { left, silence: longest }
         } else {
-            Wait::for_silence(self.silence)
+            ReadWait::for_silence(self.silence)
         }
     }
 }
@@ -88,18 +88,18 @@ mod tests {
         let begin = Instant::now();
         let at = |seconds| begin + Duration::from_secs(seconds);
         let mut read_timeout = ReadTimeout::new(SILENCE, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::for_silence(SILENCE));
+        assert_eq!(read_timeout.wait(begin), ReadWait::for_silence(SILENCE));
         read_timeout.received(Flow::More, at(1000));
         for seconds in (1000..=2500).step_by(100) {
-            assert_eq!(read_timeout.wait(at(seconds)), Wait::for_silence(SILENCE), "{seconds}");
+            assert_eq!(read_timeout.wait(at(seconds)), ReadWait::for_silence(SILENCE), "{seconds}");
             read_timeout.received(Flow::Idle, at(seconds));
         }
-        let wait = |left| Wait { left: Duration::from_secs(left), silence: SILENCE * 6 };
+        let wait = |left| ReadWait { left: Duration::from_secs(left), silence: SILENCE * 6 };
         for (seconds, left) in [(2501, 299), (2799, 1), (2800, 0), (9999, 0)] {
             assert_eq!(read_timeout.wait(at(seconds)), wait(left), "{seconds}");
         }
         read_timeout.received(Flow::More, at(2800));
-        assert_eq!(read_timeout.wait(at(2800)), Wait::for_silence(SILENCE));
+        assert_eq!(read_timeout.wait(at(2800)), ReadWait::for_silence(SILENCE));
         assert!(!read_timeout.has_answer());
     }
 
@@ -112,21 +112,21 @@ mod tests {
         for (milliseconds, flow) in [(0, Flow::Idle), (2000, Flow::More), (4000, Flow::Whole)] {
             let now = begin + Duration::from_millis(milliseconds);
             let left = END_TIMEOUT - (now - begin);
-            assert_eq!(read_timeout.wait(now), Wait { left, silence: END_TIMEOUT });
+            assert_eq!(read_timeout.wait(now), ReadWait { left, silence: END_TIMEOUT });
             read_timeout.received(flow, now);
         }
         assert_eq!(read_timeout.wait(begin + END_TIMEOUT).left, Duration::ZERO);
         // A shorter silence timeout applies here too.
         let mut read_timeout = ReadTimeout::new(Duration::from_secs(1), begin);
         read_timeout.received(Flow::Whole, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::for_silence(Duration::from_secs(1)));
+        assert_eq!(read_timeout.wait(begin), ReadWait::for_silence(Duration::from_secs(1)));
     }
 
     #[test]
     fn any_silence_has_its_six() {
         let begin = Instant::now();
         let read_timeout = ReadTimeout::new(Duration::MAX, begin);
-        assert_eq!(read_timeout.wait(begin), Wait::for_silence(Duration::MAX));
+        assert_eq!(read_timeout.wait(begin), ReadWait::for_silence(Duration::MAX));
         let read_timeout = ReadTimeout::new(Duration::ZERO, begin);
         assert_eq!(read_timeout.wait(begin).left, Duration::ZERO);
     }

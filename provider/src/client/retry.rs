@@ -6,7 +6,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 
-use crate::Failure;
+use crate::RequestFailure;
 
 /// The longest wait that a server may ask for. A failure that asks for more is reported instead.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const MAX_WAIT: Duration = Duration::from_secs(8);
 /// client's own, for example with a date in the past, the client's wait applies, since the server
 /// has just failed.
 /// failed.
-pub(super) fn wait(failure: &Failure, attempt: u32, first: Duration) -> Option<Duration> {
+pub(super) fn wait(failure: &RequestFailure, attempt: u32, first: Duration) -> Option<Duration> {
     let waits = ExponentialBuilder::new()
         .with_min_delay(first.min(MAX_WAIT))
         .with_max_delay(MAX_WAIT)
@@ -56,7 +56,7 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     use super::*;
-    use crate::{FailureKind, Provider, Remedy};
+    use crate::{FailureKind, FailureRemedy, Provider};
 
     #[test]
     fn seconds_dates_and_milliseconds() {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn waits_double_and_end() {
-        let failure = Failure::new(Provider::OpenAi, FailureKind::Overloaded);
+        let failure = RequestFailure::new(Provider::OpenAi, FailureKind::Overloaded);
         let first = Duration::from_millis(400);
         for (attempt, middle) in [(1, 400), (2, 800), (3, 1600), (4, 3200)] {
             let wait = wait(&failure, attempt, first).expect("another attempt").as_millis();
@@ -89,18 +89,18 @@ mod tests {
         }
         assert_eq!(wait(&failure, 5, first), None);
         assert!(wait(&failure, 1, Duration::MAX).expect("a wait") <= Duration::from_secs(10));
-        let unheard = Failure::new(Provider::OpenAi, FailureKind::Key);
+        let unheard = RequestFailure::new(Provider::OpenAi, FailureKind::Key);
         assert_eq!(wait(&unheard, 1, first), None);
-        let silence = Failure::new(Provider::OpenAi, FailureKind::SilenceTimeout(first));
+        let silence = RequestFailure::new(Provider::OpenAi, FailureKind::SilenceTimeout(first));
         assert!(wait(&silence, 1, first).is_some());
         assert_eq!(wait(&silence, 2, first), None);
     }
 
     #[test]
     fn a_server_is_waited_for_as_it_asks_up_to_a_minute_and_no_shorter_than_without() {
-        let asks = |seconds| Failure {
+        let asks = |seconds| RequestFailure {
             retry_after: Some(Duration::from_secs(seconds)),
-            ..Failure::new(Provider::OpenAi, FailureKind::RateLimited)
+            ..RequestFailure::new(Provider::OpenAi, FailureKind::RateLimited)
         };
         let first = Duration::from_millis(1);
         for (attempt, middle) in [(1, 1000), (2, 2000), (3, 4000), (4, 8000)] {
@@ -110,6 +110,6 @@ mod tests {
         assert!(wait(&asks(1), 4, Duration::from_secs(1)) > Some(Duration::from_secs(5)));
         assert_eq!(wait(&asks(60), 1, first), Some(Duration::from_secs(60)));
         assert_eq!(wait(&asks(61), 1, first), None);
-        assert_eq!(asks(61).remedy(), Some(Remedy::WaitFor(Duration::from_secs(61))));
+        assert_eq!(asks(61).remedy(), Some(FailureRemedy::WaitFor(Duration::from_secs(61))));
     }
 }

@@ -6,9 +6,9 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::read_timeout::Wait;
+use super::read_timeout::ReadWait;
 use super::*;
-use crate::{Message, Part, Remedy, Role};
+use crate::{FailureRemedy, Message, Part, Role};
 
 /// A time limit that is short enough for a test and long enough for a busy machine. The tests wait
 /// only for data that arrives at once or never.
@@ -17,25 +17,25 @@ const SHORT: Duration = Duration::from_millis(300);
 fn endpoint(base: &str) -> Endpoint {
     Endpoint {
         base_url: Some(base.to_owned()),
-        key: Some(Key::new("sk-very-secret")),
+        key: Some(ApiKey::new("sk-very-secret")),
         first_wait: Duration::from_millis(1),
         ..Endpoint::new(Provider::OpenAi)
     }
 }
 
-async fn failure(client: &Client) -> (Failure, u32) {
+async fn failure(client: &ModelClient) -> (RequestFailure, u32) {
     let messages = [Message { role: Role::User, parts: vec![Part::text("hello")] }];
     let tools = Value::Null;
-    let request = Request {
+    let request = ModelRequest {
         model: "m",
         system: &[],
         messages: &messages,
         tools: &tools,
-        ..Request::default()
+        ..ModelRequest::default()
     };
     let mut retries = 0;
     let mut on_event =
-        |event: Event<'_>| retries += u32::from(matches!(event, Event::Retry { .. }));
+        |event: AnswerEvent<'_>| retries += u32::from(matches!(event, AnswerEvent::Retry { .. }));
     let failure = client.send(&request, &mut on_event).await.expect_err("no answer");
     let shown = format!("{failure} {failure:?} {client:?}");
     assert!(!shown.contains("sk-very-secret"), "{shown}");
@@ -81,22 +81,24 @@ fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
 #[tokio::test]
 async fn tls_against_a_port_without_it() {
     let address = server(http("400 Bad Request", "", "")).await;
-    let client = Client::with_proxies(
+    let client = ModelClient::with_proxies(
         endpoint(&format!("https://{address}/v1")),
         &Matcher::builder().build(),
     );
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Tls { host: address.to_string() });
     assert_eq!(retries, 0);
-    assert_eq!(failure.remedy(), Some(Remedy::TrustCertificate(Provider::OpenAi)));
+    assert_eq!(failure.remedy(), Some(FailureRemedy::TrustCertificate(Provider::OpenAi)));
 }
 
 #[tokio::test]
 async fn a_port_where_nobody_listens() {
     let (listener, address) = listener().await;
     drop(listener);
-    let client =
-        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+    let client = ModelClient::with_proxies(
+        endpoint(&format!("http://{address}")),
+        &Matcher::builder().build(),
+    );
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::NoServer { host: address.to_string() });
     assert_eq!(retries, 1);
@@ -108,13 +110,13 @@ async fn a_proxy_that_says_nothing() {
     let (_listener, address) = listener().await;
     let proxies = Matcher::builder().https(format!("http://someone:hidden@{address}")).build();
     let endpoint = Endpoint { connect_timeout: SHORT, ..endpoint("https://api.test/v1") };
-    let client = Client::with_proxies(endpoint, &proxies).expect("a client");
+    let client = ModelClient::with_proxies(endpoint, &proxies).expect("a client");
     let (failure, retries) = failure(&client).await;
     let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
     assert!(proxy.contains(&address.to_string()), "{proxy}");
     assert!(!format!("{failure:?}").contains("hidden"), "{failure:?}");
     assert_eq!(retries, 1);
-    assert_eq!(failure.remedy(), Some(Remedy::CheckProxy));
+    assert_eq!(failure.remedy(), Some(FailureRemedy::CheckProxy));
 }
 
 #[tokio::test]
@@ -122,7 +124,7 @@ async fn a_proxy_that_wants_a_password() {
     let address = server(http("407 Proxy Authentication Required", "", "")).await;
     for base in ["https://api.test/v1", "http://api.test/v1"] {
         let proxies = Matcher::builder().all(format!("http://{address}")).build();
-        let client = Client::with_proxies(endpoint(base), &proxies).expect("a client");
+        let client = ModelClient::with_proxies(endpoint(base), &proxies).expect("a client");
         let (failure, _) = failure(&client).await;
         let FailureKind::Proxy { proxy } = &failure.kind else { panic!("{failure:?}") };
         assert!(proxy.contains(&address.to_string()), "{proxy}");
@@ -135,7 +137,8 @@ async fn a_proxy_that_shows_the_password_it_was_given() {
     let body = "denied: c29tZW9uZTpoaWRkZW4= is someone with hidden";
     let address = server(http("403 Forbidden", "", body)).await;
     let proxies = Matcher::builder().all(format!("http://someone:hidden@{address}")).build();
-    let client = Client::with_proxies(endpoint("http://api.test/v1"), &proxies).expect("a client");
+    let client =
+        ModelClient::with_proxies(endpoint("http://api.test/v1"), &proxies).expect("a client");
     let (failure, _) = failure(&client).await;
     assert_eq!(failure.detail, "denied: … is someone with …");
 }
@@ -146,7 +149,7 @@ fn a_client_does_not_show_the_password_of_its_proxy() {
         let proxies =
             Matcher::builder().all(format!("{scheme}://someone:hidden@proxy.test")).build();
         let client =
-            Client::with_proxies(endpoint("https://api.test/v1"), &proxies).expect("a client");
+            ModelClient::with_proxies(endpoint("https://api.test/v1"), &proxies).expect("a client");
         let shown = format!("{client:?}");
         assert!(shown.contains("proxy.test"), "{shown}");
         for secret in ["hidden", "c29tZW9uZTpoaWRkZW4="] {
@@ -161,7 +164,7 @@ async fn a_key_in_the_address_is_in_no_message() {
     let address = server(http("400 Bad Request", "", body)).await;
     let base = format!("http://{address}/v1?v=1&key=a-key-for-a-gateway");
     let client =
-        Client::with_proxies(endpoint(&base), &Matcher::builder().build()).expect("a client");
+        ModelClient::with_proxies(endpoint(&base), &Matcher::builder().build()).expect("a client");
     let (failure, _) = failure(&client).await;
     assert_eq!(failure.detail, "no route /v1/responses?v=1&key=…");
     for (base, kept) in [
@@ -186,7 +189,8 @@ async fn a_key_in_the_address_is_shown_in_no_encoding() {
     ] {
         let address = server(http(status, headers, &body)).await;
         let endpoint = endpoint(&format!("http://{address}/v1?{query}"));
-        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
+        let client =
+            ModelClient::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, _) = failure(&client).await;
         assert_eq!(failure.detail, detail);
         assert!(!format!("{failure:?} {client:?}").contains("0123456789"), "{client:?}");
@@ -201,7 +205,7 @@ async fn an_address_with_a_version_that_is_added_once_more() {
             let address = server(http("404 Not Found", "", body)).await;
             let endpoint = Endpoint { provider, ..endpoint(&format!("http://{address}/v1/")) };
             let client =
-                Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
+                ModelClient::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
             let (failure, _) = failure(&client).await;
             assert_eq!(failure.kind, FailureKind::UnknownModel { model: "m".to_owned() });
             assert_eq!(failure.detail, detail, "{provider}");
@@ -212,19 +216,21 @@ async fn an_address_with_a_version_that_is_added_once_more() {
 #[tokio::test]
 async fn a_server_that_does_not_speak_http() {
     let address = server(b"SSH-2.0-OpenSSH_9.9\r\n".to_vec()).await;
-    let client =
-        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
+    let client = ModelClient::with_proxies(
+        endpoint(&format!("http://{address}")),
+        &Matcher::builder().build(),
+    );
     let (failure, retries) = failure(&client.expect("a client")).await;
     assert_eq!((&failure.kind, retries), (&FailureKind::Malformed, 0), "{failure:?}");
     assert!(failure.detail.contains(&format!("{address} does not speak HTTP")), "{failure:?}");
-    assert_eq!(failure.remedy(), Some(Remedy::CheckAddress(Provider::OpenAi)));
+    assert_eq!(failure.remedy(), Some(FailureRemedy::CheckAddress(Provider::OpenAi)));
 }
 
 #[tokio::test]
 async fn a_host_without_a_proxy() {
     let address = server(http("401 Unauthorized", "", "{}")).await;
     let proxies = Matcher::builder().all("http://127.0.0.1:1").no("127.0.0.1").build();
-    let client = Client::with_proxies(endpoint(&format!("http://{address}/v1")), &proxies);
+    let client = ModelClient::with_proxies(endpoint(&format!("http://{address}/v1")), &proxies);
     let (failure, _) = failure(&client.expect("a client")).await;
     assert_eq!(failure.kind, FailureKind::Key);
 }
@@ -233,7 +239,7 @@ async fn a_host_without_a_proxy() {
 async fn a_redirect_is_told_and_not_followed() {
     let address =
         server(http("307 Temporary Redirect", "location: http://127.0.0.1:1/v1\r\n", "")).await;
-    let client = Client::with_proxies(
+    let client = ModelClient::with_proxies(
         endpoint(&format!("http://{address}/v1")),
         &Matcher::builder().build(),
     );
@@ -257,7 +263,8 @@ async fn a_refusal_that_does_not_end_is_not_waited_for() {
         }
     });
     let endpoint = Endpoint { silence_timeout: SHORT, ..endpoint(&format!("http://{address}")) };
-    let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
+    let client =
+        ModelClient::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
     let (failure, retries) = failure(&client).await;
     assert_eq!((failure.kind, retries), (FailureKind::Refused { status: 400 }, 0));
     assert!(failure.detail.starts_with('x'), "{}", failure.detail);
@@ -275,7 +282,8 @@ async fn a_stream_that_is_cut_after_it_said_why() {
         let reply = format!("{head}\r\ncontent-length: {longer}\r\n\r\n{body}");
         let address = server(reply.into_bytes()).await;
         let endpoint = endpoint(&format!("http://{address}"));
-        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
+        let client =
+            ModelClient::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, _) = failure(&client).await;
         assert_eq!(failure.kind, kind, "{failure:?}");
         assert!(failure.detail.contains(detail), "{failure:?}");
@@ -302,7 +310,8 @@ async fn signs_of_life_alone_do_not_keep_a_connection_for_ever() {
         });
         let endpoint = endpoint(&format!("http://{address}"));
         let endpoint = Endpoint { silence_timeout: SHORT, provider, ..endpoint };
-        let client = Client::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
+        let client =
+            ModelClient::with_proxies(endpoint, &Matcher::builder().build()).expect("a client");
         let (failure, retries) = failure(&client).await;
         // A busy machine may be silent for that long on its own.
         let FailureKind::SilenceTimeout(silence) = failure.kind else { panic!("{failure:?}") };
@@ -318,7 +327,7 @@ async fn what_a_server_says_is_short_and_plain() {
     let body = format!("{{\"error\":{{\"message\":\"{message}\"}}}}");
     let address =
         server(http("400 Bad Request", "content-type: application/json\r\n", &body)).await;
-    let client = Client::with_proxies(
+    let client = ModelClient::with_proxies(
         endpoint(&format!("http://{address}/v1")),
         &Matcher::builder().build(),
     );
@@ -333,10 +342,11 @@ async fn what_a_server_says_is_short_and_plain() {
 async fn without_a_key_at_the_own_address_nothing_is_sent() {
     for provider in Provider::ALL {
         let proxies = Matcher::builder().all("http://127.0.0.1:1").build();
-        let client = Client::with_proxies(Endpoint::new(provider), &proxies).expect("a client");
+        let client =
+            ModelClient::with_proxies(Endpoint::new(provider), &proxies).expect("a client");
         let (failure, retries) = failure(&client).await;
         assert_eq!((failure.kind.clone(), retries), (FailureKind::NoKey { provider }, 0));
-        assert_eq!(failure.remedy(), Some(Remedy::SetKey(provider)));
+        assert_eq!(failure.remedy(), Some(FailureRemedy::SetKey(provider)));
     }
 }
 
@@ -364,17 +374,19 @@ async fn a_connection_serves_the_next_request_although_its_response_ends_late() 
         request(&mut stream).await;
         stream.write_all(HEAD).await.expect("a response");
     });
-    let client =
-        Client::with_proxies(endpoint(&format!("http://{address}")), &Matcher::builder().build());
-    let Client { transport, .. } = client.expect("a client");
+    let client = ModelClient::with_proxies(
+        endpoint(&format!("http://{address}")),
+        &Matcher::builder().build(),
+    );
+    let ModelClient { transport, .. } = client.expect("a client");
     let url = Url::parse(&format!("http://{address}/")).expect("an address");
     let body = Bytes::from_static(b"{}");
     let post = async || match transport.post(&url, &HeaderMap::new(), &body).await {
-        Ok(Received::Stream(response)) => response,
-        Ok(Received::Document(_)) | Err(_) => panic!("no stream"),
+        Ok(ProviderResponse::Stream(response)) => response,
+        Ok(ProviderResponse::Document(_)) | Err(_) => panic!("no stream"),
     };
     let mut response = post().await;
-    let read = transport.next(&mut response, Wait::for_silence(Duration::from_secs(60))).await;
+    let read = transport.next(&mut response, ReadWait::for_silence(Duration::from_secs(60))).await;
     assert_eq!(read.expect("bytes").as_deref(), Some(&b"last"[..]));
     let finished = transport.finish(response);
     is_read.send(()).expect("a server");

@@ -22,10 +22,10 @@ use url::Url;
 
 use super::address::Address;
 use super::answer_reader::{DOCUMENT, HTML};
-use super::read_timeout::Wait;
+use super::read_timeout::ReadWait;
 use super::{Endpoint, retry};
 use crate::wire::refusal::ServerError;
-use crate::{Failure, FailureKind, Key, Provider};
+use crate::{ApiKey, FailureKind, Provider, RequestFailure};
 
 /// The maximum number of bytes that are read of a document to find its error.
 const MAX_DOCUMENT: usize = 64 << 10;
@@ -35,7 +35,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The HTTP connections to one host.
 #[derive(Debug)]
-pub(super) struct Transport {
+pub(super) struct ProviderTransport {
     provider: Provider,
     http: reqwest::Client,
     host: String,
@@ -50,19 +50,19 @@ struct Proxy {
     /// The address, without user and password.
     shown: String,
     /// The password and the header that carries it, which no message may contain.
-    secrets: Vec<Key>,
+    secrets: Vec<ApiKey>,
 }
 
 /// A response.
-pub(super) enum Received {
+pub(super) enum ProviderResponse {
     /// A response whose body is a stream.
     Stream(Response),
     /// Any other response, with its body.
-    Document(Document),
+    Document(TextResponse),
 }
 
 /// A response that is not a stream.
-pub(super) struct Document {
+pub(super) struct TextResponse {
     status: StatusCode,
     is_html: bool,
     text: String,
@@ -71,16 +71,17 @@ pub(super) struct Document {
     moved_to: Option<String>,
 }
 
-impl Transport {
+impl ProviderTransport {
     /// Creates the transport to an address, through the first of the proxies that applies to it.
     pub(super) fn new(
         endpoint: &Endpoint,
         address: &Address,
         proxies: &Matcher,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, RequestFailure> {
         let provider = endpoint.provider;
-        let failed =
-            |kind: FailureKind, detail: String| Failure::new(provider, kind).with_detail(detail);
+        let failed = |kind: FailureKind, detail: String| {
+            RequestFailure::new(provider, kind).with_detail(detail)
+        };
         let uri: http::Uri =
             address.base().as_str().parse().map_err(|error: http::uri::InvalidUri| {
                 failed(FailureKind::Address, error.to_string())
@@ -118,7 +119,7 @@ impl Transport {
 
     /// Returns the secrets of the proxy.
     pub(super) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.proxy.iter().flat_map(|proxy| &proxy.secrets).map(Key::reveal)
+        self.proxy.iter().flat_map(|proxy| &proxy.secrets).map(ApiKey::reveal)
     }
 
     /// Sends a request and waits for the head of the response.
@@ -127,7 +128,7 @@ impl Transport {
         url: &Url,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<Received, Failure> {
+    ) -> Result<ProviderResponse, RequestFailure> {
         let request = self.http.post(url.clone()).headers(headers.clone()).body(body.clone());
         let longest = self.connect_timeout.saturating_add(self.silence_timeout);
         let response = match timeout(longest, request.send()).await {
@@ -139,17 +140,17 @@ impl Transport {
         let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
         let is_document = kind.starts_with("text/html") || kind.starts_with("application/json");
         if response.status().is_success() && !is_document {
-            return Ok(Received::Stream(response));
+            return Ok(ProviderResponse::Stream(response));
         }
-        self.document(response, kind.starts_with("text/html")).await.map(Received::Document)
+        self.document(response, kind.starts_with("text/html")).await.map(ProviderResponse::Document)
     }
 
     /// Returns the next bytes of a response, or nothing at its end.
     pub(super) async fn next(
         &self,
         response: &mut Response,
-        wait: Wait,
-    ) -> Result<Option<Bytes>, Failure> {
+        wait: ReadWait,
+    ) -> Result<Option<Bytes>, RequestFailure> {
         let silence = || self.failure(FailureKind::SilenceTimeout(wait.silence));
         // Otherwise bytes that have already arrived would be returned, however late they are.
         if wait.left.is_zero() {
@@ -175,7 +176,11 @@ impl Transport {
         })
     }
 
-    async fn document(&self, mut response: Response, is_html: bool) -> Result<Document, Failure> {
+    async fn document(
+        &self,
+        mut response: Response,
+        is_html: bool,
+    ) -> Result<TextResponse, RequestFailure> {
         let mut text = Vec::new();
         // One limit for the whole document, in case it comes one byte at a time.
         let read = timeout(self.silence_timeout, self.read(&mut response, &mut text)).await;
@@ -188,7 +193,7 @@ impl Transport {
         }
         let headers = response.headers();
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
-        Ok(Document {
+        Ok(TextResponse {
             status: response.status(),
             is_html: is_html || text.trim_ascii_start().starts_with(b"<"),
             text: String::from_utf8_lossy(&text).into_owned(),
@@ -199,10 +204,14 @@ impl Transport {
     }
 
     /// Reads a document up to its maximum size.
-    async fn read(&self, response: &mut Response, text: &mut Vec<u8>) -> Result<(), Failure> {
+    async fn read(
+        &self,
+        response: &mut Response,
+        text: &mut Vec<u8>,
+    ) -> Result<(), RequestFailure> {
         while text.len() < MAX_DOCUMENT
             && let Some(bytes) =
-                self.next(response, Wait::for_silence(self.silence_timeout)).await?
+                self.next(response, ReadWait::for_silence(self.silence_timeout)).await?
         {
             text.extend_from_slice(&bytes);
         }
@@ -210,7 +219,7 @@ impl Transport {
     }
 
     /// Returns the failure of a request that could not be sent.
-    fn send_failure(&self, error: &reqwest::Error) -> Failure {
+    fn send_failure(&self, error: &reqwest::Error) -> RequestFailure {
         let host = self.host.clone();
         if let Some(detail) = tls_error(error) {
             return self.failure(FailureKind::Tls { host }).with_detail(detail);
@@ -234,16 +243,16 @@ impl Transport {
         }
     }
 
-    fn failure(&self, kind: FailureKind) -> Failure {
-        Failure::new(self.provider, kind)
+    fn failure(&self, kind: FailureKind) -> RequestFailure {
+        RequestFailure::new(self.provider, kind)
     }
 }
 
-impl Document {
+impl TextResponse {
     /// Returns the failure that the document describes.
-    pub(super) fn failure(self, provider: Provider, model: &str) -> Failure {
+    pub(super) fn failure(self, provider: Provider, model: &str) -> RequestFailure {
         let status = self.status.as_u16();
-        let failure = |kind: FailureKind| Failure::new(provider, kind);
+        let failure = |kind: FailureKind| RequestFailure::new(provider, kind);
         if status == 407
             && let Some(proxy) = self.proxy
         {
@@ -273,15 +282,15 @@ impl Proxy {
     fn from_intercept(intercept: &Intercept) -> Self {
         let mut secrets = Vec::new();
         if let Some((_, password)) = intercept.raw_auth() {
-            secrets.push(Key::new(password));
+            secrets.push(ApiKey::new(password));
         }
         // An HTTP proxy gets both as one word in base64.
         let basic = intercept.basic_auth().and_then(|value| value.to_str().ok());
         if let Some(encoded) = basic.and_then(|value| value.strip_prefix("Basic ")) {
-            secrets.push(Key::new(encoded));
+            secrets.push(ApiKey::new(encoded));
             let decoded = BASE64_STANDARD.decode(encoded).unwrap_or_default();
             if let Some((_, password)) = String::from_utf8_lossy(&decoded).split_once(':') {
-                secrets.push(Key::new(password));
+                secrets.push(ApiKey::new(password));
             }
         }
         Self { shown: intercept.uri().to_string(), secrets }

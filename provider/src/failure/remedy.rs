@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use super::{Failure, FailureKind};
+use super::{FailureKind, RequestFailure};
 use crate::Provider;
 
-/// An action that the user can take after a [`Failure`].
+/// An action that the user can take after a [`RequestFailure`].
 ///
 /// A remedy refers to the variables of its provider: [`Provider::key_variable`] and
 /// [`Provider::base_url_variable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remedy {
+pub enum FailureRemedy {
     /// Set the key, or the address of a server that needs none.
     SetKey(Provider),
     /// Check that the key belongs to this provider and is still valid.
@@ -52,32 +52,32 @@ pub enum Remedy {
     FollowRedirect(Provider),
 }
 
-impl Failure {
+impl RequestFailure {
     /// Returns what to do next, if there is anything to do.
     #[must_use]
-    pub fn remedy(&self) -> Option<Remedy> {
+    pub fn remedy(&self) -> Option<FailureRemedy> {
         let provider = self.provider;
         Some(match &self.kind {
-            FailureKind::NoKey { .. } => Remedy::SetKey(provider),
-            FailureKind::Key => Remedy::CheckKey(provider),
-            FailureKind::Forbidden => Remedy::CheckPermissions,
-            FailureKind::Quota => Remedy::CheckBilling,
-            FailureKind::UnknownModel { .. } => Remedy::ChooseModel(provider),
-            FailureKind::Images { .. } => Remedy::ChooseModelForImages,
-            FailureKind::TooLong { .. } => Remedy::ShortenConversation,
+            FailureKind::NoKey { .. } => FailureRemedy::SetKey(provider),
+            FailureKind::Key => FailureRemedy::CheckKey(provider),
+            FailureKind::Forbidden => FailureRemedy::CheckPermissions,
+            FailureKind::Quota => FailureRemedy::CheckBilling,
+            FailureKind::UnknownModel { .. } => FailureRemedy::ChooseModel(provider),
+            FailureKind::Images { .. } => FailureRemedy::ChooseModelForImages,
+            FailureKind::TooLong { .. } => FailureRemedy::ShortenConversation,
             FailureKind::RateLimited | FailureKind::Overloaded => {
-                self.retry_after.map_or(Remedy::WaitOrChooseModel, Remedy::WaitFor)
+                self.retry_after.map_or(FailureRemedy::WaitOrChooseModel, FailureRemedy::WaitFor)
             }
-            FailureKind::Server { .. } | FailureKind::Cut => Remedy::TryAgain,
-            FailureKind::Network { .. } => Remedy::CheckNetwork(provider),
-            FailureKind::NoServer { .. } => Remedy::StartServer(provider),
-            FailureKind::Tls { .. } => Remedy::TrustCertificate(provider),
-            FailureKind::Proxy { .. } => Remedy::CheckProxy,
-            FailureKind::ConnectTimeout(_) => Remedy::CheckRoute(provider),
-            FailureKind::SilenceTimeout(_) => Remedy::RaiseTimeout,
-            FailureKind::Malformed => Remedy::CheckAddress(provider),
-            FailureKind::Address => Remedy::CorrectAddress(provider),
-            FailureKind::Refused { status: 300..400 } => Remedy::FollowRedirect(provider),
+            FailureKind::Server { .. } | FailureKind::Cut => FailureRemedy::TryAgain,
+            FailureKind::Network { .. } => FailureRemedy::CheckNetwork(provider),
+            FailureKind::NoServer { .. } => FailureRemedy::StartServer(provider),
+            FailureKind::Tls { .. } => FailureRemedy::TrustCertificate(provider),
+            FailureKind::Proxy { .. } => FailureRemedy::CheckProxy,
+            FailureKind::ConnectTimeout(_) => FailureRemedy::CheckRoute(provider),
+            FailureKind::SilenceTimeout(_) => FailureRemedy::RaiseTimeout,
+            FailureKind::Malformed => FailureRemedy::CheckAddress(provider),
+            FailureKind::Address => FailureRemedy::CorrectAddress(provider),
+            FailureKind::Refused { status: 300..400 } => FailureRemedy::FollowRedirect(provider),
             FailureKind::Refused { .. } | FailureKind::TooLarge { .. } => return None,
         })
     }

@@ -29,14 +29,14 @@ pub const SAFE_DESCRIPTION: usize = 1_024;
 
 /// The limits of one endpoint on tools; `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ToolBounds {
     /// The maximum number of tools of a request.
     pub tools: Option<usize>,
     /// The maximum length of a tool's description, in characters.
     pub description: Option<usize>,
 }
 
-impl Bounds {
+impl ToolBounds {
     /// Returns the limits that the provider documents or enforces. Anthropic has none.
     #[must_use]
     pub const fn for_provider(provider: Provider) -> Self {

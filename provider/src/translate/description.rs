@@ -7,7 +7,7 @@
 use ikigai_protocol::ToolSchema;
 use serde_json::Value;
 
-use crate::loss::{Effect, Loss, Reason};
+use crate::loss::{Loss, LossEffect, LossReason};
 
 /// The end of a description that was shortened.
 const CUT: char = '…';
@@ -29,17 +29,17 @@ pub(super) fn description(
         return full;
     }
     let mut lost = |at: &str, effect, found| {
-        let reason = Reason::Limit { what: "characters of the description", found, limit };
+        let reason = LossReason::Limit { what: "characters of the description", found, limit };
         losses.push(Loss { at: at.to_owned(), effect, reason });
     };
     if schema.model_returns().is_some() {
-        lost("returns", Effect::Removed, found);
+        lost("returns", LossEffect::Removed, found);
     }
     let found = own.chars().count();
     if found <= limit {
         return own.clone();
     }
-    lost("description", Effect::Cut, found);
+    lost("description", LossEffect::Cut, found);
     own.chars().take(limit.saturating_sub(1)).chain([CUT]).collect()
 }
 

@@ -8,7 +8,7 @@ use ikigai_protocol::ACCESS_MARK;
 use serde_json::{Map, Value};
 
 use super::reference::step;
-use crate::loss::{Effect, Inexpressible, Loss, Reason};
+use crate::loss::{Inexpressible, Loss, LossEffect, LossReason};
 
 /// A schema that satisfies the metaschema of 2020-12.
 pub(crate) struct Modern {
@@ -18,7 +18,7 @@ pub(crate) struct Modern {
 
 /// Checks `parameters` and rewrites the forms of older drafts.
 pub(crate) fn modern(parameters: &Value) -> Result<Modern, Inexpressible> {
-    let mut reader = Reader { root: parameters, losses: Vec::new() };
+    let mut reader = DialectReader { root: parameters, losses: Vec::new() };
     let mut schema = reader.schema(parameters, "")?;
     // `$schema` names a dialect in which the rewritten forms have no meaning.
     if !reader.losses.is_empty()
@@ -85,12 +85,12 @@ pub(crate) fn fill_items(schema: &mut Value) {
 
 const TYPES: &[&str] = &["array", "boolean", "integer", "null", "number", "object", "string"];
 
-struct Reader<'a> {
+struct DialectReader<'a> {
     root: &'a Value,
     losses: Vec<Loss>,
 }
 
-impl Reader<'_> {
+impl DialectReader<'_> {
     fn schema(&mut self, schema: &Value, at: &str) -> Result<Value, Inexpressible> {
         let members = match schema {
             Value::Bool(_) => return Ok(schema.clone()),
@@ -202,7 +202,7 @@ impl Reader<'_> {
 
     fn rewritten(&mut self, at: &str, keyword: &str) {
         let at = step(at, keyword);
-        self.losses.push(Loss { at, effect: Effect::Rewritten, reason: Reason::Draft });
+        self.losses.push(Loss { at, effect: LossEffect::Rewritten, reason: LossReason::Draft });
     }
 }
 

@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::reference::{allows_null, required, step};
-use crate::loss::{Effect, Loss, Reason};
+use crate::loss::{Loss, LossEffect, LossReason};
 
 /// Fields that have the same name and meaning as in JSON Schema, and whose values are not schemas.
 const SAME: &[&str] = &[
@@ -34,7 +34,7 @@ pub(crate) fn parameters(schema: &Value) -> (Map<String, Value>, Vec<Loss>) {
     if takes_nothing(schema) {
         return (members, Vec::new());
     }
-    let mut writer = Writer { obstacles: Vec::new(), losses: Vec::new() };
+    let mut writer = GoogleWriter { obstacles: Vec::new(), losses: Vec::new() };
     let subset = writer.schema(schema, "");
     if writer.obstacles.is_empty() {
         members.insert("parameters".into(), subset);
@@ -58,15 +58,15 @@ fn takes_nothing(schema: &Value) -> bool {
     })
 }
 
-struct Writer {
+struct GoogleWriter {
     obstacles: Vec<Loss>,
     losses: Vec<Loss>,
 }
 
-impl Writer {
+impl GoogleWriter {
     fn schema(&mut self, schema: &Value, at: &str) -> Value {
         let Value::Object(members) = schema else {
-            self.obstacle(at, Reason::Untyped);
+            self.obstacle(at, LossReason::Untyped);
             return schema.clone();
         };
         let mut written = Map::new();
@@ -78,10 +78,10 @@ impl Writer {
             match keyword.as_str() {
                 "type" | "$schema" | "$comment" => {}
                 "additionalProperties" if value == &Value::Bool(false) => {
-                    self.loss(&here, Reason::Keyword(keyword.clone()));
+                    self.loss(&here, LossReason::Keyword(keyword.clone()));
                 }
                 "examples" | "deprecated" | "readOnly" | "writeOnly" => {
-                    self.loss(&here, Reason::Keyword(keyword.clone()));
+                    self.loss(&here, LossReason::Keyword(keyword.clone()));
                 }
                 "properties" if of == Some("object") => {
                     let properties = self.properties(value, &here);
@@ -101,15 +101,15 @@ impl Writer {
                 other if SAME.contains(&other) => {
                     written.insert(keyword.clone(), value.clone());
                 }
-                other => self.obstacle(&here, Reason::Keyword(other.to_owned())),
+                other => self.obstacle(&here, LossReason::Keyword(other.to_owned())),
             }
         }
         if of == Some("array") && !members.contains_key("items") {
-            self.obstacle(at, Reason::NoItems);
+            self.obstacle(at, LossReason::NoItems);
         }
         let named = members.get("properties").and_then(Value::as_object);
         if of == Some("object") && named.is_none_or(Map::is_empty) {
-            self.obstacle(at, Reason::FreeForm);
+            self.obstacle(at, LossReason::FreeForm);
         }
         // The schema contains no references here, so it is its own root.
         if allows_null(schema, schema) {
@@ -125,7 +125,7 @@ impl Writer {
             Some(single) => single.as_str().into_iter().collect(),
             None => {
                 if !members.contains_key("anyOf") {
-                    self.obstacle(at, Reason::Untyped);
+                    self.obstacle(at, LossReason::Untyped);
                 }
                 return None;
             }
@@ -134,7 +134,7 @@ impl Writer {
         match (others.next(), others.next()) {
             (Some(single), None) => Some(single),
             _ => {
-                self.obstacle(&step(at, "type"), Reason::Type(json!(types).to_string()));
+                self.obstacle(&step(at, "type"), LossReason::Type(json!(types).to_string()));
                 None
             }
         }
@@ -145,7 +145,7 @@ impl Writer {
         for (name, property) in value.as_object().into_iter().flatten() {
             let place = step(at, name);
             if !is_parameter_name(name) {
-                self.obstacle(&place, Reason::PropertyName(name.clone()));
+                self.obstacle(&place, LossReason::PropertyName(name.clone()));
             }
             written.insert(name.clone(), self.schema(property, &place));
         }
@@ -163,7 +163,7 @@ impl Writer {
         let declared = members.get("properties").and_then(Value::as_object);
         for name in required(members) {
             if declared.is_none_or(|properties| !properties.contains_key(name)) {
-                self.obstacle(at, Reason::Undeclared(name.to_owned()));
+                self.obstacle(at, LossReason::Undeclared(name.to_owned()));
             }
         }
         let names: Vec<&str> = required(members).collect();
@@ -178,7 +178,7 @@ impl Writer {
         let all = value.as_array().into_iter().flatten().enumerate();
         let others: Vec<_> = all.filter(|(_, one)| *one != &json!({ "type": "null" })).collect();
         if others.is_empty() {
-            self.obstacle(at, Reason::Type("\"null\"".into()));
+            self.obstacle(at, LossReason::Type("\"null\"".into()));
         }
         others.into_iter().map(|(index, one)| self.schema(one, &format!("{at}/{index}"))).collect()
     }
@@ -189,7 +189,7 @@ impl Writer {
         let values: Vec<&Value> = all.filter(|value| !value.is_null()).collect();
         let is_named = |value: &&Value| value.as_str().is_some_and(|text| !text.is_empty());
         if values.is_empty() || !values.iter().all(is_named) {
-            self.obstacle(at, Reason::Enumerated);
+            self.obstacle(at, LossReason::Enumerated);
         }
         written.insert("enum".into(), json!(values));
     }
@@ -211,16 +211,16 @@ impl Writer {
         if is_known {
             written.insert("format".into(), value.clone());
         } else {
-            self.obstacle(at, Reason::Format(format.to_owned()));
+            self.obstacle(at, LossReason::Format(format.to_owned()));
         }
     }
 
-    fn obstacle(&mut self, at: &str, reason: Reason) {
-        self.obstacles.push(Loss { at: at.to_owned(), effect: Effect::AsJsonSchema, reason });
+    fn obstacle(&mut self, at: &str, reason: LossReason) {
+        self.obstacles.push(Loss { at: at.to_owned(), effect: LossEffect::AsJsonSchema, reason });
     }
 
-    fn loss(&mut self, at: &str, reason: Reason) {
-        self.losses.push(Loss { at: at.to_owned(), effect: Effect::Removed, reason });
+    fn loss(&mut self, at: &str, reason: LossReason) {
+        self.losses.push(Loss { at: at.to_owned(), effect: LossEffect::Removed, reason });
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::reference::{leaves, listed};
-use crate::loss::{Effect, Loss, Reason};
+use crate::loss::{Loss, LossEffect, LossReason};
 
 /// The maximum number of properties of all objects of a schema together.
 pub const MAX_PROPERTIES: usize = 5_000;
@@ -31,7 +31,7 @@ pub const LARGE_ENUM_VALUES: usize = 250;
 pub const MAX_LARGE_ENUM_CHARACTERS: usize = 15_000;
 
 #[derive(Default)]
-struct Size {
+struct SchemaSize {
     properties: usize,
     enum_values: usize,
     names: usize,
@@ -40,7 +40,7 @@ struct Size {
 
 /// Returns the limits that `schema`, in its strict form, exceeds.
 pub(crate) fn exceeded(schema: &Value) -> Vec<Loss> {
-    let mut size = Size::default();
+    let mut size = SchemaSize::default();
     measure(schema, &mut size);
     let found = [
         ("properties", size.properties, MAX_PROPERTIES),
@@ -52,13 +52,13 @@ pub(crate) fn exceeded(schema: &Value) -> Vec<Loss> {
     let over = found.into_iter().filter(|(_, found, limit)| found > limit);
     over.map(|(what, found, limit)| Loss {
         at: String::new(),
-        effect: Effect::NotStrict,
-        reason: Reason::Limit { what, found, limit },
+        effect: LossEffect::NotStrict,
+        reason: LossReason::Limit { what, found, limit },
     })
     .collect()
 }
 
-fn measure(schema: &Value, size: &mut Size) {
+fn measure(schema: &Value, size: &mut SchemaSize) {
     let Value::Object(members) = schema else { return };
     if let Some(values) = listed(members) {
         let characters = values.iter().filter_map(|value| value.as_str()).map(count).sum();
@@ -98,17 +98,17 @@ fn named<'a>(
 
 /// Returns the depth of the values of `schema`; a recursive definition counts once.
 fn levels(schema: &Value) -> usize {
-    Depth { root: schema, known: HashMap::new() }.measure(schema)
+    SchemaDepth { root: schema, known: HashMap::new() }.measure(schema)
 }
 
-struct Depth<'a> {
+struct SchemaDepth<'a> {
     root: &'a Value,
     /// The depths of the schemas measured so far. A schema that is being measured has depth zero,
     /// so that recursion ends.
     known: HashMap<*const Map<String, Value>, usize>,
 }
 
-impl<'a> Depth<'a> {
+impl<'a> SchemaDepth<'a> {
     fn measure(&mut self, schema: &'a Value) -> usize {
         leaves(self.root, schema)
             .schemas

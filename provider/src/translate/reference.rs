@@ -31,13 +31,18 @@ pub(crate) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value>
 
 /// Follows the references and alternatives of `schema`.
 pub(crate) fn leaves<'a>(root: &'a Value, schema: &'a Value) -> Leaves<'a> {
-    let mut walk =
-        Walk { root, path: Vec::new(), seen: HashSet::new(), endless: None, found: vec![] };
+    let mut walk = ReferenceWalk {
+        root,
+        path: Vec::new(),
+        seen: HashSet::new(),
+        endless: None,
+        found: vec![],
+    };
     walk.enter(schema);
     Leaves { schemas: walk.found, endless: walk.endless }
 }
 
-struct Walk<'a> {
+struct ReferenceWalk<'a> {
     root: &'a Value,
     path: Vec<&'a str>,
     /// The definitions that were expanded. Expanding one again would add nothing, and nested
@@ -47,7 +52,7 @@ struct Walk<'a> {
     found: Vec<&'a Map<String, Value>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ReferenceWalk<'a> {
     fn enter(&mut self, schema: &'a Value) {
         let Value::Object(members) = schema else { return };
         if let Some(reference) = members.get("$ref").and_then(Value::as_str) {

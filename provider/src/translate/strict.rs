@@ -14,7 +14,7 @@ use super::reference::{
     accepts_type, allows_null, leaves, listed, listed_alone, required, resolve, step, type_of,
     widens,
 };
-use crate::loss::{Effect, Loss, Reason};
+use crate::loss::{Loss, LossEffect, LossReason};
 
 /// The formats of strings that the page lists.
 const FORMATS: &[&str] =
@@ -31,7 +31,7 @@ pub(crate) fn strict(parameters: &Value) -> Result<(Value, Vec<Loss>), Vec<Loss>
     if !oversized.is_empty() {
         return Err(oversized);
     }
-    let mut writer = Writer { root: parameters, obstacles: Vec::new(), losses: Vec::new() };
+    let mut writer = StrictWriter { root: parameters, obstacles: Vec::new(), losses: Vec::new() };
     let schema = writer.schema(parameters, "");
     if writer.obstacles.is_empty() {
         writer.obstacles = limits::exceeded(&schema);
@@ -39,16 +39,16 @@ pub(crate) fn strict(parameters: &Value) -> Result<(Value, Vec<Loss>), Vec<Loss>
     if writer.obstacles.is_empty() { Ok((schema, writer.losses)) } else { Err(writer.obstacles) }
 }
 
-struct Writer<'a> {
+struct StrictWriter<'a> {
     root: &'a Value,
     obstacles: Vec<Loss>,
     losses: Vec<Loss>,
 }
 
-impl Writer<'_> {
+impl StrictWriter<'_> {
     fn schema(&mut self, schema: &Value, at: &str) -> Value {
         let Value::Object(members) = schema else {
-            self.obstacle(at, Reason::Untyped);
+            self.obstacle(at, LossReason::Untyped);
             return schema.clone();
         };
         if members.contains_key("$ref") {
@@ -66,12 +66,12 @@ impl Writer<'_> {
         let mut around = Map::new();
         for (keyword, value) in members.iter().filter(|(keyword, _)| *keyword != "$ref") {
             if !self.annotation(keyword, value, at, &mut around) {
-                self.obstacle(&step(at, keyword), Reason::Beside(keyword.clone()));
+                self.obstacle(&step(at, keyword), LossReason::Beside(keyword.clone()));
             }
         }
         let target = members.get("$ref").and_then(Value::as_str).unwrap_or_default();
         if resolve(self.root, target).is_none() {
-            self.obstacle(at, Reason::Reference(target.to_owned()));
+            self.obstacle(at, LossReason::Reference(target.to_owned()));
         }
         let bare = json!({ "$ref": target });
         if around.is_empty() {
@@ -83,7 +83,7 @@ impl Writer<'_> {
 
     fn alternatives(&mut self, schema: &Value, members: &Map<String, Value>, at: &str) -> Value {
         if at.is_empty() {
-            self.obstacle("/anyOf", Reason::Keyword("anyOf".into()));
+            self.obstacle("/anyOf", LossReason::Keyword("anyOf".into()));
             return schema.clone();
         }
         let mut written = Map::new();
@@ -94,15 +94,15 @@ impl Writer<'_> {
                 let each = each.map(|(index, one)| self.schema(one, &format!("{here}/{index}")));
                 written.insert("anyOf".into(), each.collect());
             } else if !self.annotation(keyword, value, at, &mut written) {
-                self.obstacle(&here, Reason::Beside(keyword.clone()));
+                self.obstacle(&here, LossReason::Beside(keyword.clone()));
             }
         }
         let found = leaves(self.root, schema);
         if let Some(reference) = found.endless {
-            self.obstacle(at, Reason::Endless(reference.to_owned()));
+            self.obstacle(at, LossReason::Endless(reference.to_owned()));
         }
         if self.are_ambiguous(&found.schemas) {
-            self.obstacle(at, Reason::Ambiguous);
+            self.obstacle(at, LossReason::Ambiguous);
         }
         Value::Object(written)
     }
@@ -130,7 +130,7 @@ impl Writer<'_> {
             }
         }
         if accepts_type(members, "array") && !members.contains_key("items") {
-            self.obstacle(at, Reason::NoItems);
+            self.obstacle(at, LossReason::NoItems);
         }
         self.object(members, at, &mut written);
         Value::Object(written)
@@ -152,14 +152,14 @@ impl Writer<'_> {
             let types = if let [single] = types[..] { json!(single) } else { json!(types) };
             written.insert("type".into(), types);
         } else {
-            self.obstacle(at, Reason::Untyped);
+            self.obstacle(at, LossReason::Untyped);
         }
         if let Some(values) = values {
             let is_plain = |value: &&Value| {
                 !value.is_array() && !value.is_object() && accepts_type(members, type_of(value))
             };
             if values.is_empty() || !values.iter().all(is_plain) {
-                self.obstacle(at, Reason::Enumerated);
+                self.obstacle(at, LossReason::Enumerated);
             }
         }
     }
@@ -168,7 +168,7 @@ impl Writer<'_> {
         if !accepts_type(members, "object") || !members.contains_key("type") {
             for keyword in ["properties", "required", "additionalProperties"] {
                 if members.contains_key(keyword) {
-                    self.obstacle(&step(at, keyword), Reason::Beside(keyword.into()));
+                    self.obstacle(&step(at, keyword), LossReason::Beside(keyword.into()));
                 }
             }
             return;
@@ -182,10 +182,10 @@ impl Writer<'_> {
             Some(_) => false,
         };
         if !is_closed {
-            self.obstacle(at, Reason::FreeForm);
+            self.obstacle(at, LossReason::FreeForm);
         }
         for name in required(members).filter(|name| !properties.contains_key(*name)) {
-            self.obstacle(&step(at, "required"), Reason::Undeclared(name.to_owned()));
+            self.obstacle(&step(at, "required"), LossReason::Undeclared(name.to_owned()));
         }
         let here = step(at, "properties");
         let mut each = Map::new();
@@ -194,7 +194,7 @@ impl Writer<'_> {
             let mut form = self.schema(property, &place);
             if required(members).all(|listed| listed != name) {
                 if allows_null(self.root, property) {
-                    self.loss(&place, Effect::NullForAbsent, Reason::AlreadyNullable);
+                    self.loss(&place, LossEffect::NullForAbsent, LossReason::AlreadyNullable);
                 } else {
                     form = nullable(form);
                 }
@@ -212,7 +212,7 @@ impl Writer<'_> {
         for (name, definition) in each {
             let place = step(at, name);
             if let Some(reference) = leaves(self.root, definition).endless {
-                self.obstacle(&place, Reason::Endless(reference.to_owned()));
+                self.obstacle(&place, LossReason::Endless(reference.to_owned()));
             }
             // A definition that accepts anything would matter only if a reference leads to it, but
             // a schema that merely contains one is refused too.
@@ -234,11 +234,11 @@ impl Writer<'_> {
             "format" => value
                 .as_str()
                 .filter(|format| !FORMATS.contains(format))
-                .map(|format| Reason::Format(format.to_owned())),
+                .map(|format| LossReason::Format(format.to_owned())),
             "pattern" => {
-                value.as_str().filter(|pattern| !is_regular(pattern)).map(|_| Reason::Pattern)
+                value.as_str().filter(|pattern| !is_regular(pattern)).map(|_| LossReason::Pattern)
             }
-            other => Some(Reason::Keyword(other.to_owned())),
+            other => Some(LossReason::Keyword(other.to_owned())),
         };
         match refusal {
             None => {
@@ -273,12 +273,12 @@ impl Writer<'_> {
                 let text = written.get("description").and_then(Value::as_str);
                 let joined = text.map_or(note.clone(), |text| join(text, &note));
                 written.insert("description".into(), joined.into());
-                self.loss(&here(), Effect::Described, Reason::Keyword(keyword.to_owned()));
+                self.loss(&here(), LossEffect::Described, LossReason::Keyword(keyword.to_owned()));
             }
             // Neither restricts values, and the schema has the provider's dialect anyway.
             "$schema" | "$comment" => {}
             _ if ANNOTATIONS.contains(&keyword) => {
-                self.loss(&here(), Effect::Removed, Reason::Keyword(keyword.to_owned()));
+                self.loss(&here(), LossEffect::Removed, LossReason::Keyword(keyword.to_owned()));
             }
             _ => return false,
         }
@@ -328,11 +328,11 @@ impl Writer<'_> {
         })
     }
 
-    fn obstacle(&mut self, at: &str, reason: Reason) {
-        self.obstacles.push(Loss { at: at.to_owned(), effect: Effect::NotStrict, reason });
+    fn obstacle(&mut self, at: &str, reason: LossReason) {
+        self.obstacles.push(Loss { at: at.to_owned(), effect: LossEffect::NotStrict, reason });
     }
 
-    fn loss(&mut self, at: &str, effect: Effect, reason: Reason) {
+    fn loss(&mut self, at: &str, effect: LossEffect, reason: LossReason) {
         self.losses.push(Loss { at: at.to_owned(), effect, reason });
     }
 }

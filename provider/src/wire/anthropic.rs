@@ -5,4 +5,4 @@ mod request;
 mod stream;
 
 pub(super) use request::outgoing;
-pub(super) use stream::Stream;
+pub(super) use stream::AnthropicStream;

@@ -13,9 +13,9 @@ const UNREADABLE: &str = "unreadable_arguments";
 /// An escape of half a surrogate pair, which the grammar of JSON allows and every vendor refuses,
 /// becomes U+FFFD.
 #[derive(Debug)]
-pub(super) struct Object(Box<RawValue>);
+pub(super) struct RawObject(Box<RawValue>);
 
-impl Object {
+impl RawObject {
     /// Returns the text itself if it is an object, or otherwise an object with the text as its only
     /// member.
     pub(super) fn parse(text: &str, member: &str) -> Self {
@@ -82,7 +82,7 @@ fn well_formed(json: &str) -> Cow<'_, str> {
     text.into()
 }
 
-impl Serialize for Object {
+impl Serialize for RawObject {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.serialize(serializer)
     }
@@ -95,12 +95,12 @@ mod tests {
     #[test]
     fn an_object_stays_as_it_was_written() {
         let text = r#" {"b":1.0, "a":12345678901234567890123, "a":2} "#;
-        assert_eq!(Object::of_arguments(text).get(), text.trim());
+        assert_eq!(RawObject::of_arguments(text).get(), text.trim());
     }
 
     #[test]
     fn half_a_character_is_replaced_and_nothing_else() {
-        let sent = |text: &str| Object::of_arguments(text).get().to_owned();
+        let sent = |text: &str| RawObject::of_arguments(text).get().to_owned();
         for (text, expected) in [
             (r#"{"a":"\ud83d"}"#, r#"{"a":"\ufffd"}"#),
             (r#"{"a":"\uDE00 b"}"#, r#"{"a":"\ufffd b"}"#),
@@ -125,7 +125,7 @@ mod tests {
             ("{} {}", r#"{"unreadable_arguments":"{} {}"}"#),
             ("null", r#"{"unreadable_arguments":"null"}"#),
         ] {
-            assert_eq!(Object::of_arguments(text).get(), sent, "{text}");
+            assert_eq!(RawObject::of_arguments(text).get(), sent, "{text}");
         }
     }
 }

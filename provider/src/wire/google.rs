@@ -5,7 +5,7 @@ mod request;
 mod stream;
 
 pub(super) use request::outgoing;
-pub(super) use stream::Stream;
+pub(super) use stream::GoogleStream;
 
 /// The members of a [`Blob`](crate::Blob). The stream writes them, the request reads them.
 mod blob {

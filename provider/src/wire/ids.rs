@@ -10,14 +10,14 @@ const MAX_BYTES: usize = 64;
 
 /// The ids that a conversation uses.
 #[derive(Debug, Default)]
-pub(super) struct Ids {
+pub(super) struct CallIds {
     taken: HashSet<String>,
     /// The last number that was added to each id. The next search begins there, so that many calls
     /// with one id cost no more than many calls with different ids.
     suffixes: HashMap<String, usize>,
 }
 
-impl Ids {
+impl CallIds {
     /// Collects the ids of the calls in these messages.
     pub(super) fn from_messages(messages: &[Message]) -> Self {
         let mut ids = Self::default();
@@ -59,7 +59,7 @@ impl<'a> SentIds<'a> {
     /// Assigns an id to each call in these messages.
     pub(super) fn from_messages(messages: &'a [Message]) -> Self {
         let mut sent = HashMap::new();
-        let mut ids = Ids::default();
+        let mut ids = CallIds::default();
         for id in calls(messages) {
             sent.entry(id).or_insert_with(|| ids.take(id));
         }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn ids_are_unique_and_fit() {
-        let mut ids = Ids::default();
+        let mut ids = CallIds::default();
         assert_eq!(ids.take("call_a"), "call_a");
         assert_eq!(ids.take("call_a"), "call_a_1");
         assert_eq!(ids.take("call_a"), "call_a_2");
@@ -108,16 +108,20 @@ mod tests {
 
     #[test]
     fn an_id_of_the_conversation_is_taken() {
-        let call =
-            crate::Call { id: "a:1".into(), name: "f".into(), arguments: "{}".into(), blob: None };
+        let call = crate::ModelCall {
+            id: "a:1".into(),
+            name: "f".into(),
+            arguments: "{}".into(),
+            blob: None,
+        };
         let messages = [Message { role: crate::Role::Model, parts: vec![Part::Call(call)] }];
-        assert_eq!(Ids::from_messages(&messages).take("a_1"), "a_1_1");
+        assert_eq!(CallIds::from_messages(&messages).take("a_1"), "a_1_1");
         assert_eq!(SentIds::from_messages(&messages).get("a:1"), "a_1");
     }
 
     #[test]
     fn many_equal_ids_take_no_time() {
-        let mut ids = Ids::default();
+        let mut ids = CallIds::default();
         let all: HashSet<String> = (0..100_000).map(|_| ids.take("same")).collect();
         assert_eq!(all.len(), 100_000);
     }

@@ -6,7 +6,7 @@ mod request;
 mod stream;
 
 pub(super) use request::outgoing;
-pub(super) use stream::Stream;
+pub(super) use stream::OpenAiStream;
 
 /// The member of a message that is kept as the blob of its text:
 /// <https://platform.openai.com/docs/api-reference/responses/object#responses-object-output>.

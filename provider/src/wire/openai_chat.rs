@@ -7,4 +7,4 @@ mod request;
 mod stream;
 
 pub(super) use request::outgoing;
-pub(super) use stream::Stream;
+pub(super) use stream::ChatStream;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Failure, FailureKind, Provider};
+use crate::{FailureKind, Provider, RequestFailure};
 
 /// An error that a server reported, in any of the usual forms.
 #[derive(Debug, Default, PartialEq)]
@@ -90,12 +90,12 @@ impl ServerError {
 
     /// Returns the failure for an error with this status. Status 200 means that the stream had
     /// begun.
-    pub(crate) fn failure(self, provider: Provider, model: &str, status: u16) -> Failure {
+    pub(crate) fn failure(self, provider: Provider, model: &str, status: u16) -> RequestFailure {
         let kind = self.kind(model, status);
         let detail = if self.message.is_empty() { self.codes.join(" ") } else { self.message };
-        Failure {
+        RequestFailure {
             retry_after: self.retry_after,
-            ..Failure::new(provider, kind).with_detail(detail)
+            ..RequestFailure::new(provider, kind).with_detail(detail)
         }
     }
 

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use super::outgoing;
 use crate::{
-    Blob, Bounds, Call, CallResult, Effort, Image, Message, Part, Provider, Request, Role,
-    Settings, Shape, translate_all,
+    AnswerSettings, AnswerShape, Blob, CallResult, Effort, Image, Message, ModelCall, ModelRequest,
+    Part, Provider, Role, ToolBounds, translate_all,
 };
 
 /// The model of the requests and of the conversations.
@@ -17,7 +17,7 @@ fn message(role: Role, parts: Vec<Part>) -> Message {
 }
 
 fn call(id: &str, name: &str, arguments: &str, blob: Option<Blob>) -> Part {
-    Part::Call(Call { id: id.into(), name: name.into(), arguments: arguments.into(), blob })
+    Part::Call(ModelCall { id: id.into(), name: name.into(), arguments: arguments.into(), blob })
 }
 
 fn result(id: &str, name: &str, content: &str, is_error: bool) -> Part {
@@ -35,11 +35,12 @@ fn tools(provider: Provider) -> Value {
         returns: None,
         result: ResultKind::Json,
     };
-    translate_all(provider, Bounds::for_provider(provider), &[schema("read"), schema("list")]).value
+    translate_all(provider, ToolBounds::for_provider(provider), &[schema("read"), schema("list")])
+        .value
 }
 
 /// Returns the path, the query and the body of a request.
-fn shown(provider: Provider, request: &Request<'_>) -> String {
+fn shown(provider: Provider, request: &ModelRequest<'_>) -> String {
     let outgoing = outgoing(provider, request, true);
     let body: Value = serde_json::from_slice(&outgoing.body).expect("JSON");
     let query = outgoing.query.map_or_else(String::new, |query| format!("?{query}"));
@@ -52,13 +53,13 @@ fn snapshot(name: &str, system: &[&str], messages: &[Message], has_tools: bool) 
     for provider in Provider::ALL {
         let tools = if has_tools { tools(provider) } else { json!([]) };
         let max_output = has_tools.then_some(1000);
-        let request = Request {
+        let request = ModelRequest {
             model: MODEL,
             system: &system,
             messages,
             tools: &tools,
             max_output,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         insta::assert_snapshot!(format!("{name}_{provider}"), shown(provider, &request));
     }
@@ -125,12 +126,12 @@ fn parallel_calls(provider: Provider) -> Vec<Message> {
 fn parallel_calls_with_blobs() {
     for provider in Provider::ALL {
         let (messages, tools) = (parallel_calls(provider), tools(provider));
-        let request = Request {
+        let request = ModelRequest {
             model: MODEL,
             system: &["You are ikigai.".to_owned()],
             messages: &messages,
             tools: &tools,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         insta::assert_snapshot!(format!("calls_{provider}"), shown(provider, &request));
     }
@@ -181,7 +182,8 @@ fn images_of_the_person_and_of_results() {
 #[test]
 fn an_older_model_of_google_has_images_beside_its_results() {
     let messages = with_images();
-    let request = Request { model: "gemini-2.5-pro", messages: &messages, ..Request::default() };
+    let request =
+        ModelRequest { model: "gemini-2.5-pro", messages: &messages, ..ModelRequest::default() };
     insta::assert_snapshot!("images_of_an_older_model", shown(Provider::Google, &request));
 }
 
@@ -189,12 +191,12 @@ fn an_older_model_of_google_has_images_beside_its_results() {
 fn numbers_keep_their_digits() {
     for provider in Provider::ALL {
         let messages = parallel_calls(provider);
-        let request = Request {
+        let request = ModelRequest {
             model: MODEL,
             system: &[],
             messages: &messages,
             tools: &Value::Null,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
         assert!(body.contains("12345678901234567890123"), "{provider}: {body}");
@@ -206,12 +208,12 @@ fn what_another_provider_left_is_left_out() {
     for provider in Provider::ALL {
         for other in Provider::ALL.into_iter().filter(|other| *other != provider) {
             let messages = parallel_calls(other);
-            let request = Request {
+            let request = ModelRequest {
                 model: MODEL,
                 system: &[],
                 messages: &messages,
                 tools: &Value::Null,
-                ..Request::default()
+                ..ModelRequest::default()
             };
             let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
             for left in ["gAAA", "commentary", "hm", "Eq==", "google-1", "EjQ="] {
@@ -229,12 +231,12 @@ fn what_another_model_left_is_left_out() {
         let messages = parallel_calls(provider);
         let shown = |model| {
             let tools = Value::Null;
-            let request = Request {
+            let request = ModelRequest {
                 model,
                 system: &[],
                 messages: &messages,
                 tools: &tools,
-                ..Request::default()
+                ..ModelRequest::default()
             };
             String::from_utf8(outgoing(provider, &request, true).body).expect("text")
         };
@@ -263,8 +265,13 @@ fn a_name_that_the_provider_would_refuse_is_not_sent() {
     };
     let count = |provider, messages: &[Message]| {
         let tools = Value::Null;
-        let request =
-            Request { model: MODEL, system: &[], messages, tools: &tools, ..Request::default() };
+        let request = ModelRequest {
+            model: MODEL,
+            system: &[],
+            messages,
+            tools: &tools,
+            ..ModelRequest::default()
+        };
         let body = String::from_utf8(outgoing(provider, &request, true).body).expect("text");
         (body.matches("no tool").count(), body.matches("no_tool").count())
     };
@@ -286,12 +293,12 @@ fn a_message_that_has_nothing_to_say_is_no_message() {
             message(Role::Model, parts),
             message(Role::User, vec![Part::text("two")]),
         ];
-        let request = Request {
+        let request = ModelRequest {
             model: MODEL,
             system: &[],
             messages: &messages,
             tools: &Value::Null,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let body: Value =
             serde_json::from_slice(&outgoing(provider, &request, true).body).expect("JSON");
@@ -314,12 +321,12 @@ fn an_anthropic_conversation_is_cached_up_to_its_end() {
     let tools = tools(Provider::Anthropic);
     let system = ["a".to_owned(), "b".to_owned()];
     for marked in [&[0][..], &[0, 2], &[2, 4], &[4, 6]] {
-        let request = Request {
+        let request = ModelRequest {
             model: MODEL,
             system: &system,
             messages: &messages,
             tools: &tools,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let body = outgoing(Provider::Anthropic, &request, true).body;
         let body: Value = serde_json::from_slice(&body).expect("JSON");
@@ -344,13 +351,13 @@ fn an_anthropic_conversation_is_cached_up_to_its_end() {
 #[test]
 fn the_member_for_the_length_is_the_one_that_the_server_knows() {
     let messages = [message(Role::User, vec![Part::text("x")])];
-    let request = Request {
+    let request = ModelRequest {
         model: MODEL,
         system: &[],
         messages: &messages,
         tools: &Value::Null,
         max_output: Some(5),
-        ..Request::default()
+        ..ModelRequest::default()
     };
     for (is_own, name) in [(true, "max_completion_tokens"), (false, "max_tokens")] {
         let body: Value =
@@ -363,12 +370,12 @@ fn the_member_for_the_length_is_the_one_that_the_server_knows() {
 #[test]
 fn a_model_that_does_not_reason_is_not_asked_for_its_reasons() {
     let has_include = |model: &str| {
-        let request = Request {
+        let request = ModelRequest {
             model,
             system: &[],
             messages: &[],
             tools: &Value::Null,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let body: Value =
             serde_json::from_slice(&outgoing(Provider::OpenAi, &request, true).body).expect("JSON");
@@ -399,12 +406,12 @@ fn a_tuned_model_of_google_has_its_own_collection() {
         ("models/gemini-3-pro", "v1beta/models/gemini-3-pro:streamGenerateContent"),
         ("tunedModels/mine", "v1beta/tunedModels/mine:streamGenerateContent"),
     ] {
-        let request = Request {
+        let request = ModelRequest {
             model,
             system: &[],
             messages: &[],
             tools: &Value::Null,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         assert_eq!(outgoing(Provider::Google, &request, true).path.join("/"), path);
     }
@@ -416,13 +423,18 @@ fn settings_and_the_shape_of_the_answer() {
         "age": { "type": "integer" } }, "required": ["name"] });
     let messages = [message(Role::User, vec![Part::text("who?")])];
     for provider in Provider::ALL {
-        let shape = Shape::new(provider, &schema).expect("a shape");
+        let shape = AnswerShape::new(provider, &schema).expect("a shape");
         let temperature = (provider != Provider::Anthropic).then_some(0.2);
-        let settings = Settings { effort: Some(Effort::High), temperature };
+        let settings = AnswerSettings { effort: Some(Effort::High), temperature };
         assert_eq!(settings.check(provider), Ok(()), "{provider}");
         let shape = Some(&shape);
-        let request =
-            Request { model: MODEL, messages: &messages, settings, shape, ..Request::default() };
+        let request = ModelRequest {
+            model: MODEL,
+            messages: &messages,
+            settings,
+            shape,
+            ..ModelRequest::default()
+        };
         insta::assert_snapshot!(format!("settings_{provider}"), shown(provider, &request));
     }
 }
@@ -430,8 +442,8 @@ fn settings_and_the_shape_of_the_answer() {
 #[test]
 fn an_effort_has_the_form_that_its_model_takes() {
     let body = |provider, model: &str, effort| {
-        let settings = Settings { effort: Some(effort), temperature: None };
-        let request = Request { model, settings, ..Request::default() };
+        let settings = AnswerSettings { effort: Some(effort), temperature: None };
+        let request = ModelRequest { model, settings, ..ModelRequest::default() };
         let body = outgoing(provider, &request, true).body;
         serde_json::from_slice::<Value>(&body).expect("JSON")
     };

@@ -2,7 +2,8 @@
 //! between its events.
 
 use ikigai_provider::{
-    Client, Endpoint, Event, Header, Part, Request, Settings, Shape, Stop, Usage,
+    AnswerEvent, AnswerSettings, AnswerShape, Endpoint, ModelClient, ModelRequest, Part,
+    RequestHeader, StopReason, TokenUsage,
 };
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Vendor};
 use serde_json::json;
@@ -24,7 +25,7 @@ async fn a_text_is_told_and_given_as_it_was_sent() {
         assert_eq!(asked.text(), TEXT.concat(), "{vendor}");
         assert_eq!(asked.told_text(), TEXT.concat(), "{vendor}");
         assert_eq!(asked.events.len(), TEXT.len(), "{vendor}: piece by piece: {:?}", asked.events);
-        assert_eq!(asked.answer().stop, Stop::Finished, "{vendor}");
+        assert_eq!(asked.answer().stop, StopReason::Finished, "{vendor}");
         let texts = asked.answer().parts.iter().filter(|part| matches!(part, Part::Text { .. }));
         assert_eq!(texts.count(), 1, "{vendor}: {:?}", asked.answer().parts);
     }
@@ -36,19 +37,19 @@ async fn a_text_is_told_as_soon_as_it_comes() {
         let gate = Gate::closed();
         let server = FakeServer::start(vendor, [Reply::answer().text("a").stall(&gate).text("b")]);
         let client = client(&server);
-        let request = Request {
+        let request = ModelRequest {
             model: "a-model",
             system: &[],
             messages: &question(),
             tools: &json!([]),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let mut text_seen = String::new();
         // The gate opens when the first piece is reported. If the report waited for the rest,
         // nothing would ever arrive.
         let answer = client
             .send(&request, &mut |event| {
-                if let Event::Text(text) = event {
+                if let AnswerEvent::Text(text) = event {
                     text_seen.push_str(text);
                     gate.open();
                 }
@@ -96,7 +97,7 @@ async fn what_it_cost_is_said() {
     for vendor in Vendor::ALL {
         let reply = Reply::answer().thinking("hm").text("a").usage(1200, 30);
         let asked = ask(vendor, [reply.cached(1000).cache_written(150)]).await;
-        let expected = Usage {
+        let expected = TokenUsage {
             input: Some(1200),
             output: Some(30),
             cached: Some(1000),
@@ -122,14 +123,14 @@ async fn an_answer_cut_by_length_says_so() {
     for vendor in Vendor::ALL {
         let reply = Reply::answer().text("so f").cut_by_length();
         let asked = ask(vendor, [reply]).await;
-        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &Stop::Length));
+        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &StopReason::Length));
         let reply = Reply::answer()
             .text("a")
             .call("bash", &json!({ "path": "x" }))
             .call_raw("file_read", r#"{"path": "#)
             .cut_by_length();
         let asked = ask(vendor, [reply]).await;
-        assert_eq!(asked.answer().stop, Stop::Length, "{vendor}");
+        assert_eq!(asked.answer().stop, StopReason::Length, "{vendor}");
         assert!(asked.calls().is_empty(), "{vendor}: none is known to be whole");
     }
 }
@@ -139,7 +140,7 @@ async fn an_answer_that_fills_the_window_says_so() {
     let word = "model_context_window_exceeded";
     let reply = Reply::answer().text("so f").call("bash", &json!({ "path": "x" }));
     let asked = ask(Vendor::Anthropic, [reply.ending_with(word)]).await;
-    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &Stop::Window));
+    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("so f", &StopReason::Window));
     assert!(asked.calls().is_empty(), "none is known to be whole");
 }
 
@@ -148,8 +149,8 @@ async fn a_refusal_is_an_answer_that_says_so() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer().refused("I will not help with this.")]).await;
         let stop = &asked.answer().stop;
-        assert!(matches!(stop, Stop::Refused(_)), "{vendor}: {stop:?}");
-        if let (Stop::Refused(why), true) = (stop, vendor != Vendor::Anthropic) {
+        assert!(matches!(stop, StopReason::Refused(_)), "{vendor}: {stop:?}");
+        if let (StopReason::Refused(why), true) = (stop, vendor != Vendor::Anthropic) {
             assert!(why.contains("I will not help"), "{vendor}: {why:?}");
         }
     }
@@ -161,7 +162,7 @@ async fn googles_refusal_of_a_prompt_is_one_too() {
                           "usageMetadata": { "promptTokenCount": 5, "totalTokenCount": 5 } });
     let asked = ask(Vendor::Google, [Reply::answer().event(blocked).without_end()]).await;
     let stop = &asked.answer().stop;
-    let Stop::Refused(why) = stop else { panic!("{stop:?}") };
+    let StopReason::Refused(why) = stop else { panic!("{stop:?}") };
     assert!(why.contains("PROHIBITED_CONTENT"), "{why:?}");
 }
 
@@ -198,14 +199,14 @@ async fn a_chat_that_says_why_it_ended_is_not_waited_for() {
     let ended = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] });
     let reply = Reply::answer().text("a").event(ended).ping().stall(&gate).without_end();
     let asked = ask(Vendor::OpenAiChat, [reply]).await;
-    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("a", &Stop::Finished));
+    assert_eq!((asked.text().as_str(), &asked.answer().stop), ("a", &StopReason::Finished));
 }
 
 #[tokio::test]
 async fn an_answer_without_anything_is_an_answer() {
     for vendor in Vendor::ALL {
         let asked = ask(vendor, [Reply::answer()]).await;
-        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("", &Stop::Finished));
+        assert_eq!((asked.text().as_str(), &asked.answer().stop), ("", &StopReason::Finished));
     }
 }
 
@@ -228,13 +229,13 @@ async fn a_bound_on_the_answer_is_sent() {
     for vendor in Vendor::ALL {
         let server = FakeServer::start(vendor, [Reply::answer().text("a")]);
         let client = client(&server);
-        let request = Request {
+        let request = ModelRequest {
             model: "a-model",
             system: &[],
             messages: &question(),
             tools: &json!([]),
             max_output: Some(4321),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         assert_eq!(send_request(&client, &request).await.text(), "a", "{vendor}");
         let body = server.requests()[0].body.to_string();
@@ -252,22 +253,26 @@ async fn settings_and_shapes_are_what_their_vendor_takes() {
         let server = FakeServer::with(vendor, |_| Reply::answer().text("{}"));
         let client = client(&server);
         let provider = client.provider();
-        let shape = Shape::new(provider, &schema).expect("a shape");
+        let shape = AnswerShape::new(provider, &schema).expect("a shape");
         for &effort in provider.efforts() {
-            let request = Request {
+            let request = ModelRequest {
                 model: "a-model",
                 messages: &question(),
                 tools: &tools(provider),
-                settings: Settings { effort: Some(effort), temperature: None },
+                settings: AnswerSettings { effort: Some(effort), temperature: None },
                 shape: Some(&shape),
-                ..Request::default()
+                ..ModelRequest::default()
             };
             assert_eq!(send_request(&client, &request).await.text(), "{}", "{vendor} {effort}");
         }
-        let settings = Settings { effort: None, temperature: Some(0.25) };
+        let settings = AnswerSettings { effort: None, temperature: Some(0.25) };
         let messages = question();
-        let request =
-            Request { model: "a-model", messages: &messages, settings, ..Request::default() };
+        let request = ModelRequest {
+            model: "a-model",
+            messages: &messages,
+            settings,
+            ..ModelRequest::default()
+        };
         assert_eq!(send_request(&client, &request).await.text(), "{}", "{vendor}");
         let last = server.requests().pop().expect("a request").body.to_string();
         assert!(last.contains(r#""temperature":0.25"#), "{vendor}: {last}");
@@ -282,8 +287,8 @@ async fn headers_of_a_person_are_sent_and_their_values_stay_out_of_messages() {
             vendor,
             [Reply::answer().text("a"), Reply::status(400, "no team called hush-hush")],
         );
-        let headers = vec![Header::new("X-Team", "hush-hush").expect("a header")];
-        let client = Client::new(Endpoint { headers, ..endpoint(&server) }).expect("a client");
+        let headers = vec![RequestHeader::new("X-Team", "hush-hush").expect("a header")];
+        let client = ModelClient::new(Endpoint { headers, ..endpoint(&server) }).expect("a client");
         assert_eq!(send(&client, &question()).await.text(), "a", "{vendor}");
         assert_eq!(server.requests()[0].header("x-team"), Some("hush-hush"), "{vendor}");
         let asked = send(&client, &question()).await;

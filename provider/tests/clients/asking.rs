@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{
-    Answer, Bounds, Call, CallResult, Client, Endpoint, Event, Failure, FailureKind, Key, Message,
-    Part, Provider, Request, Role, Tools, translate_all,
+    AnswerEvent, ApiKey, CallResult, Endpoint, FailureKind, Message, ModelAnswer, ModelCall,
+    ModelClient, ModelRequest, Part, Provider, RequestFailure, Role, ToolBounds, TranslatedTools,
+    translate_all,
 };
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     Endpoint {
         provider: provider(server.vendor()),
         base_url: Some(server.base_url()),
-        key: Some(Key::new(KEY)),
+        key: Some(ApiKey::new(KEY)),
         headers: Vec::new(),
         connect_timeout: Duration::from_secs(60),
         silence_timeout: Duration::from_secs(60),
@@ -31,26 +32,26 @@ pub(crate) fn endpoint(server: &FakeServer) -> Endpoint {
     }
 }
 
-pub(crate) fn client(server: &FakeServer) -> Client {
-    Client::new(endpoint(server)).expect("an address")
+pub(crate) fn client(server: &FakeServer) -> ModelClient {
+    ModelClient::new(endpoint(server)).expect("an address")
 }
 
 /// The outcome of a request.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    pub(crate) outcome: Result<Answer, Failure>,
+    pub(crate) outcome: Result<ModelAnswer, RequestFailure>,
     /// The events that were reported, one per line.
     pub(crate) events: Vec<String>,
 }
 
 impl Asked {
     #[track_caller]
-    pub(crate) fn answer(&self) -> &Answer {
+    pub(crate) fn answer(&self) -> &ModelAnswer {
         self.outcome.as_ref().unwrap_or_else(|failure| panic!("{failure:?}\n{:?}", self.events))
     }
 
     #[track_caller]
-    pub(crate) fn failure(&self) -> &Failure {
+    pub(crate) fn failure(&self) -> &RequestFailure {
         self.outcome.as_ref().expect_err("no answer")
     }
 
@@ -65,7 +66,7 @@ impl Asked {
     }
 
     #[track_caller]
-    pub(crate) fn calls(&self) -> Vec<&Call> {
+    pub(crate) fn calls(&self) -> Vec<&ModelCall> {
         calls(&self.answer().parts)
     }
 
@@ -88,7 +89,7 @@ pub(crate) fn text(parts: &[Part]) -> String {
     texts.collect()
 }
 
-pub(crate) fn calls(parts: &[Part]) -> Vec<&Call> {
+pub(crate) fn calls(parts: &[Part]) -> Vec<&ModelCall> {
     let calls = parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
@@ -105,27 +106,27 @@ pub(crate) async fn ask(vendor: Vendor, replies: impl IntoIterator<Item = Reply>
 }
 
 /// Sends a conversation, with tools to call.
-pub(crate) async fn send(client: &Client, messages: &[Message]) -> Asked {
+pub(crate) async fn send(client: &ModelClient, messages: &[Message]) -> Asked {
     let tools = tools(client.provider());
-    let request = Request {
+    let request = ModelRequest {
         model: "a-model",
         system: &["You are brief.".to_owned(), "You like tools.".to_owned()],
         messages,
         tools: &tools,
-        ..Request::default()
+        ..ModelRequest::default()
     };
     send_request(client, &request).await
 }
 
 /// Sends a request.
-pub(crate) async fn send_request(client: &Client, request: &Request<'_>) -> Asked {
+pub(crate) async fn send_request(client: &ModelClient, request: &ModelRequest<'_>) -> Asked {
     let mut events = Vec::new();
-    let mut tell = |event: Event<'_>| {
+    let mut tell = |event: AnswerEvent<'_>| {
         events.push(match event {
-            Event::Text(text) => format!("text {text}"),
-            Event::Thinking(thought) => format!("thinking {thought}"),
-            Event::Call(name) => format!("call {name}"),
-            Event::Retry { attempt, wait, failure } => {
+            AnswerEvent::Text(text) => format!("text {text}"),
+            AnswerEvent::Thinking(thought) => format!("thinking {thought}"),
+            AnswerEvent::Call(name) => format!("call {name}"),
+            AnswerEvent::Retry { attempt, wait, failure } => {
                 format!("retry {attempt} after {wait:?}: {:?}", failure.kind)
             }
         });
@@ -143,7 +144,7 @@ pub(crate) fn says(text: &str) -> Message {
 }
 
 /// Extends the conversation with an answer and the results of its calls.
-pub(crate) fn answered(mut conversation: Vec<Message>, answer: &Answer) -> Vec<Message> {
+pub(crate) fn answered(mut conversation: Vec<Message>, answer: &ModelAnswer) -> Vec<Message> {
     let results = calls(&answer.parts).into_iter().map(result).collect();
     conversation.push(Message { role: Role::Model, parts: answer.parts.clone() });
     conversation.push(Message { role: Role::User, parts: results });
@@ -151,7 +152,7 @@ pub(crate) fn answered(mut conversation: Vec<Message>, answer: &Answer) -> Vec<M
 }
 
 /// Returns a result that names its call.
-pub(crate) fn result(call: &Call) -> Part {
+pub(crate) fn result(call: &ModelCall) -> Part {
     Part::Result(CallResult {
         id: call.id.clone(),
         name: call.name.clone(),
@@ -169,7 +170,7 @@ pub(crate) fn tools(provider: Provider) -> Value {
 }
 
 /// Returns tools of these names.
-pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> Tools {
+pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> TranslatedTools {
     let schema = |name: &&str| {
         let schema = json!({
             "name": name,
@@ -187,5 +188,5 @@ pub(crate) fn tools_called(provider: Provider, names: &[&str]) -> Tools {
         ToolSchema::parse(schema.to_string().as_bytes()).expect("a schema")
     };
     let schemas: Vec<ToolSchema> = names.iter().map(schema).collect();
-    translate_all(provider, Bounds::for_provider(provider), &schemas)
+    translate_all(provider, ToolBounds::for_provider(provider), &schemas)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ikigai_provider::{CallResult, Message, Part, Request, Role, Stop};
+use ikigai_provider::{CallResult, Message, ModelRequest, Part, Role, StopReason};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
@@ -167,7 +167,7 @@ async fn a_call_that_google_could_not_write_is_no_call() {
     // The outcome may be an answer or a failure, but no call runs.
     if let Ok(answer) = &asked.outcome {
         assert_eq!(calls(&answer.parts).len(), 0, "{answer:?}");
-        assert_ne!(answer.stop, Stop::Finished, "{answer:?}");
+        assert_ne!(answer.stop, StopReason::Finished, "{answer:?}");
     }
 }
 
@@ -276,12 +276,12 @@ async fn more_tools_than_a_vendor_takes_do_not_spoil_a_request() {
     for vendor in Vendor::ALL {
         let server = FakeServer::start(vendor, [Reply::answer().text("done")]);
         let tools = tools_called(provider(vendor), &names);
-        let request = Request {
+        let request = ModelRequest {
             model: "a-model",
             system: &[],
             messages: &question(),
             tools: &tools.value,
-            ..Request::default()
+            ..ModelRequest::default()
         };
         let asked = send_request(&client(&server), &request).await;
         assert_eq!((asked.text().as_str(), server.violations()), ("done", vec![]), "{vendor}");

@@ -1,6 +1,6 @@
 //! Data that a provider expects back, and conversations that began with another provider.
 
-use ikigai_provider::{Blob, Call, Message, Part, Request, Role};
+use ikigai_provider::{Blob, Message, ModelCall, ModelRequest, Part, Role};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::{Value, json};
 
@@ -115,12 +115,12 @@ async fn a_conversation_goes_on_with_another_model_of_its_provider() {
         let client = client(&server);
         let asked = send(&client, &question()).await;
         let conversation = answered(question(), asked.answer());
-        let request = Request {
+        let request = ModelRequest {
             model: "another-model",
             system: &[],
             messages: &conversation,
             tools: &tools(client.provider()),
-            ..Request::default()
+            ..ModelRequest::default()
         };
         assert_eq!(send_request(&client, &request).await.text(), "done", "{vendor}");
         assert_eq!(server.violations(), [""; 0], "{vendor}");
@@ -134,7 +134,7 @@ async fn a_conversation_goes_on_with_another_model_of_its_provider() {
 #[tokio::test]
 async fn ids_of_any_form_are_sent_in_one_that_the_vendor_takes() {
     for vendor in Vendor::ALL {
-        let call = |id: &str| Call {
+        let call = |id: &str| ModelCall {
             id: id.to_owned(),
             name: "bash".to_owned(),
             arguments: r#"{"path":"a"}"#.to_owned(),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use ikigai_provider::{Client, FailureKind, Request};
+use ikigai_provider::{FailureKind, ModelClient, ModelRequest};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -52,17 +52,17 @@ fn server(vendor: Vendor, is_clean: bool, whole: fn() -> Reply) -> FakeServer {
     })
 }
 
-async fn ask_cut(client: Arc<Client>, at: usize) -> Asked {
+async fn ask_cut(client: Arc<ModelClient>, at: usize) -> Asked {
     // The name occurs in some events, so it has the same length in every request.
     let model = format!("cut-{at:07}");
     let offered = tools(client.provider());
     let messages = question();
-    let request = Request {
+    let request = ModelRequest {
         model: &model,
         system: &[],
         messages: &messages,
         tools: &offered,
-        ..Request::default()
+        ..ModelRequest::default()
     };
     send_request(&client, &request).await
 }
@@ -82,7 +82,7 @@ async fn no_cut_is_an_answer(vendor: Vendor, is_clean: bool) {
 
 async fn no_cut_there_is_an_answer(
     vendor: Vendor,
-    client: Arc<Client>,
+    client: Arc<ModelClient>,
     places: impl Iterator<Item = usize>,
 ) {
     let mut asking = JoinSet::new();

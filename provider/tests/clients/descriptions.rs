@@ -2,7 +2,7 @@
 //! OpenAI's description of its API, and the types of the SDKs of Anthropic and Google, as JSON
 //! Schema (`tests/data/README.md` tells how they were made).
 
-use ikigai_provider::{FailureKind, Message, Role, Stop};
+use ikigai_provider::{FailureKind, Message, Role, StopReason};
 use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ async fn every_reason_of_google_to_end_is_known() {
         match reason {
             "STOP" | "FINISH_REASON_UNSPECIFIED" | "A_REASON_OF_TOMORROW" => {
                 assert_eq!(asked.calls().len(), 1, "{reason}");
-                assert_eq!(asked.answer().stop, Stop::Finished, "{reason}");
+                assert_eq!(asked.answer().stop, StopReason::Finished, "{reason}");
             }
             _ if is_failure => {
                 assert!(matches!(asked.kind(), FailureKind::Server { .. }), "{reason}");
@@ -120,8 +120,8 @@ async fn every_reason_of_google_to_end_is_known() {
                 assert_eq!(asked.calls().len(), 0, "{reason}");
                 let stop = &asked.answer().stop;
                 let is_known = match reason {
-                    "MAX_TOKENS" | "CONTINUATION" => *stop == Stop::Length,
-                    _ => *stop == Stop::Refused(reason.to_owned()),
+                    "MAX_TOKENS" | "CONTINUATION" => *stop == StopReason::Length,
+                    _ => *stop == StopReason::Refused(reason.to_owned()),
                 };
                 assert!(is_known, "{reason}: {stop:?}");
             }

@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_provider::{Client, Endpoint, FailureKind};
+use ikigai_provider::{Endpoint, FailureKind, ModelClient};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
 use tokio::task::JoinSet;
 
@@ -150,7 +150,7 @@ async fn silence_is_left_and_told_of() {
             let connect_timeout = Duration::from_secs(2);
             let endpoint =
                 Endpoint { silence_timeout: silence, connect_timeout, ..endpoint(&server) };
-            let client = Client::new(endpoint).expect("an address");
+            let client = ModelClient::new(endpoint).expect("an address");
             let asked = send(&client, &question()).await;
             assert_eq!(
                 asked.kind(),
@@ -175,7 +175,7 @@ async fn signs_of_life_are_no_silence() {
             let silence = Duration::from_secs(3);
             let server = FakeServer::start(vendor, [reply.text("at last")]);
             let endpoint = Endpoint { silence_timeout: silence, ..endpoint(&server) };
-            let client = Client::new(endpoint).expect("an address");
+            let client = ModelClient::new(endpoint).expect("an address");
             // The whole answer takes longer than the silence timeout, but is never silent for that
             // long.
             let opened = async {
@@ -240,7 +240,7 @@ async fn a_port_where_nobody_listens_is_told_of_soon() {
     drop(listener);
     let server = FakeServer::start(Vendor::Anthropic, []);
     let base_url = Some(format!("http://{address}"));
-    let client = Client::new(Endpoint { base_url, ..endpoint(&server) }).expect("an address");
+    let client = ModelClient::new(Endpoint { base_url, ..endpoint(&server) }).expect("an address");
     let asked = send(&client, &question()).await;
     let FailureKind::NoServer { host } = asked.kind() else { panic!("{asked:?}") };
     assert!(host.contains("127.0.0.1"), "{host}");
@@ -253,7 +253,8 @@ async fn a_local_server_needs_no_key() {
     for vendor in Vendor::ALL {
         let server =
             FakeServer::for_vendor(vendor).without_key().start([Reply::answer().text("a")]);
-        let client = Client::new(Endpoint { key: None, ..endpoint(&server) }).expect("an address");
+        let client =
+            ModelClient::new(Endpoint { key: None, ..endpoint(&server) }).expect("an address");
         assert_eq!(send(&client, &question()).await.text(), "a", "{vendor}");
         let headers = format!("{:?}", server.requests()[0].headers);
         assert!(!headers.contains("authorization") && !headers.contains("api-key"), "{headers}");

@@ -9,7 +9,7 @@ mod repair;
 mod rules;
 
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{Bounds, Provider, translate, translate_all};
+use ikigai_provider::{Provider, ToolBounds, translate, translate_all};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -34,7 +34,7 @@ proptest! {
         prop_assume!(is_discovered(&parameters));
         let schema = tool("t", &parameters);
         for provider in Provider::ALL {
-            let Ok(translation) = translate(provider, Bounds::for_provider(provider), &schema) else { continue };
+            let Ok(translation) = translate(provider, ToolBounds::for_provider(provider), &schema) else { continue };
             let problems = checker::entry(provider, &translation.value);
             prop_assert!(problems.is_empty(), "{provider}: {problems:#?}\n{parameters:#}\n{:#}", translation.value);
         }
@@ -53,7 +53,7 @@ proptest! {
             schemas.push(schema);
         }
         for provider in Provider::ALL {
-            let tools = translate_all(provider, Bounds::for_provider(provider), &schemas);
+            let tools = translate_all(provider, ToolBounds::for_provider(provider), &schemas);
             let problems = checker::tools(provider, &tools.value);
             prop_assert!(problems.is_empty(), "{provider}: {problems:#?}\n{:#}", tools.value);
             prop_assert!(tools.value.to_string().contains("zz_good"));
@@ -63,7 +63,7 @@ proptest! {
             reversed.reverse();
             let unique = schemas.iter().map(|schema| &schema.name).collect::<std::collections::BTreeSet<_>>();
             if unique.len() == schemas.len() {
-                prop_assert_eq!(translate_all(provider, Bounds::for_provider(provider), &reversed).value, tools.value);
+                prop_assert_eq!(translate_all(provider, ToolBounds::for_provider(provider), &reversed).value, tools.value);
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use ikigai_protocol::ToolSchema;
 use ikigai_provider::{
-    Bounds, Inexpressible, LeftOut, Loss, Provider, Reason, translate, translate_all,
+    Inexpressible, Loss, LossReason, OmittedTool, Provider, ToolBounds, translate, translate_all,
 };
 use serde_json::json;
 
@@ -25,15 +25,15 @@ fn the_first_are_offered_where_not_all_fit() {
         (Provider::Google, 512),
         (Provider::Anthropic, 600),
     ] {
-        let tools = translate_all(provider, Bounds::for_provider(provider), &schemas);
+        let tools = translate_all(provider, ToolBounds::for_provider(provider), &schemas);
         assert_eq!(checker::tools(provider, &tools.value), [""; 0], "{provider}");
         assert_eq!(checker::entries(provider, &tools.value).len(), room, "{provider}");
         assert!(tools.value.to_string().contains("t599"), "{provider}");
         assert_eq!(tools.left_out.len(), 600 - room, "{provider}");
-        let is_crowded = |left: &LeftOut| left.reason == Inexpressible::TooMany { limit: room };
+        let is_crowded = |left: &OmittedTool| left.reason == Inexpressible::TooMany { limit: room };
         assert!(tools.left_out.iter().all(is_crowded), "{provider}");
         // A tool that is not offered does not count.
-        let bounds = Bounds { tools: Some(2), ..Bounds::for_provider(provider) };
+        let bounds = ToolBounds { tools: Some(2), ..ToolBounds::for_provider(provider) };
         let mut schemas = many(3);
         schemas[0].name = "no name".into();
         let tools = translate_all(provider, bounds, &schemas);
@@ -42,7 +42,7 @@ fn the_first_are_offered_where_not_all_fit() {
 }
 
 /// Returns the description that is sent to a provider.
-fn described(provider: Provider, bounds: Bounds, schema: &ToolSchema) -> (String, Vec<Loss>) {
+fn described(provider: Provider, bounds: ToolBounds, schema: &ToolSchema) -> (String, Vec<Loss>) {
     let translation = translate(provider, bounds, schema).expect("translates");
     let entry = match provider {
         Provider::OpenAiChat => &translation.value["function"],
@@ -57,7 +57,7 @@ fn what_comes_back_is_in_the_description() {
     schema.returns =
         Some(json!({ "type": "object", "properties": { "rows": { "type": "array" } } }));
     for provider in Provider::ALL {
-        let (text, losses) = described(provider, Bounds::for_provider(provider), &schema);
+        let (text, losses) = described(provider, ToolBounds::for_provider(provider), &schema);
         assert!(text.starts_with("Does it\n\nA call that succeeds answers"), "{provider}: {text}");
         assert!(
             text.contains(r#"{"type":"object","properties":{"rows":{"type":"array"}}}"#),
@@ -66,7 +66,7 @@ fn what_comes_back_is_in_the_description() {
         assert_eq!(losses, [], "{provider}");
         let mut silent = schema.clone();
         silent.description.clear();
-        let (text, _) = described(provider, Bounds::for_provider(provider), &silent);
+        let (text, _) = described(provider, ToolBounds::for_provider(provider), &silent);
         assert!(text.starts_with("A call"), "{provider}: {text}");
     }
 }
@@ -76,7 +76,8 @@ fn a_description_is_cut_where_it_is_too_long_and_what_comes_back_goes_first() {
     let mut schema = many(1).remove(0);
     schema.returns = Some(json!({ "type": "string" }));
     for provider in Provider::ALL {
-        let within = |limit| Bounds { description: Some(limit), ..Bounds::for_provider(provider) };
+        let within =
+            |limit| ToolBounds { description: Some(limit), ..ToolBounds::for_provider(provider) };
         let (text, losses) = described(provider, within(10), &schema);
         assert_eq!(text, "Does it", "{provider}");
         let texts: Vec<String> = losses.iter().map(ToString::to_string).collect();
@@ -87,7 +88,7 @@ fn a_description_is_cut_where_it_is_too_long_and_what_comes_back_goes_first() {
         let (text, losses) = described(provider, within(20), &long);
         assert_eq!(text, format!("{}…", "é".repeat(19)), "{provider}");
         let expected =
-            Reason::Limit { what: "characters of the description", found: 30, limit: 20 };
+            LossReason::Limit { what: "characters of the description", found: 30, limit: 20 };
         assert_eq!(losses.last().map(|loss| &loss.reason), Some(&expected), "{provider}");
     }
 }

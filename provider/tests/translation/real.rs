@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{Bounds, Provider, translate, translate_all};
+use ikigai_provider::{Provider, ToolBounds, translate, translate_all};
 use serde_json::{Value, json};
 
 use crate::checker;
@@ -37,7 +37,7 @@ fn the_standard_tools_are_sent_like_this() {
     let schemas: Vec<ToolSchema> = list(STANDARD).iter().map(parse).collect();
     assert_eq!(schemas.len(), 6);
     for provider in Provider::ALL {
-        let tools = translate_all(provider, Bounds::for_provider(provider), &schemas);
+        let tools = translate_all(provider, ToolBounds::for_provider(provider), &schemas);
         assert_eq!(tools.losses, []);
         assert_eq!(tools.left_out, []);
         assert_eq!(checker::tools(provider, &tools.value), Vec::<String>::new());
@@ -52,7 +52,7 @@ fn tools_of_mcp_servers_are_all_offered() {
     assert_eq!(schemas.len(), 25);
     let mut report = String::new();
     for provider in Provider::ALL {
-        let tools = translate_all(provider, Bounds::for_provider(provider), &schemas);
+        let tools = translate_all(provider, ToolBounds::for_provider(provider), &schemas);
         assert_eq!(tools.left_out, [], "{provider}");
         assert_eq!(checker::tools(provider, &tools.value), Vec::<String>::new(), "{provider}");
         for (tool, loss) in &tools.losses {
@@ -66,7 +66,7 @@ fn tools_of_mcp_servers_are_all_offered() {
 fn anthropic_is_sent_every_schema_as_it_is() {
     for schema in of_servers() {
         let value =
-            translate(Provider::Anthropic, Bounds::for_provider(Provider::Anthropic), &schema)
+            translate(Provider::Anthropic, ToolBounds::for_provider(Provider::Anthropic), &schema)
                 .expect("translates")
                 .value;
         assert_eq!(value["input_schema"], schema.parameters);

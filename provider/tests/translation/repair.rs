@@ -2,7 +2,7 @@
 //! own schema.
 
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{Bounds, Provider, strip_nulls, translate};
+use ikigai_provider::{Provider, ToolBounds, strip_nulls, translate};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -118,7 +118,7 @@ impl Sampler<'_> {
 }
 
 fn is_strict(schema: &ToolSchema) -> Option<Value> {
-    let value = translate(Provider::OpenAi, Bounds::for_provider(Provider::OpenAi), schema)
+    let value = translate(Provider::OpenAi, ToolBounds::for_provider(Provider::OpenAi), schema)
         .expect("translates")
         .value;
     (value["strict"] == true).then(|| value["parameters"].clone())

@@ -3,15 +3,16 @@
 use std::str::FromStr;
 
 use ikigai_provider::{
-    Bounds, Effect, Inexpressible, Loss, Provider, Reason, translate, translate_all,
+    Inexpressible, Loss, LossEffect, LossReason, Provider, ToolBounds, translate, translate_all,
 };
 use serde_json::{Value, json};
 
 use crate::{checker, tool};
 
 fn sent(provider: Provider, parameters: &Value) -> (Value, Vec<Loss>) {
-    let translation = translate(provider, Bounds::for_provider(provider), &tool("t", parameters))
-        .expect("translates");
+    let translation =
+        translate(provider, ToolBounds::for_provider(provider), &tool("t", parameters))
+            .expect("translates");
     (translation.value, translation.losses)
 }
 
@@ -134,8 +135,8 @@ fn a_null_that_was_there_before_is_reported() {
     );
     let expected = Loss {
         at: "/properties/p".into(),
-        effect: Effect::NullForAbsent,
-        reason: Reason::AlreadyNullable,
+        effect: LossEffect::NullForAbsent,
+        reason: LossReason::AlreadyNullable,
     };
     assert_eq!(losses, [expected]);
 }
@@ -223,7 +224,7 @@ fn alternatives_that_nulls_make_alike_are_not_strict() {
         one_of(with(json!({ "type": "integer" })), with(json!({ "type": ["string", "null"] })));
     let (value, losses) = sent(Provider::OpenAi, &alike);
     assert_eq!(value["strict"], false);
-    assert_eq!(losses[0].reason, Reason::Ambiguous);
+    assert_eq!(losses[0].reason, LossReason::Ambiguous);
     let other = json!({ "type": "object", "properties": { "w": { "type": "string" } } });
     assert_eq!(
         sent(Provider::OpenAi, &one_of(with(json!({ "type": "integer" })), other)).0["strict"],
@@ -238,7 +239,7 @@ fn a_definition_that_is_only_itself_is_not_strict() {
     let (value, losses) = sent(Provider::OpenAi, &parameters);
     assert_eq!(value["strict"], false);
     assert!(
-        losses.iter().any(|loss| loss.reason == Reason::Endless("#/$defs/a".into())),
+        losses.iter().any(|loss| loss.reason == LossReason::Endless("#/$defs/a".into())),
         "{losses:?}"
     );
 }
@@ -275,7 +276,7 @@ fn the_documented_sizes_hold() {
         assert_eq!(value["strict"], true, "{losses:?}");
         let (value, losses) = sent(Provider::OpenAi, &exceeds);
         assert_eq!(value["strict"], false);
-        assert!(matches!(losses[0].reason, Reason::Limit { .. }), "{losses:?}");
+        assert!(matches!(losses[0].reason, LossReason::Limit { .. }), "{losses:?}");
     }
 }
 
@@ -289,7 +290,7 @@ fn words_that_are_refused_at_the_root_are_not_sent_there() {
         json!({ "type": "object", "properties": { "a": { "type": "string" } } })
     );
     assert!(
-        losses.iter().any(|loss| loss.at == "/anyOf" && loss.effect == Effect::Removed),
+        losses.iter().any(|loss| loss.at == "/anyOf" && loss.effect == LossEffect::Removed),
         "{losses:?}"
     );
     let (anthropic, losses) = sent(Provider::Anthropic, &parameters);
@@ -391,7 +392,7 @@ fn google_has_two_forms_and_none() {
         assert_eq!(value["parametersJsonSchema"], whole);
         assert!(value.get("parameters").is_none());
         assert!(
-            losses.iter().all(|loss| loss.effect == Effect::AsJsonSchema) && !losses.is_empty(),
+            losses.iter().all(|loss| loss.effect == LossEffect::AsJsonSchema) && !losses.is_empty(),
             "{losses:?}"
         );
     }
@@ -417,7 +418,7 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
     );
     let schemas = [good.clone(), dotted, long, keyed, broken, dangling, good];
     let left_out = |provider| -> Vec<String> {
-        translate_all(provider, Bounds::for_provider(provider), &schemas)
+        translate_all(provider, ToolBounds::for_provider(provider), &schemas)
             .left_out
             .into_iter()
             .map(|one| one.tool)
@@ -431,14 +432,14 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
     );
     assert_eq!(left_out(Provider::Google), ["broken", "dangling", "good", &long]);
     let malformed =
-        translate(Provider::Google, Bounds::for_provider(Provider::Google), &schemas[4])
+        translate(Provider::Google, ToolBounds::for_provider(Provider::Google), &schemas[4])
             .expect_err("is refused");
     assert_eq!(
         malformed.to_string(),
         "`/properties/a/items/type` in `parameters` must be one of the seven types, or a list of different ones"
     );
     assert!(matches!(
-        translate(Provider::OpenAi, Bounds::for_provider(Provider::OpenAi), &schemas[1]),
+        translate(Provider::OpenAi, ToolBounds::for_provider(Provider::OpenAi), &schemas[1]),
         Err(Inexpressible::Name { .. })
     ));
 }
@@ -446,7 +447,10 @@ fn a_tool_that_cannot_be_expressed_is_left_out_alone() {
 #[test]
 fn no_tools_are_an_empty_list() {
     for provider in Provider::ALL {
-        assert_eq!(translate_all(provider, Bounds::for_provider(provider), []).value, json!([]));
+        assert_eq!(
+            translate_all(provider, ToolBounds::for_provider(provider), []).value,
+            json!([])
+        );
     }
 }
 

@@ -214,7 +214,7 @@ pub(super) fn is_kept(name: &str) -> bool {
 pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
     text::add(checked::add(builder))
         .before_tool(Box::new(empty::named))
-        .command_resolver(Arc::new(absent::Absent))
+        .command_resolver(Arc::new(absent::UnknownCommands))
         .command("cp", cp::Cp(Arc::clone(world)))
         .command("mv", mv::Mv)
         .command("rm", rm::Rm)
@@ -226,7 +226,7 @@ pub(super) fn add_own(builder: BashBuilder, world: &Arc<World>) -> BashBuilder {
         .command("zip", zip::Zip)
         .command("unzip", zip::Unzip)
         .command("dirname", plain::Dirname)
-        .command("file", plain::File)
+        .command("file", plain::FileCommand)
         .command("mkdir", plain::Mkdir)
         .command("printenv", plain::Printenv)
         .command("which", plain::Which)

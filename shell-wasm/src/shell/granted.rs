@@ -31,13 +31,13 @@ const WRITE_BITS: u32 = 0o222;
 
 /// A preopened directory and the absolute name under which the shell sees it.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct PreopenedDir {
     pub(super) name: String,
     dir: Descriptor,
     writable: bool,
 }
 
-impl Granted {
+impl PreopenedDir {
     pub(super) fn new(name: String, dir: Descriptor) -> Self {
         let flags = dir.get_flags().unwrap_or(DescriptorFlags::empty());
         // If the host reports no flags at all, the attempt will show it.

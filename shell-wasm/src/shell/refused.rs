@@ -13,7 +13,7 @@ use bashkit::parser::{
     SimpleCommand, Word, WordPart,
 };
 
-use self::input::Source;
+use self::input::InputSource;
 use super::limits;
 
 /// The nesting of scripts in texts that are checked.
@@ -53,7 +53,7 @@ fn refusal_of(script: &str, texts: usize) -> Option<String> {
     }
     let mut functions = HashMap::new();
     script.commands.iter().for_each(|command| collect(command, &mut functions));
-    let mut check = Check { functions, texts, reason: None };
+    let mut check = ScriptCheck { functions, texts, reason: None };
     check.commands(&script.commands);
     check.reason
 }
@@ -161,13 +161,13 @@ fn literal(word: &Word) -> Option<String> {
 }
 
 /// A walk through a script, up to the first form that is refused.
-struct Check<'s> {
+struct ScriptCheck<'s> {
     functions: Functions<'s>,
     texts: usize,
     reason: Option<String>,
 }
 
-impl<'s> Check<'s> {
+impl<'s> ScriptCheck<'s> {
     fn refuse(&mut self, reason: impl Into<String>) {
         self.reason.get_or_insert_with(|| reason.into());
     }
@@ -184,7 +184,7 @@ impl<'s> Check<'s> {
             }
             Command::Pipeline(pipeline) => {
                 for piped in pipeline.commands.iter().skip(1) {
-                    if let Some(name) = input::misled(piped, Source::Pipe, &self.functions) {
+                    if let Some(name) = input::misled(piped, InputSource::Pipe, &self.functions) {
                         self.refuse(format!(
                             "a loop or group after `|` in which `{name}` runs loses its input in \
                              this shell; write `while …; done < <(…)`"
@@ -195,7 +195,7 @@ impl<'s> Check<'s> {
             Command::Compound(compound, redirects) => {
                 self.redirects(redirects);
                 if redirects.iter().any(input::is_input)
-                    && let Some(name) = input::misled(command, Source::File, &self.functions)
+                    && let Some(name) = input::misled(command, InputSource::File, &self.functions)
                 {
                     self.refuse(format!(
                         "`{name}` reads the input of a loop or group, and in this shell others \

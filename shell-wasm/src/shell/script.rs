@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bashkit::{ExecOptions, StreamData};
 
-use super::{Emit, Who};
+use super::{ErrorPrefix, OutputSink};
 
 /// The argument by which a tool is asked for its schema.
 const SCHEMA: &str = "--schema";
@@ -34,7 +34,7 @@ pub(crate) fn run(script: &[u8]) -> ExitCode {
         ExecOptions::new().arg0(&name).positional(arguments).stdin(StreamData::from(input));
     let broken: Arc<Mutex<Option<io::Error>>> = Arc::default();
     let emit = to_streams(Arc::clone(&broken));
-    let who = Who { name: &name, syntax: &name };
+    let who = ErrorPrefix { name: &name, syntax: &name };
     let code = super::block_on(super::run(script, &who, options, &emit));
     let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
     match (code, broken) {
@@ -56,7 +56,7 @@ fn input(arguments: &[String]) -> io::Result<Vec<u8>> {
 }
 
 /// Returns a writer to the standard streams. It keeps the first error, and writes nothing after it.
-fn to_streams(broken: Arc<Mutex<Option<io::Error>>>) -> Emit {
+fn to_streams(broken: Arc<Mutex<Option<io::Error>>>) -> OutputSink {
     Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
         let mut broken = broken.lock().unwrap_or_else(PoisonError::into_inner);
         if broken.is_none() {

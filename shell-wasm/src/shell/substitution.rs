@@ -11,24 +11,24 @@ const OPENS: &str = ">(";
 
 /// A script that the interpreter can run, and the commands to feed after it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Prepared {
+pub(super) struct PreparedScript {
     pub(super) script: String,
-    pub(super) fed: Vec<Fed>,
+    pub(super) fed: Vec<FedCommand>,
 }
 
 /// A command that reads the output that `exec` redirected to it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fed {
+pub(super) struct FedCommand {
     pub(super) file: String,
     pub(super) command: String,
 }
 
 /// Prepares a script. A script without a process substitution for output stays unchanged.
-pub(super) fn prepare(script: &str) -> Prepared {
+pub(super) fn prepare(script: &str) -> PreparedScript {
     if !script.contains(OPENS) {
-        return Prepared { script: script.to_owned(), fed: Vec::new() };
+        return PreparedScript { script: script.to_owned(), fed: Vec::new() };
     }
-    let mut prepared = Prepared::default();
+    let mut prepared = PreparedScript::default();
     let mut rest = script;
     while !rest.is_empty() {
         let (unit, after) = first_unit(rest);
@@ -49,7 +49,7 @@ pub(super) fn prepare(script: &str) -> Prepared {
     prepared
 }
 
-impl Prepared {
+impl PreparedScript {
     /// Replaces the process substitutions to which `exec` redirects by files.
     fn exec(&mut self, unit: &str) -> String {
         let mut text = String::new();
@@ -62,7 +62,7 @@ impl Prepared {
             if of_exec {
                 let file = format!("/tmp/.substitution-{}", self.fed.len() + 1);
                 text.push_str(&file);
-                self.fed.push(Fed { file, command: inside.to_owned() });
+                self.fed.push(FedCommand { file, command: inside.to_owned() });
             } else {
                 text.push_str(&format!("{OPENS}{inside})"));
             }

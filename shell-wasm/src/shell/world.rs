@@ -17,7 +17,7 @@ use bashkit::{
 use wasip2::filesystem::types::{Descriptor, ErrorCode};
 
 use super::errno::{missing, outside, strerror};
-use super::granted::Granted;
+use super::granted::PreopenedDir;
 
 /// The name under which the host preopens the workspace a second time.
 const WORKSPACE: &str = ".";
@@ -54,8 +54,8 @@ enum Device {
 }
 
 /// The kind of place that a path leads to.
-enum Place<'w> {
-    Granted(&'w Granted, String),
+enum ResolvedPath<'w> {
+    Granted(&'w PreopenedDir, String),
     Memory(PathBuf),
     Device(Device),
     Command(&'w str),
@@ -70,10 +70,10 @@ const OWN_DIRS: [&str; 7] = ["/bin", "/dev", "/lib", "/proc", "/sbin", "/sys", "
 
 /// The file tree of the shell.
 pub(super) struct World {
-    granted: Vec<Granted>,
+    granted: Vec<PreopenedDir>,
     /// The descriptor for paths that no grant covers, if the host has one. The host asks the user,
     /// who may allow access to them.
-    beyond: Option<Granted>,
+    beyond: Option<PreopenedDir>,
     workspace: Option<String>,
     tmp: InMemoryFs,
     commands: BTreeSet<String>,
@@ -85,14 +85,15 @@ impl World {
         let given = std::env::var(CURRENT_DIR).ok().filter(|path| path.starts_with('/'));
         let mut workspace = given.map(|path| clean(&path));
         // A root directory that cannot be read stands for paths that no grant covers.
-        let (beyond, preopens): (Vec<_>, Vec<_>) =
-            preopens.into_iter().partition(|(dir, name)| name == "/" && !Granted::is_readable(dir));
-        let beyond = beyond.into_iter().next().map(|(dir, name)| Granted::beyond(name, dir));
+        let (beyond, preopens): (Vec<_>, Vec<_>) = preopens
+            .into_iter()
+            .partition(|(dir, name)| name == "/" && !PreopenedDir::is_readable(dir));
+        let beyond = beyond.into_iter().next().map(|(dir, name)| PreopenedDir::beyond(name, dir));
         let (named, relative): (Vec<_>, Vec<_>) =
             preopens.into_iter().partition(|(_, name)| name.starts_with('/'));
         let dot = relative.into_iter().find(|(_, name)| name == WORKSPACE).map(|(dir, _)| dir);
-        let mut granted: Vec<Granted> =
-            named.into_iter().map(|(dir, name)| Granted::new(clean(&name), dir)).collect();
+        let mut granted: Vec<PreopenedDir> =
+            named.into_iter().map(|(dir, name)| PreopenedDir::new(clean(&name), dir)).collect();
         // A host that passes its own environment through has not set the variable for these
         // directories.
         let holds =
@@ -100,7 +101,7 @@ impl World {
         if !workspace.as_ref().is_some_and(holds)
             && let Some(dot) = dot
         {
-            granted.push(Granted::new(NAMELESS_WORKSPACE.to_owned(), dot));
+            granted.push(PreopenedDir::new(NAMELESS_WORKSPACE.to_owned(), dot));
             workspace = Some(NAMELESS_WORKSPACE.to_owned());
         }
         let tmp = InMemoryFs::with_limits(FsLimits::unlimited());
@@ -114,42 +115,45 @@ impl World {
 
     /// Returns the directory in which the shell starts.
     pub(super) fn workspace(&self) -> &str {
-        let is_there = |path: &&str| !matches!(self.place(Path::new(path)), Place::Outside);
+        let is_there = |path: &&str| !matches!(self.place(Path::new(path)), ResolvedPath::Outside);
         self.workspace.as_deref().filter(is_there).unwrap_or("/")
     }
 
-    fn place(&self, path: &Path) -> Place<'_> {
+    fn place(&self, path: &Path) -> ResolvedPath<'_> {
         let path = normalize_path(path);
-        let Some(text) = path.to_str() else { return Place::Outside };
+        let Some(text) = path.to_str() else { return ResolvedPath::Outside };
         let within =
             self.granted.iter().filter_map(|dir| Some((dir, path.strip_prefix(&dir.name).ok()?)));
         if let Some((dir, rest)) = within.max_by_key(|(dir, _)| dir.name.len()) {
             let rest = rest.to_str().unwrap_or_default();
-            return Place::Granted(dir, if rest.is_empty() { ".".into() } else { rest.into() });
+            return ResolvedPath::Granted(
+                dir,
+                if rest.is_empty() { ".".into() } else { rest.into() },
+            );
         }
         if path.starts_with(TMP) {
-            return Place::Memory(path);
+            return ResolvedPath::Memory(path);
         }
         if let Some((_, device)) = DEVICES.iter().find(|(name, _)| *name == text) {
-            return Place::Device(*device);
+            return ResolvedPath::Device(*device);
         }
         let dir_and_name = COMMAND_DIRS.iter().find_map(|dir| path.strip_prefix(dir).ok());
         let command = dir_and_name.and_then(|name| self.commands.get(name.to_str()?));
         match command {
-            Some(name) => Place::Command(name),
+            Some(name) => ResolvedPath::Command(name),
             None if self.known().any(|known| Path::new(known).starts_with(&path)) => {
-                Place::Above(path)
+                ResolvedPath::Above(path)
             }
             None => self.beyond(text),
         }
     }
 
     /// Returns the place of a path that nothing else covers.
-    fn beyond(&self, path: &str) -> Place<'_> {
+    fn beyond(&self, path: &str) -> ResolvedPath<'_> {
         let is_own = OWN_DIRS.iter().any(|dir| Path::new(path).starts_with(dir));
         match (&self.beyond, path.strip_prefix('/')) {
-            (Some(beyond), Some(rest)) if !is_own => Place::Granted(beyond, rest.to_owned()),
-            _ => Place::Outside,
+            (Some(beyond), Some(rest)) if !is_own => ResolvedPath::Granted(beyond, rest.to_owned()),
+            _ => ResolvedPath::Outside,
         }
     }
 
@@ -168,9 +172,9 @@ impl World {
     }
 
     /// Returns the error for a change that no place of this kind allows.
-    fn refusal(place: &Place<'_>) -> io::Error {
+    fn refusal(place: &ResolvedPath<'_>) -> io::Error {
         match place {
-            Place::Above(_) => strerror(ErrorCode::IsDirectory),
+            ResolvedPath::Above(_) => strerror(ErrorCode::IsDirectory),
             _ => outside(),
         }
     }
@@ -178,9 +182,13 @@ impl World {
     /// Creates a second name for a file.
     pub(super) fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         match (self.place(from), self.place(to)) {
-            (Place::Granted(dir, from), Place::Granted(other, to)) => dir.link(&from, other, &to),
-            (Place::Memory(_), Place::Memory(_)) => Err(strerror(ErrorCode::Unsupported)),
-            (Place::Outside, _) | (_, Place::Outside) => Err(outside()),
+            (ResolvedPath::Granted(dir, from), ResolvedPath::Granted(other, to)) => {
+                dir.link(&from, other, &to)
+            }
+            (ResolvedPath::Memory(_), ResolvedPath::Memory(_)) => {
+                Err(strerror(ErrorCode::Unsupported))
+            }
+            (ResolvedPath::Outside, _) | (_, ResolvedPath::Outside) => Err(outside()),
             _ => Err(strerror(ErrorCode::CrossDevice)),
         }
     }
@@ -230,35 +238,35 @@ fn stub(command: &str) -> Vec<u8> {
 impl FileSystem for World {
     async fn read_file(&self, path: &Path) -> Result<Vec<u8>> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.read(&rest)?),
-            Place::Memory(path) => self.tmp.read_file(&path).await,
-            Place::Device(Device::Null) => Ok(Vec::new()),
-            Place::Device(_) => {
+            ResolvedPath::Granted(dir, rest) => Ok(dir.read(&rest)?),
+            ResolvedPath::Memory(path) => self.tmp.read_file(&path).await,
+            ResolvedPath::Device(Device::Null) => Ok(Vec::new()),
+            ResolvedPath::Device(_) => {
                 let text = "has no end; this shell reads it with `head -c` only";
                 Err(io::Error::new(io::ErrorKind::Unsupported, text).into())
             }
-            Place::Command(name) => Ok(stub(name)),
-            Place::Outside => Err(missing().into()),
+            ResolvedPath::Command(name) => Ok(stub(name)),
+            ResolvedPath::Outside => Err(missing().into()),
             place => Err(Self::refusal(&place).into()),
         }
     }
 
     async fn write_file(&self, path: &Path, content: &[u8]) -> Result<()> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.write(&rest, content)?),
-            Place::Memory(path) => self.tmp.write_file(&path, content).await,
-            Place::Device(Device::Full) if !content.is_empty() => {
+            ResolvedPath::Granted(dir, rest) => Ok(dir.write(&rest, content)?),
+            ResolvedPath::Memory(path) => self.tmp.write_file(&path, content).await,
+            ResolvedPath::Device(Device::Full) if !content.is_empty() => {
                 Err(strerror(ErrorCode::InsufficientSpace).into())
             }
-            Place::Device(_) => Ok(()),
+            ResolvedPath::Device(_) => Ok(()),
             place => Err(Self::refusal(&place).into()),
         }
     }
 
     async fn append_file(&self, path: &Path, content: &[u8]) -> Result<()> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.append(&rest, content)?),
-            Place::Memory(path) => self.tmp.append_file(&path, content).await,
+            ResolvedPath::Granted(dir, rest) => Ok(dir.append(&rest, content)?),
+            ResolvedPath::Memory(path) => self.tmp.append_file(&path, content).await,
             _ => self.write_file(path, content).await,
         }
     }
@@ -274,51 +282,53 @@ impl FileSystem for World {
             }
         }
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.make_dir(&rest)?),
-            Place::Memory(path) => self.tmp.mkdir(&path, false).await,
-            Place::Outside => Err(outside().into()),
+            ResolvedPath::Granted(dir, rest) => Ok(dir.make_dir(&rest)?),
+            ResolvedPath::Memory(path) => self.tmp.mkdir(&path, false).await,
+            ResolvedPath::Outside => Err(outside().into()),
             _ => Err(strerror(ErrorCode::Exist).into()),
         }
     }
 
     async fn remove(&self, path: &Path, recursive: bool) -> Result<()> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.remove(&rest, recursive)?),
-            Place::Memory(path) => self.tmp.remove(&path, recursive).await,
+            ResolvedPath::Granted(dir, rest) => Ok(dir.remove(&rest, recursive)?),
+            ResolvedPath::Memory(path) => self.tmp.remove(&path, recursive).await,
             _ => Err(outside().into()),
         }
     }
 
     async fn stat(&self, path: &Path) -> Result<Metadata> {
         match self.place(path) {
-            Place::Granted(..) if is_replacement(path) => {
+            ResolvedPath::Granted(..) if is_replacement(path) => {
                 Err(strerror(ErrorCode::Unsupported).into())
             }
-            Place::Granted(dir, rest) => Ok(dir.stat(&rest)?),
-            Place::Memory(path) => self.tmp.stat(&path).await,
-            Place::Device(_) => Ok(plain(FileType::File, 0, 0o666)),
-            Place::Command(name) => Ok(plain(FileType::File, stub(name).len(), 0o555)),
-            Place::Above(_) => Ok(directory()),
-            Place::Outside => Err(missing().into()),
+            ResolvedPath::Granted(dir, rest) => Ok(dir.stat(&rest)?),
+            ResolvedPath::Memory(path) => self.tmp.stat(&path).await,
+            ResolvedPath::Device(_) => Ok(plain(FileType::File, 0, 0o666)),
+            ResolvedPath::Command(name) => Ok(plain(FileType::File, stub(name).len(), 0o555)),
+            ResolvedPath::Above(_) => Ok(directory()),
+            ResolvedPath::Outside => Err(missing().into()),
         }
     }
 
     async fn read_dir(&self, path: &Path) -> Result<Vec<DirEntry>> {
         let mut entries = match self.place(path) {
-            Place::Granted(dir, rest) => dir.entries(&rest)?,
-            Place::Memory(path) => self.tmp.read_dir(&path).await?,
-            Place::Device(_) | Place::Command(_) => {
+            ResolvedPath::Granted(dir, rest) => dir.entries(&rest)?,
+            ResolvedPath::Memory(path) => self.tmp.read_dir(&path).await?,
+            ResolvedPath::Device(_) | ResolvedPath::Command(_) => {
                 return Err(strerror(ErrorCode::NotDirectory).into());
             }
-            Place::Above(dir) if COMMAND_DIRS.iter().any(|known| dir == Path::new(known)) => {
+            ResolvedPath::Above(dir)
+                if COMMAND_DIRS.iter().any(|known| dir == Path::new(known)) =>
+            {
                 let entry = |name: &String| DirEntry {
                     name: name.clone(),
                     metadata: plain(FileType::File, stub(name).len(), 0o555),
                 };
                 self.commands.iter().map(entry).collect()
             }
-            Place::Above(_) => Vec::new(),
-            Place::Outside => return Err(missing().into()),
+            ResolvedPath::Above(_) => Vec::new(),
+            ResolvedPath::Outside => return Err(missing().into()),
         };
         let path = normalize_path(path);
         for name in self.names_above(&path) {
@@ -340,7 +350,7 @@ impl FileSystem for World {
 
     async fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         match (self.place(from), self.place(to)) {
-            (Place::Granted(dir, old), Place::Granted(other, new)) => {
+            (ResolvedPath::Granted(dir, old), ResolvedPath::Granted(other, new)) => {
                 match dir.rename(&old, other, &new) {
                     Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                         self.carry(from, to).await
@@ -348,10 +358,13 @@ impl FileSystem for World {
                     done => Ok(done?),
                 }
             }
-            (Place::Memory(old), Place::Memory(new)) => self.tmp.rename(&old, &new).await,
-            (Place::Granted(..) | Place::Memory(_), Place::Granted(..) | Place::Memory(_)) => {
-                self.carry(from, to).await
+            (ResolvedPath::Memory(old), ResolvedPath::Memory(new)) => {
+                self.tmp.rename(&old, &new).await
             }
+            (
+                ResolvedPath::Granted(..) | ResolvedPath::Memory(_),
+                ResolvedPath::Granted(..) | ResolvedPath::Memory(_),
+            ) => self.carry(from, to).await,
             _ => Err(outside().into()),
         }
     }
@@ -362,21 +375,21 @@ impl FileSystem for World {
 
     async fn symlink(&self, target: &Path, link: &Path) -> Result<()> {
         match self.place(link) {
-            Place::Granted(dir, rest) => {
+            ResolvedPath::Granted(dir, rest) => {
                 let target = target.to_str().ok_or_else(|| strerror(ErrorCode::Invalid))?;
                 Ok(dir.symlink(target, &rest)?)
             }
-            Place::Memory(path) => self.tmp.symlink(target, &path).await,
-            Place::Outside => Err(outside().into()),
+            ResolvedPath::Memory(path) => self.tmp.symlink(target, &path).await,
+            ResolvedPath::Outside => Err(outside().into()),
             _ => Err(strerror(ErrorCode::Exist).into()),
         }
     }
 
     async fn read_link(&self, path: &Path) -> Result<PathBuf> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.read_link(&rest)?),
-            Place::Memory(path) => self.tmp.read_link(&path).await,
-            Place::Outside => Err(missing().into()),
+            ResolvedPath::Granted(dir, rest) => Ok(dir.read_link(&rest)?),
+            ResolvedPath::Memory(path) => self.tmp.read_link(&path).await,
+            ResolvedPath::Outside => Err(missing().into()),
             _ => Err(strerror(ErrorCode::Invalid).into()),
         }
     }
@@ -384,16 +397,16 @@ impl FileSystem for World {
     async fn chmod(&self, path: &Path, mode: u32) -> Result<()> {
         match self.place(path) {
             // WASI has no modes: reporting success would be wrong.
-            Place::Granted(..) => Err(strerror(ErrorCode::Unsupported).into()),
-            Place::Memory(path) => self.tmp.chmod(&path, mode).await,
+            ResolvedPath::Granted(..) => Err(strerror(ErrorCode::Unsupported).into()),
+            ResolvedPath::Memory(path) => self.tmp.chmod(&path, mode).await,
             _ => Err(outside().into()),
         }
     }
 
     async fn set_modified_time(&self, path: &Path, time: SystemTime) -> Result<()> {
         match self.place(path) {
-            Place::Granted(dir, rest) => Ok(dir.set_modified(&rest, time)?),
-            Place::Memory(path) => self.tmp.set_modified_time(&path, time).await,
+            ResolvedPath::Granted(dir, rest) => Ok(dir.set_modified(&rest, time)?),
+            ResolvedPath::Memory(path) => self.tmp.set_modified_time(&path, time).await,
             _ => Err(outside().into()),
         }
     }

@@ -122,14 +122,14 @@ fn mounts() -> io::Result<String> {
 
 /// One line of `mountinfo`.
 #[derive(Debug, PartialEq)]
-struct Mount<'a> {
+struct MountLine<'a> {
     /// The file system's name, with a subtype behind a dot.
     kind: &'a str,
     /// The options of the file system, not of this mount of it.
     options: &'a str,
 }
 
-impl Mount<'_> {
+impl MountLine<'_> {
     fn is_served_by(&self, user: u32) -> bool {
         if self.kind == "virtiofs" {
             return true;
@@ -145,12 +145,12 @@ impl Mount<'_> {
 /// Returns the first mount of a device, by proc_pid_mountinfo(5). Its fields are identifier,
 /// parent, device, root, mount point, options, any number of tags, a hyphen, type, source,
 /// options of the file system. Blanks inside fields are escaped.
-fn find(mounts: &str, device: u64) -> Option<Mount<'_>> {
+fn find(mounts: &str, device: u64) -> Option<MountLine<'_>> {
     let wanted = format!("{}:{}", major(device), minor(device));
     let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&wanted))?;
     let (_, file_system) = line.split_once(" - ")?;
     let mut fields = file_system.split(' ');
-    Some(Mount { kind: fields.next()?, options: fields.nth(1)? })
+    Some(MountLine { kind: fields.next()?, options: fields.nth(1)? })
 }
 
 #[cfg(test)]

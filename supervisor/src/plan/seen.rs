@@ -11,22 +11,22 @@ use serde::{Deserialize, Serialize};
 /// The accesses of a watched tool, each once. The names in it are the tool's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Seen {
+pub struct ObservedAccesses {
     /// True if the tool was watched from its start to its end. Otherwise accesses may be missing
     /// from the lists.
     pub watched: bool,
     /// The files out of its reach. It may have named files that do not exist.
-    pub reached: Vec<Touch>,
+    pub reached: Vec<FileAccess>,
     /// The granted files that it used. Only the granted directories and files themselves, unless
     /// all accesses are kept.
-    pub used: Vec<Touch>,
+    pub used: Vec<FileAccess>,
     /// The peers that it connected to, or tried to.
     pub peers: Vec<SocketAddr>,
     /// The number of files and peers that were left out because there were too many.
     pub more: u64,
 }
 
-impl Seen {
+impl ObservedAccesses {
     /// The number of entries that are kept in each list.
     pub const KEPT: usize = 256;
 
@@ -41,17 +41,17 @@ impl Seen {
 /// An access to a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Touch {
+pub struct FileAccess {
     /// Its path, as the tool named it; absolute.
     #[serde(with = "path_text")]
     pub path: PathBuf,
     /// The kind of the access.
-    pub access: Access,
+    pub access: AccessKind,
 }
 
 /// The kind of an access to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Access {
+pub enum AccessKind {
     /// To read or execute it, or to ask about it.
     Read,
     /// To change or remove it.
@@ -70,23 +70,23 @@ mod path_text {
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Text<'a> {
+    enum PathText<'a> {
         String(std::borrow::Cow<'a, str>),
         Bytes(Vec<u8>),
     }
 
     pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         let text = match path.to_str() {
-            Some(text) => Text::String(text.into()),
-            None => Text::Bytes(path.as_os_str().as_bytes().to_vec()),
+            Some(text) => PathText::String(text.into()),
+            None => PathText::Bytes(path.as_os_str().as_bytes().to_vec()),
         };
         text.serialize(serializer)
     }
 
     pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<PathBuf, D::Error> {
-        let bytes = match Text::deserialize(from)? {
-            Text::String(text) => text.into_owned().into_bytes(),
-            Text::Bytes(bytes) => bytes,
+        let bytes = match PathText::deserialize(from)? {
+            PathText::String(text) => text.into_owned().into_bytes(),
+            PathText::Bytes(bytes) => bytes,
         };
         Ok(OsString::from_vec(bytes).into())
     }

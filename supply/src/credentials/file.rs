@@ -22,14 +22,14 @@ const DOCKER_HUB: [&str; 3] = ["docker.io", "registry-1.docker.io", "index.docke
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct AuthFile {
-    auths: BTreeMap<String, Entry>,
+    auths: BTreeMap<String, AuthEntry>,
     cred_helpers: BTreeMap<String, String>,
     creds_store: Option<String>,
 }
 
 /// The result of a search in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum CredentialLookup {
     Credential(Credential),
     /// A helper has the credential.
     Helper {
@@ -42,7 +42,7 @@ pub(super) enum Found {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Entry {
+struct AuthEntry {
     auth: Option<String>,
     username: Option<String>,
     password: Option<String>,
@@ -74,7 +74,7 @@ impl AuthFile {
 
     /// Returns the entry for a repository. The key with the whole path is tried first, the host
     /// last.
-    pub(super) fn find(&self, host: &str, repository: &str) -> Option<Found> {
+    pub(super) fn find(&self, host: &str, repository: &str) -> Option<CredentialLookup> {
         let host = if DOCKER_HUB.contains(&host) { DOCKER_HUB[0] } else { host };
         let whole = format!("{host}/{repository}");
         let mut key = whole.as_str();
@@ -91,49 +91,49 @@ impl AuthFile {
         // The store uses the key of `docker login`, which is a longer one for Docker Hub.
         let is_hub = host == DOCKER_HUB[0];
         let server = if is_hub { "https://index.docker.io/v1/" } else { host };
-        Some(Found::Helper { name, server: server.to_owned() })
+        Some(CredentialLookup::Helper { name, server: server.to_owned() })
     }
 
-    fn find_key(&self, key: &str) -> Option<Found> {
+    fn find_key(&self, key: &str) -> Option<CredentialLookup> {
         let is_key = |known: &str| normal(known) == key;
         if let Some((server, name)) = self.cred_helpers.iter().find(|(known, _)| is_key(known)) {
-            return Some(Found::Helper { name: name.clone(), server: server.clone() });
+            return Some(CredentialLookup::Helper { name: name.clone(), server: server.clone() });
         }
         let (server, entry) = self.auths.iter().find(|(known, _)| is_key(known))?;
         match (entry.credential(), &self.creds_store) {
             (Some(found), _) => Some(found),
             // `docker login` leaves an empty entry if a store has the secret.
             (None, Some(name)) if !name.is_empty() => {
-                Some(Found::Helper { name: name.clone(), server: server.clone() })
+                Some(CredentialLookup::Helper { name: name.clone(), server: server.clone() })
             }
             (None, _) => None,
         }
     }
 }
 
-impl Entry {
-    fn credential(&self) -> Option<Found> {
+impl AuthEntry {
+    fn credential(&self) -> Option<CredentialLookup> {
         let given = |it: &Option<String>| it.clone().filter(|it| !it.is_empty());
         if let Some(token) = given(&self.identitytoken) {
-            return Some(Found::Credential(Credential::IdentityToken(token)));
+            return Some(CredentialLookup::Credential(Credential::IdentityToken(token)));
         }
         if let Some(auth) = given(&self.auth) {
             let decoded = BASE64_STANDARD.decode(auth.trim()).ok();
             let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
             return Some(match decoded.as_deref().and_then(|text| text.split_once(':')) {
-                Some((user, password)) => Found::Credential(Credential::Password {
+                Some((user, password)) => CredentialLookup::Credential(Credential::Password {
                     user: user.to_owned(),
                     password: password.trim_end_matches('\0').to_owned(),
                 }),
-                None => Found::Unreadable,
+                None => CredentialLookup::Unreadable,
             });
         }
         let (user, password) = (given(&self.username)?, given(&self.password)?);
-        Some(Found::Credential(Credential::Password { user, password }))
+        Some(CredentialLookup::Credential(Credential::Password { user, password }))
     }
 }
 
-impl std::fmt::Debug for Entry {
+impl std::fmt::Debug for AuthEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Entry(…)")
     }

@@ -23,7 +23,7 @@ const NOT_FOUND: &str = "credentials not found";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     username: String,
     secret: String,
 }
@@ -62,12 +62,14 @@ pub(super) async fn get(
         return Err(failed(harmless::line(said.unwrap_or("it says nothing"))));
     }
     // The parser's message could quote the secret.
-    let answer: Answer = serde_json::from_slice(&output)
+    let answer: HelperAnswer = serde_json::from_slice(&output)
         .map_err(|_| failed("its answer is not a credential".to_owned()))?;
     Ok(match answer {
-        Answer { secret, .. } if secret.is_empty() => None,
-        Answer { username, secret } if username == TOKEN => Some(Credential::IdentityToken(secret)),
-        Answer { username, secret } => {
+        HelperAnswer { secret, .. } if secret.is_empty() => None,
+        HelperAnswer { username, secret } if username == TOKEN => {
+            Some(Credential::IdentityToken(secret))
+        }
+        HelperAnswer { username, secret } => {
             Some(Credential::Password { user: username, password: secret })
         }
     })

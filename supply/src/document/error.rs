@@ -16,7 +16,7 @@ pub struct Position {
 
 /// The place of a value in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ValuePlace {
     /// A position in hand-written text.
     Position(Position),
     /// A member of JSON. JSON is part of a tool's file, so a line number would not help.
@@ -25,27 +25,27 @@ pub enum Place {
 
 /// The path to a member of JSON from the outermost value, such as `needs.net[0].peer`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MemberPath(Option<Arc<Step>>);
+pub struct MemberPath(Option<Arc<PathStep>>);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Step {
+struct PathStep {
     parent: MemberPath,
-    name: Name,
+    name: StepName,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Name {
+enum StepName {
     Key(String),
     Index(usize),
 }
 
 impl MemberPath {
     pub(super) fn key(&self, key: &str) -> Self {
-        Self(Some(Arc::new(Step { parent: self.clone(), name: Name::Key(key.to_owned()) })))
+        Self(Some(Arc::new(PathStep { parent: self.clone(), name: StepName::Key(key.to_owned()) })))
     }
 
     pub(super) fn index(&self, index: usize) -> Self {
-        Self(Some(Arc::new(Step { parent: self.clone(), name: Name::Index(index) })))
+        Self(Some(Arc::new(PathStep { parent: self.clone(), name: StepName::Index(index) })))
     }
 
     /// Returns the number of steps.
@@ -59,9 +59,9 @@ impl fmt::Display for MemberPath {
         let Some(step) = &self.0 else { return Ok(()) };
         step.parent.fmt(f)?;
         match &step.name {
-            Name::Key(key) if step.parent.0.is_none() => f.write_str(&harmless::line(key)),
-            Name::Key(key) => write!(f, ".{}", harmless::line(key)),
-            Name::Index(index) => write!(f, "[{index}]"),
+            StepName::Key(key) if step.parent.0.is_none() => f.write_str(&harmless::line(key)),
+            StepName::Key(key) => write!(f, ".{}", harmless::line(key)),
+            StepName::Index(index) => write!(f, "[{index}]"),
         }
     }
 }
@@ -73,7 +73,7 @@ impl fmt::Display for MemberPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentError {
     /// The place of the mistake. `None` if the whole document is refused.
-    pub place: Option<Place>,
+    pub place: Option<ValuePlace>,
     /// The mistake.
     pub what: String,
     /// The advice how to fix it.
@@ -85,7 +85,7 @@ impl DocumentError {
         Self { place: None, what: harmless::whole(&what.into()), hint: None }
     }
 
-    pub(crate) fn at(place: Place, what: impl Into<String>) -> Self {
+    pub(crate) fn at(place: ValuePlace, what: impl Into<String>) -> Self {
         Self { place: Some(place), ..Self::whole(what) }
     }
 
@@ -97,8 +97,8 @@ impl DocumentError {
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         match self.place {
-            Some(Place::Position(position)) => Some(position),
-            Some(Place::Member(_)) | None => None,
+            Some(ValuePlace::Position(position)) => Some(position),
+            Some(ValuePlace::Member(_)) | None => None,
         }
     }
 }
@@ -108,9 +108,11 @@ impl std::error::Error for DocumentError {}
 impl fmt::Display for DocumentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(Place::Position(Position { line, column })) => write!(f, "{line}:{column}: ")?,
-            Some(Place::Member(path)) if path.depth() > 0 => write!(f, "in `{path}`: ")?,
-            Some(Place::Member(_)) | None => {}
+            Some(ValuePlace::Position(Position { line, column })) => {
+                write!(f, "{line}:{column}: ")?
+            }
+            Some(ValuePlace::Member(path)) if path.depth() > 0 => write!(f, "in `{path}`: ")?,
+            Some(ValuePlace::Member(_)) | None => {}
         }
         f.write_str(&self.what)
     }

@@ -11,7 +11,7 @@ use ikigai_protocol::Digest;
 use sha2::{Digest as _, Sha256};
 use tokio::time::sleep;
 
-use super::{DownloadError, Downloaded, TellWait};
+use super::{CachedFile, DownloadError, TellWait};
 
 /// The longest wait for another process whose download makes no progress. A running download makes
 /// five attempts, and gives each up after 40 seconds of silence.
@@ -47,7 +47,7 @@ impl Partial {
     /// Fails if the file cannot be opened, or if another process has it locked and makes no
     /// progress.
     pub(super) async fn lock(path: PathBuf, tell: TellWait) -> Result<Self, DownloadError> {
-        let mut wait = Wait::begin(Instant::now());
+        let mut wait = DownloadWait::begin(Instant::now());
         loop {
             let failed = |error| DownloadError::file(&path, error);
             let file = open(&path).map_err(failed)?;
@@ -57,9 +57,9 @@ impl Partial {
                     let metadata = file.metadata().map_err(failed)?;
                     let state = (metadata.len(), metadata.modified().map_err(failed)?);
                     match wait.next(Instant::now(), state) {
-                        Next::Retry => {}
-                        Next::Tell => tell(&path),
-                        Next::GiveUp => return Err(DownloadError::Held { path }),
+                        WaitStep::Retry => {}
+                        WaitStep::Tell => tell(&path),
+                        WaitStep::GiveUp => return Err(DownloadError::Held { path }),
                     }
                     sleep(LOCK_RETRY).await;
                     continue;
@@ -133,7 +133,7 @@ impl Partial {
     }
 
     /// Syncs the file to the disk, and renames it to its digest.
-    pub(super) async fn place(self, directory: &Path) -> Result<Downloaded, DownloadError> {
+    pub(super) async fn place(self, directory: &Path) -> Result<CachedFile, DownloadError> {
         let (digest, size) = (self.digest(), self.length);
         let path = directory.join(digest.to_string());
         let (part, to, directory) = (self.path.clone(), path.clone(), directory.to_owned());
@@ -145,7 +145,7 @@ impl Partial {
         });
         let placed = placed.await.map_err(|error| DownloadError::file(&path, error.into()))?;
         placed.map_err(|error| DownloadError::file(&path, error))?;
-        Ok(Downloaded { path, digest, size })
+        Ok(CachedFile { path, digest, size })
     }
 }
 
@@ -186,7 +186,7 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// The wait for another process that downloads the same file.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct DownloadWait {
     begun: Instant,
     was_told: bool,
     /// The last seen size and modification time of the file. `since` is when they were first seen.
@@ -196,30 +196,30 @@ pub(super) struct Wait {
 
 /// The next step of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum WaitStep {
     Retry,
     /// Report the wait, and try again.
     Tell,
     GiveUp,
 }
 
-impl Wait {
+impl DownloadWait {
     pub(super) fn begin(now: Instant) -> Self {
         Self { begun: now, was_told: false, state: None, since: now }
     }
 
     /// Returns the next step after an attempt that found the file locked, in this state.
-    pub(super) fn next(&mut self, now: Instant, state: (u64, SystemTime)) -> Next {
+    pub(super) fn next(&mut self, now: Instant, state: (u64, SystemTime)) -> WaitStep {
         if self.state != Some(state) {
             (self.state, self.since) = (Some(state), now);
         }
         if now.duration_since(self.since) >= STALLED {
-            return Next::GiveUp;
+            return WaitStep::GiveUp;
         }
         if !self.was_told && now.duration_since(self.begun) >= SILENT {
             self.was_told = true;
-            return Next::Tell;
+            return WaitStep::Tell;
         }
-        Next::Retry
+        WaitStep::Retry
     }
 }

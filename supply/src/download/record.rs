@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 use serde::{Deserialize, Serialize};
 
-use super::{Cache, DownloadError};
+use super::{DownloadCache, DownloadError};
 use crate::draft::draft_in;
 
 /// The largest record in bytes. 64 signatures with long addresses fit.
@@ -21,7 +21,7 @@ const LARGEST_RECORD: u64 = 1 << 20;
 
 /// The file that a reference led to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct SourceRecord {
     /// The reference, without tag, version and digest.
     pub from: String,
     /// The tag that led to the file.
@@ -34,7 +34,7 @@ pub struct Record {
     pub signatures: Vec<(String, Digest)>,
 }
 
-impl Record {
+impl SourceRecord {
     /// Returns the digest that names the record: the manifest's, or the file's if the manifest is
     /// missing.
     pub(super) fn name(&self) -> Digest {
@@ -42,7 +42,7 @@ impl Record {
     }
 }
 
-impl Cache {
+impl DownloadCache {
     /// Stores a small file under its digest.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ impl Cache {
     /// # Errors
     ///
     /// Fails if the cache cannot be written.
-    pub fn remember(&self, mut record: Record) -> Result<(), DownloadError> {
+    pub fn remember(&self, mut record: SourceRecord) -> Result<(), DownloadError> {
         let path = self.records(&record.from).join(format!("{}.json", record.name()));
         let failed = |error: io::Error| DownloadError::file(&path, error);
         if record.tag.is_none() {
@@ -90,9 +90,9 @@ impl Cache {
     /// # Errors
     ///
     /// Fails if the records exist and cannot be read.
-    pub fn recall(&self, from: &str) -> Result<Vec<Record>, DownloadError> {
+    pub fn recall(&self, from: &str) -> Result<Vec<SourceRecord>, DownloadError> {
         let directory = self.records(from);
-        let listed = || -> io::Result<Vec<(SystemTime, Record)>> {
+        let listed = || -> io::Result<Vec<(SystemTime, SourceRecord)>> {
             let mut found = Vec::new();
             for entry in fs::read_dir(&directory)? {
                 let entry = entry?;
@@ -118,7 +118,7 @@ impl Cache {
 }
 
 /// Returns the record in a file, unless the file is missing or damaged.
-fn parsed(path: &Path) -> io::Result<Option<Record>> {
+fn parsed(path: &Path) -> io::Result<Option<SourceRecord>> {
     let text = read(path, LARGEST_RECORD)?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }

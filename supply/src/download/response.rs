@@ -7,7 +7,7 @@ use reqwest::Response;
 
 /// The headers of a response with bytes of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ResponseHead {
     /// True if the bytes start at the beginning of the file.
     pub(super) starts_over: bool,
     /// The size of the whole file, if it is known.
@@ -18,7 +18,7 @@ pub(super) struct Answer {
     pub(super) is_html: bool,
 }
 
-impl Answer {
+impl ResponseHead {
     /// Reads the headers of a response. Fails if it contains a different part than the one from
     /// `from` on.
     pub(super) fn from_response(response: &Response, from: Option<u64>) -> Result<Self, ()> {
@@ -65,13 +65,18 @@ fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
 mod tests {
     use super::*;
 
-    fn answer(status: u16, range: &str, length: u64, from: Option<u64>) -> Result<Answer, ()> {
+    fn answer(
+        status: u16,
+        range: &str,
+        length: u64,
+        from: Option<u64>,
+    ) -> Result<ResponseHead, ()> {
         let mut headers = HeaderMap::new();
         if !range.is_empty() {
             headers.insert(header::CONTENT_RANGE, range.parse().expect("a header"));
         }
         let status = StatusCode::from_u16(status).expect("a status");
-        Answer::of_head(status, &headers, Some(length), from)
+        ResponseHead::of_head(status, &headers, Some(length), from)
     }
 
     #[test]

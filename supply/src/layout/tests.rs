@@ -2,10 +2,11 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::file_error::FileError;
-use crate::oci::{Details, referrers, resolve, signature};
+use crate::oci::{ArtifactDetails, referrers, resolve, signature};
 
 fn packed() -> Packed {
-    let details = Details { title: "weather.wasm".to_owned(), ..Details::default() };
+    let details =
+        ArtifactDetails { title: "weather.wasm".to_owned(), ..ArtifactDetails::default() };
     Packed::new(Bytes::from_static(b"\0asm component"), &details).expect("packed")
 }
 
@@ -19,13 +20,13 @@ fn signed(packed: &Packed, text: &'static [u8]) -> Attached {
 #[tokio::test]
 async fn a_layout_gives_back_what_was_put_in() {
     let directory = tempfile::tempdir().expect("a directory");
-    let layout = Layout::create(&directory.path().join("out")).expect("created");
+    let layout = OciLayout::create(&directory.path().join("out")).expect("created");
     let packed = packed();
     layout.add(&packed, "weather").expect("added");
     layout.add(&packed, "weather").expect("added again");
     layout.attach(&signed(&packed, b"one")).expect("attached");
     layout.attach(&signed(&packed, b"two")).expect("attached");
-    let layout = Layout::open(&directory.path().join("out")).expect("a layout");
+    let layout = OciLayout::open(&directory.path().join("out")).expect("a layout");
     let names: Vec<_> = layout.entries().expect("read").into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, [Some("weather".to_owned())]);
     let tag = Pointer::Tag("weather".to_owned());
@@ -42,7 +43,7 @@ async fn a_layout_gives_back_what_was_put_in() {
     assert_eq!(texts, [&b"one"[..], b"two"]);
     assert!(signature(&layout, &found[0], 2).await.is_err(), "it has three bytes");
 
-    let copied = Layout::create(&directory.path().join("copy")).expect("created");
+    let copied = OciLayout::create(&directory.path().join("copy")).expect("created");
     let file = layout.blob(artifact.digest);
     copied.copy(&layout, &artifact, &file, &found, 1000, "weather").await.expect("copied");
     assert_eq!(resolve(&copied, &tag).await.expect("a tool"), artifact);
@@ -52,7 +53,7 @@ async fn a_layout_gives_back_what_was_put_in() {
 #[tokio::test]
 async fn a_changed_file_of_a_layout_is_refused_with_both_digests() {
     let directory = tempfile::tempdir().expect("a directory");
-    let layout = Layout::create(directory.path()).expect("created");
+    let layout = OciLayout::create(directory.path()).expect("created");
     let packed = packed();
     layout.add(&packed, "weather").expect("added");
     fs::write(layout.blob(packed.digest()), "{}").expect("written");
@@ -69,14 +70,14 @@ fn what_is_no_layout_is_left_alone() {
     let directory = tempfile::tempdir().expect("a directory");
     let at = |name: &str| directory.path().join(name);
     fs::write(at("mine.txt"), "mine").expect("written");
-    let error = Layout::create(directory.path()).expect_err("in use");
+    let error = OciLayout::create(directory.path()).expect_err("in use");
     assert!(matches!(error, LayoutError::NotEmpty(_)), "{error}");
     assert!(matches!(
-        Layout::open(directory.path()),
+        OciLayout::open(directory.path()),
         Err(LayoutError::File(FileError::Unusable { .. }))
     ));
     fs::write(at("oci-layout"), r#"{"imageLayoutVersion": "2.0.0"}"#).expect("written");
-    let error = Layout::open(directory.path()).expect_err("newer");
+    let error = OciLayout::open(directory.path()).expect_err("newer");
     assert!(error.to_string().contains("`2.0.0`"), "{error}");
 }
 

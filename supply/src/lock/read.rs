@@ -6,8 +6,8 @@ use std::str::FromStr;
 use ikigai_protocol::Digest;
 use semver::Version;
 
-use super::{LONGEST_FROM, LockedTool, MAX_LOCK_BYTES, Wanted, is_source};
-use crate::document::{self, DocumentError, Node, Place, Position, Table};
+use super::{LONGEST_FROM, LockedTool, MAX_LOCK_BYTES, WantedVersion, is_source};
+use crate::document::{self, DocumentError, Node, Position, Table, ValuePlace};
 use crate::harmless;
 use crate::manifest;
 use crate::signer::Signer;
@@ -18,12 +18,12 @@ const TOOL_KEYS: &[&str] =
 /// The prefix of the digest of a manifest or of needs.
 const SHA256: &str = "sha256:";
 
-type Read<T> = Result<T, DocumentError>;
+type LockReadResult<T> = Result<T, DocumentError>;
 
-pub(super) fn read(text: &[u8]) -> Read<BTreeMap<String, LockedTool>> {
+pub(super) fn read(text: &[u8]) -> LockReadResult<BTreeMap<String, LockedTool>> {
     // The TOML parser's message about these marks would not help the user.
     if let Some(line) = text.split(|byte| *byte == b'\n').position(is_conflict_mark) {
-        let place = Place::Position(Position { line: line + 1, column: 1 });
+        let place = ValuePlace::Position(Position { line: line + 1, column: 1 });
         let hint = "merge both sides by hand, or take one of them (`git checkout --ours` or \
                     `--theirs`)";
         return Err(DocumentError::at(place, "has the marks of a conflict of git").hint(hint));
@@ -56,11 +56,11 @@ fn is_conflict_mark(line: &[u8]) -> bool {
     has_label || line == b"======="
 }
 
-fn tool(table: Table<'_>) -> Read<LockedTool> {
+fn tool(table: Table<'_>) -> LockReadResult<LockedTool> {
     Ok(LockedTool {
         version: table.optional("version", |node| node.parsed("version", version))?,
         from: from(table.require("from")?)?,
-        wanted: table.optional("wanted", |node| node.parsed("wanted", Wanted::from_str))?,
+        wanted: table.optional("wanted", |node| node.parsed("wanted", WantedVersion::from_str))?,
         manifest: table.optional("manifest", |node| node.parsed("manifest", prefixed))?,
         sha256: digest(table.require("sha256")?)?,
         size: table.require("size")?.number("size")?,
@@ -73,7 +73,7 @@ fn version(text: &str) -> Result<Version, String> {
     text.parse().map_err(|error| format!("is not a version such as `1.2.0`: {error}"))
 }
 
-fn from(node: &Node) -> Read<String> {
+fn from(node: &Node) -> LockReadResult<String> {
     let text = node.text("from")?;
     if is_source(text) {
         return Ok(text.to_owned());
@@ -84,7 +84,7 @@ fn from(node: &Node) -> Read<String> {
     Err(node.fail(what))
 }
 
-fn digest(node: &Node) -> Read<Digest> {
+fn digest(node: &Node) -> LockReadResult<Digest> {
     // The error would contain the text itself, of any length.
     node.parsed("sha256", |text| {
         text.parse::<Digest>().map_err(|_| "is no SHA-256 digest (64 hexadecimal digits)")
@@ -96,7 +96,7 @@ fn prefixed(text: &str) -> Result<Digest, &'static str> {
     digest.ok_or("is no digest: `sha256:` and 64 hexadecimal digits")
 }
 
-fn signer(node: &Node) -> Read<Signer> {
+fn signer(node: &Node) -> LockReadResult<Signer> {
     node.parsed("signer", |text| {
         text.parse::<Signer>().map_err(|_| {
             "names no signer: `ssh:SHA256:…`, `minisign:KEYID`, `sigstore:ISSUER#SUBJECT` or `none`"

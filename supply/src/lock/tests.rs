@@ -23,12 +23,12 @@ signer = "ssh:SHA256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0"
 needs = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 "#;
 
-fn lock(text: &str) -> Lock {
-    Lock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
+fn lock(text: &str) -> ToolsLock {
+    ToolsLock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn refusal(text: &str) -> String {
-    let error = Lock::parse(text.as_bytes()).expect_err(text);
+    let error = ToolsLock::parse(text.as_bytes()).expect_err(text);
     format!("{error}; {}", error.hint.as_deref().unwrap_or_default())
 }
 
@@ -37,7 +37,7 @@ fn a_lock_is_written_as_it_is_read_and_sorted() {
     let whole = lock(WHOLE);
     assert_eq!(whole.to_string(), WHOLE);
     let weather = whole.get("weather").expect("locked");
-    assert_eq!(weather.wanted.as_ref().map(Wanted::to_string).as_deref(), Some("^1.2"));
+    assert_eq!(weather.wanted.as_ref().map(WantedVersion::to_string).as_deref(), Some("^1.2"));
     assert_eq!(weather.needs, Some(Digest::from_bytes(b"")));
     let local = whole.get("local").expect("locked");
     assert_eq!(local.from, r#"/home/jane/my "tools"/c:\local.wasm"#);
@@ -153,7 +153,7 @@ fn other_mistakes_are_told_with_line_and_column() {
         assert_eq!(refusal(&text), told);
     }
     let large = vec![b'\n'; MAX_LOCK_BYTES + 1];
-    let error = Lock::parse(&large).expect_err("large").to_string();
+    let error = ToolsLock::parse(&large).expect_err("large").to_string();
     assert_eq!(error, "has more than 4194304 bytes");
 }
 
@@ -166,7 +166,7 @@ fn tool() -> impl Strategy<Value = LockedTool> {
         any::<[u8; 32]>().prop_map(Signer::Ssh),
         any::<u64>().prop_map(Signer::Minisign),
         "[!-~]{1,9}".prop_map(|subject| {
-            let identity = crate::Identity::new("https://issuer", &subject);
+            let identity = crate::CertificateIdentity::new("https://issuer", &subject);
             Signer::Sigstore(identity.expect("an identity"))
         }),
     ];
@@ -191,7 +191,7 @@ proptest! {
     fn what_is_written_reads_back(
         tools in proptest::collection::vec(("[a-z_][a-zA-Z0-9_]{0,6}", tool()), 0..6),
     ) {
-        let (mut one, mut turned) = (Lock::default(), Lock::default());
+        let (mut one, mut turned) = (ToolsLock::default(), ToolsLock::default());
         let tools: BTreeMap<String, LockedTool> = tools.into_iter().collect();
         for (name, tool) in &tools {
             one.put(name, tool.clone()).expect("put");
@@ -201,7 +201,7 @@ proptest! {
         }
         let text = one.to_string();
         prop_assert_eq!(&text, &turned.to_string());
-        let read = Lock::parse(text.as_bytes());
+        let read = ToolsLock::parse(text.as_bytes());
         prop_assert_eq!(read.as_ref(), Ok(&one), "{}", text);
         prop_assert_eq!(one.iter().count(), tools.len());
     }
@@ -214,8 +214,8 @@ proptest! {
     ) {
         let start = WHOLE.chars().take(cut);
         let text: String = start.chain(replaced).chain(WHOLE.chars().skip(cut + length)).collect();
-        match Lock::parse(text.as_bytes()) {
-            Ok(lock) => prop_assert_eq!(Lock::parse(lock.to_string().as_bytes()), Ok(lock)),
+        match ToolsLock::parse(text.as_bytes()) {
+            Ok(lock) => prop_assert_eq!(ToolsLock::parse(lock.to_string().as_bytes()), Ok(lock)),
             Err(error) => {
                 let position = error.position().expect("a position");
                 let line = text.split('\n').nth(position.line - 1).expect("a line of the text");
@@ -229,6 +229,6 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let text = [b"version = 1\n", &bytes[..]].concat();
-        let _ = (Lock::parse(&bytes), Lock::parse(&text));
+        let _ = (ToolsLock::parse(&bytes), ToolsLock::parse(&text));
     }
 }

@@ -10,7 +10,7 @@ use semver::VersionReq;
 /// A text can only mean one of them: a version requirement has an operator or a star (`^1.2`,
 /// `1.*`), and a tag cannot contain these.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WantedVersion {
     /// A version requirement, as in `--version`.
     Versions(VersionReq),
     /// A tag of a registry.
@@ -50,7 +50,7 @@ impl FromStr for Tag {
     }
 }
 
-impl FromStr for Wanted {
+impl FromStr for WantedVersion {
     type Err = WantedError;
 
     fn from_str(text: &str) -> Result<Self, WantedError> {
@@ -59,7 +59,7 @@ impl FromStr for Wanted {
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for WantedVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Versions(versions) => versions.fmt(f),
@@ -77,15 +77,15 @@ mod tests {
     #[test]
     fn a_requirement_and_a_tag_are_told_by_their_texts() {
         let of_versions: VersionReq = "1.2".parse().expect("a requirement");
-        assert_eq!(Wanted::Versions(of_versions).to_string(), "^1.2");
+        assert_eq!(WantedVersion::Versions(of_versions).to_string(), "^1.2");
         for text in ["^1.2", "*", "1.*", "=1.2.3", ">=1, <3", "~0.4"] {
-            assert!(matches!(text.parse(), Ok(Wanted::Versions(_))), "{text}");
+            assert!(matches!(text.parse(), Ok(WantedVersion::Versions(_))), "{text}");
         }
         for text in ["1.2", "latest", "v1", "_", "1.2.0-rc.1"] {
-            assert!(matches!(text.parse(), Ok(Wanted::Tag(_))), "{text}");
+            assert!(matches!(text.parse(), Ok(WantedVersion::Tag(_))), "{text}");
         }
         for text in ["", "-a", ".a", "a b", "a/b", "^", "a\n", &"a".repeat(129)] {
-            assert_eq!(text.parse::<Wanted>(), Err(WantedError), "{text}");
+            assert_eq!(text.parse::<WantedVersion>(), Err(WantedError), "{text}");
         }
     }
 
@@ -93,7 +93,7 @@ mod tests {
         #[test]
         fn what_was_wanted_comes_back(text in "[<>=~^]{0,2}[0-9x*]{0,3}(\\.[0-9*x]{1,2}){0,2}(, ?<[0-9])?") {
             if let Ok(versions) = text.parse::<VersionReq>() {
-                let wanted = Wanted::Versions(versions);
+                let wanted = WantedVersion::Versions(versions);
                 prop_assert_eq!(wanted.to_string().parse(), Ok(wanted));
             }
         }

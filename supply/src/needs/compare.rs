@@ -1,6 +1,6 @@
 //! The comparison of the needs of two versions of a tool.
 
-use super::{AssetAccess, Need, Needs};
+use super::{AssetNeed, Need, Needs};
 
 impl Needs {
     /// Returns the needs that ask for more than `old` does. If the list is empty, an update may
@@ -28,7 +28,7 @@ impl Needs {
                 .fs
                 .iter()
                 .any(|old| new.dir.is_in(&old.dir) && new.dir.access() <= old.dir.access()),
-            Need::Assets(new) => new <= self.assets.unwrap_or(AssetAccess::None),
+            Need::Assets(new) => new <= self.assets.unwrap_or(AssetNeed::None),
             Need::Limit(name, new) => {
                 self.limits.get(&name).is_some_and(|old| new.value <= old.value)
             }

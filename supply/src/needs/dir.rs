@@ -11,7 +11,7 @@ use ikigai_protocol::{Access, is_invisible};
 ///
 /// The directory may lead out of the workspace through a link. That is only known when it is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dir {
+pub struct WorkspaceDir {
     access: Access,
     /// The path from the workspace, with names joined by `/`. Empty for the workspace itself.
     path: String,
@@ -32,7 +32,7 @@ pub enum DirError {
     Path,
 }
 
-impl Dir {
+impl WorkspaceDir {
     /// Returns the access.
     #[must_use]
     pub fn access(&self) -> Access {
@@ -53,7 +53,7 @@ impl Dir {
     }
 }
 
-impl FromStr for Dir {
+impl FromStr for WorkspaceDir {
     type Err = DirError;
 
     fn from_str(text: &str) -> Result<Self, DirError> {
@@ -81,13 +81,13 @@ impl FromStr for Dir {
     }
 }
 
-impl fmt::Display for Dir {
+impl fmt::Display for WorkspaceDir {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.access.as_str(), self.path())
     }
 }
 
-impl serde::Serialize for Dir {
+impl serde::Serialize for WorkspaceDir {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

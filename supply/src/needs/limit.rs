@@ -41,7 +41,7 @@ pub enum LimitName {
 
 /// A limit as the author wrote it, and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limit {
+pub struct LimitValue {
     /// The value, more than zero: nanoseconds, bytes or a count.
     pub value: u64,
     /// The text of a duration or size. `None` for a count.
@@ -56,7 +56,7 @@ impl LimitName {
     }
 }
 
-impl Limit {
+impl LimitValue {
     pub(super) fn read(name: LimitName, node: &Node) -> Result<Self, DocumentError> {
         let key = name.as_str();
         let parse = match name {
@@ -95,7 +95,7 @@ fn duration(text: &str) -> Result<u64, &'static str> {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for LimitValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.text {
             Some(text) => f.write_str(text),
@@ -104,7 +104,7 @@ impl fmt::Display for Limit {
     }
 }
 
-impl Serialize for Limit {
+impl Serialize for LimitValue {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.text {
             Some(text) => serializer.serialize_str(text),

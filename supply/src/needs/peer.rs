@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// A peer as in a policy: `HOST:PORT`, `ADDRESS:PORT`, `NETWORK/BITS:PORT`, `[IPV6]:PORT`, or `*`
 /// for every public address. The port may be `*`, which means every port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Peer {
+pub enum NetworkPeer {
     /// Every public address.
     Any,
     /// One host or network.
@@ -41,7 +41,7 @@ pub enum PeerError {
     Host,
 }
 
-impl Peer {
+impl NetworkPeer {
     /// Returns whether a grant of this peer includes `inner`, judging only by the texts. Does not
     /// detect that one network contains another.
     pub(super) fn covers(&self, inner: &Self) -> bool {
@@ -63,7 +63,7 @@ fn is_numeric(host: &str) -> bool {
     host.starts_with('[') || host.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'/'))
 }
 
-impl FromStr for Peer {
+impl FromStr for NetworkPeer {
     type Err = PeerError;
 
     fn from_str(text: &str) -> Result<Self, PeerError> {
@@ -116,7 +116,7 @@ fn name(text: &str) -> Option<String> {
     is_name.then_some(name)
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for NetworkPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("*"),
@@ -126,7 +126,7 @@ impl fmt::Display for Peer {
     }
 }
 
-impl serde::Serialize for Peer {
+impl serde::Serialize for NetworkPeer {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }

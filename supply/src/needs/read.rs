@@ -7,7 +7,10 @@ use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_protocol::{DIRS_VARIABLE, ProviderKey, STORE_VARIABLE, is_invisible};
 use strum::VariantArray;
 
-use super::{AssetAccess, Dir, DirNeed, Limit, LimitName, Needs, Peer, PeerNeed, VariableNeed};
+use super::{
+    AssetNeed, DirNeed, LimitName, LimitValue, Needs, NetworkPeer, PeerNeed, VariableNeed,
+    WorkspaceDir,
+};
 use crate::document::{DocumentError, Node, Table};
 use crate::harmless;
 
@@ -20,10 +23,10 @@ const LONGEST_WHY: usize = 500;
 /// The longest variable name in bytes.
 const LONGEST_NAME: usize = 256;
 
-type Read<T> = Result<T, DocumentError>;
+type NeedsReadResult<T> = Result<T, DocumentError>;
 
 /// Reads the table `needs`.
-pub(crate) fn read(node: &Node) -> Read<Needs> {
+pub(crate) fn read(node: &Node) -> NeedsReadResult<Needs> {
     let table = node.table("needs")?.only(&["assets", "env", "fs", "limits", "net"])?;
     let needs = Needs {
         assets: table.optional("assets", assets)?,
@@ -41,9 +44,9 @@ fn entries<T, S: Eq + ?Sized>(
     table: Table<'_>,
     key: &str,
     known: &[&str],
-    one: impl Fn(Table<'_>) -> Read<T>,
+    one: impl Fn(Table<'_>) -> NeedsReadResult<T>,
     subject: impl Fn(&T) -> &S,
-) -> Read<Vec<T>> {
+) -> NeedsReadResult<Vec<T>> {
     let Some(node) = table.get(key) else { return Ok(Vec::new()) };
     let nodes = node.list(key)?;
     if nodes.len() > MOST {
@@ -61,11 +64,14 @@ fn entries<T, S: Eq + ?Sized>(
     Ok(entries)
 }
 
-fn peer(table: Table<'_>) -> Read<PeerNeed> {
-    Ok(PeerNeed { peer: table.require("peer")?.parsed("peer", Peer::from_str)?, why: why(table)? })
+fn peer(table: Table<'_>) -> NeedsReadResult<PeerNeed> {
+    Ok(PeerNeed {
+        peer: table.require("peer")?.parsed("peer", NetworkPeer::from_str)?,
+        why: why(table)?,
+    })
 }
 
-fn variable(table: Table<'_>) -> Read<VariableNeed> {
+fn variable(table: Table<'_>) -> NeedsReadResult<VariableNeed> {
     let node = table.require("name")?;
     let name = node.text("name")?;
     check_variable(node, name)?;
@@ -78,7 +84,7 @@ fn variable(table: Table<'_>) -> Read<VariableNeed> {
 }
 
 /// Checks that a manifest may ask for this variable.
-fn check_variable(node: &Node, name: &str) -> Read<()> {
+fn check_variable(node: &Node, name: &str) -> NeedsReadResult<()> {
     if name == DIRS_VARIABLE || name == HOST_FD_VARIABLE {
         return Err(node
             .fail(format!("`{name}` is set by ikigai itself"))
@@ -103,15 +109,19 @@ fn check_variable(node: &Node, name: &str) -> Read<()> {
     Ok(())
 }
 
-fn directory(table: Table<'_>) -> Read<DirNeed> {
-    Ok(DirNeed { dir: table.require("dir")?.parsed("dir", Dir::from_str)?, why: why(table)? })
+fn directory(table: Table<'_>) -> NeedsReadResult<DirNeed> {
+    Ok(DirNeed {
+        dir: table.require("dir")?.parsed("dir", WorkspaceDir::from_str)?,
+        why: why(table)?,
+    })
 }
 
 /// Checks that no directory is inside another with a different access, because no policy can grant
 /// both.
-fn check_overlap(table: Table<'_>, needs: &[DirNeed]) -> Read<()> {
+fn check_overlap(table: Table<'_>, needs: &[DirNeed]) -> NeedsReadResult<()> {
     for (index, DirNeed { dir: inner, .. }) in needs.iter().enumerate() {
-        let contradicts = |outer: &&Dir| inner.is_in(outer) && inner.access() != outer.access();
+        let contradicts =
+            |outer: &&WorkspaceDir| inner.is_in(outer) && inner.access() != outer.access();
         if let Some(outer) = needs.iter().map(|need| &need.dir).find(contradicts) {
             let what = format!(
                 "`{inner}` lies in `{outer}`: a directory has one access, with all that is in it"
@@ -123,24 +133,24 @@ fn check_overlap(table: Table<'_>, needs: &[DirNeed]) -> Read<()> {
     Ok(())
 }
 
-fn why(table: Table<'_>) -> Read<String> {
+fn why(table: Table<'_>) -> NeedsReadResult<String> {
     let hint = "say in one line what the tool does with it; people read it before they grant it";
     let node = table.require("why").map_err(|error| error.hint(hint))?;
     node.prose("why", LONGEST_WHY)
 }
 
-fn assets(node: &Node) -> Read<AssetAccess> {
+fn assets(node: &Node) -> NeedsReadResult<AssetNeed> {
     node.parsed("assets", |word| {
         word.parse().map_err(|_| "is no access to assets: `none`, `read` or `write`")
     })
 }
 
-fn limits(node: &Node) -> Read<BTreeMap<LimitName, Limit>> {
+fn limits(node: &Node) -> NeedsReadResult<BTreeMap<LimitName, LimitValue>> {
     let known: Vec<&str> = LimitName::VARIANTS.iter().map(|name| name.as_str()).collect();
     let mut limits = BTreeMap::new();
     for member in node.table("limits")?.members() {
         let name = member.key.parse().map_err(|_| member.unknown(&known))?;
-        limits.insert(name, Limit::read(name, &member.node)?);
+        limits.insert(name, LimitValue::read(name, &member.node)?);
     }
     Ok(limits)
 }

@@ -114,7 +114,7 @@ fn peers_are_those_of_a_policy() {
         ("[FD00::7]:443", "[fd00::7]:443"),
         ("[fd00::/8]:443", "[fd00::/8]:443"),
     ] {
-        assert_eq!(text.parse::<Peer>().expect(text).to_string(), normal);
+        assert_eq!(text.parse::<NetworkPeer>().expect(text).to_string(), normal);
     }
     for (text, error) in [
         ("https://a", PeerError::Url),
@@ -134,7 +134,7 @@ fn peers_are_those_of_a_policy() {
         ("gооgle.example:80", PeerError::Host),
         ("a\u{202e}:80", PeerError::Host),
     ] {
-        assert_eq!(text.parse::<Peer>(), Err(error), "{text}");
+        assert_eq!(text.parse::<NetworkPeer>(), Err(error), "{text}");
     }
 }
 
@@ -267,7 +267,7 @@ pub(crate) fn any_needs() -> impl Strategy<Value = Needs> {
     let env = proptest::collection::btree_map("[A-Z_]{1,8}X", (why(), any::<bool>()), 0..4);
     let fs = proptest::collection::btree_map("[a-zé. ]{0,3}[a-z](/[a-z]){0,2}", why(), 0..4);
     let limits = proptest::option::of((1..9_u64, 1..99_u64));
-    let assets = proptest::option::of(proptest::sample::select(AssetAccess::VARIANTS));
+    let assets = proptest::option::of(proptest::sample::select(AssetNeed::VARIANTS));
     let access = proptest::sample::select(vec!["ro", "rw"]);
     (net, env, fs, limits, assets, access).prop_map(|(net, env, fs, limits, assets, access)| {
         let limits = limits.map_or_else(
@@ -286,7 +286,7 @@ pub(crate) fn any_needs() -> impl Strategy<Value = Needs> {
                 "net": Vec::from_iter(net.into_iter().map(peer)),
                 "env": Vec::from_iter(env.into_iter().map(variable)),
                 "fs": Vec::from_iter(fs.into_iter().map(dir)),
-                "assets": assets.unwrap_or(AssetAccess::None),
+                "assets": assets.unwrap_or(AssetNeed::None),
                 "limits": limits,
             },
         });
@@ -300,7 +300,7 @@ proptest! {
     fn needs_ask_for_no_more_than_themselves(needs in any_needs()) {
         prop_assert!(!needs.grown(&needs));
         prop_assert!(!Needs::default().grown(&needs));
-        let asks = needs.iter().any(|need| need != Need::Assets(AssetAccess::None));
+        let asks = needs.iter().any(|need| need != Need::Assets(AssetNeed::None));
         prop_assert_eq!(needs.grown(&Needs::default()), asks);
     }
 

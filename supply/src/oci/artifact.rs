@@ -6,13 +6,13 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 use serde::Deserialize;
 
-use super::manifest::{CONFIG_MEDIA_TYPE, Layer, TITLE};
-use super::{Descriptor, Document, LARGEST_CONFIG, MOST_REFERRERS, Manifest, OciError};
+use super::manifest::{CONFIG_MEDIA_TYPE, TITLE, ToolLayer};
+use super::{Descriptor, LARGEST_CONFIG, MOST_REFERRERS, ManifestOrIndex, OciError, OciManifest};
 use crate::harmless;
 use crate::reference::Pointer;
 
 /// A source of manifests and blobs: a repository of a registry, or a layout on disk.
-pub trait Content: Sync {
+pub trait ContentSource: Sync {
     /// Returns a name for the target of a pointer, for messages.
     fn what(&self, pointer: &Pointer) -> String;
 
@@ -43,7 +43,7 @@ pub trait Content: Sync {
 
 /// A tool as an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Artifact {
+pub struct ToolArtifact {
     /// The digest of the manifest.
     pub manifest: Digest,
     /// The size of the manifest in bytes.
@@ -68,13 +68,13 @@ pub struct Referrer {
     /// Its artifact type.
     pub artifact_type: String,
     /// The parsed manifest.
-    pub manifest: Manifest,
+    pub manifest: OciManifest,
 }
 
 /// The configuration of a Wasm artifact.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Configuration {
+struct WasmConfig {
     layer_digests: Option<Vec<String>>,
 }
 
@@ -83,7 +83,10 @@ struct Configuration {
 /// # Errors
 ///
 /// Fails if it does not exist, or does not follow the specification of Wasm artifacts.
-pub async fn resolve(content: &impl Content, pointer: &Pointer) -> Result<Artifact, OciError> {
+pub async fn resolve(
+    content: &impl ContentSource,
+    pointer: &Pointer,
+) -> Result<ToolArtifact, OciError> {
     match find(content, pointer).await {
         // If the registry does not list its tags, the error is reported without them.
         Err(OciError::NoWasm { what, found, tags: _ }) => {
@@ -98,30 +101,30 @@ pub async fn resolve(content: &impl Content, pointer: &Pointer) -> Result<Artifa
     }
 }
 
-async fn find(content: &impl Content, pointer: &Pointer) -> Result<Artifact, OciError> {
+async fn find(content: &impl ContentSource, pointer: &Pointer) -> Result<ToolArtifact, OciError> {
     let what = content.what(pointer);
     let (mut digest, mut text) = content.manifest(pointer).await?;
-    let manifest = match Document::read(&text, &what)? {
-        Document::Manifest(manifest) => manifest,
-        Document::Index(index) => {
+    let manifest = match ManifestOrIndex::read(&text, &what)? {
+        ManifestOrIndex::Manifest(manifest) => manifest,
+        ManifestOrIndex::Index(index) => {
             let entry = Pointer::Digest(index.wasm_entry(&what)?.sha256(&what)?);
             (digest, text) = content.manifest(&entry).await?;
-            match Document::read(&text, &what)? {
-                Document::Manifest(manifest) => manifest,
-                Document::Index(_) => {
+            match ManifestOrIndex::read(&text, &what)? {
+                ManifestOrIndex::Manifest(manifest) => manifest,
+                ManifestOrIndex::Index(_) => {
                     let detail = "its index leads to another index".to_owned();
                     return Err(OciError::Malformed { what, detail });
                 }
             }
         }
     };
-    let Layer { wasm, ignored } = manifest.wasm_layer(&what)?;
+    let ToolLayer { wasm, ignored } = manifest.wasm_layer(&what)?;
     if manifest.config.media_type == CONFIG_MEDIA_TYPE {
         let of = format!("the configuration of {what}");
         let text = content.small_blob(&manifest.config, LARGEST_CONFIG, &of).await?;
         check_configuration(&text, &manifest, &what)?;
     }
-    Ok(Artifact {
+    Ok(ToolArtifact {
         manifest: digest,
         manifest_size: text.len() as u64,
         digest: wasm.sha256(&what)?,
@@ -132,8 +135,8 @@ async fn find(content: &impl Content, pointer: &Pointer) -> Result<Artifact, Oci
     })
 }
 
-fn check_configuration(text: &[u8], manifest: &Manifest, what: &str) -> Result<(), OciError> {
-    let read: Configuration = serde_json::from_slice(text).map_err(|error| {
+fn check_configuration(text: &[u8], manifest: &OciManifest, what: &str) -> Result<(), OciError> {
+    let read: WasmConfig = serde_json::from_slice(text).map_err(|error| {
         let what = format!("the configuration of {what}");
         OciError::Malformed { what, detail: harmless::line(&error.to_string()) }
     })?;
@@ -157,7 +160,10 @@ fn check_configuration(text: &[u8], manifest: &Manifest, what: &str) -> Result<(
 ///
 /// Fails if one of them cannot be fetched, or if there are more than [`MOST_REFERRERS`]. A listed
 /// signature that cannot be read must not look like a missing one.
-pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Referrer>, OciError> {
+pub async fn referrers(
+    content: &impl ContentSource,
+    subject: Digest,
+) -> Result<Vec<Referrer>, OciError> {
     let what = content.what(&Pointer::Digest(subject));
     let listed = content.listed_referrers(subject).await?;
     if listed.len() > MOST_REFERRERS {
@@ -168,7 +174,9 @@ pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Re
         let pointer = Pointer::Digest(entry.sha256(&what)?);
         let of = content.what(&pointer);
         let (digest, text) = content.manifest(&pointer).await?;
-        let Document::Manifest(manifest) = Document::read(&text, &of)? else { continue };
+        let ManifestOrIndex::Manifest(manifest) = ManifestOrIndex::read(&text, &of)? else {
+            continue;
+        };
         let about = manifest.subject.as_ref().map(|subject| subject.sha256(&of)).transpose()?;
         if about != Some(subject) || found.iter().any(|known| known.digest == digest) {
             continue;
@@ -186,7 +194,7 @@ pub async fn referrers(content: &impl Content, subject: Digest) -> Result<Vec<Re
 ///
 /// Fails if the attachment does not have exactly one file, or if the file cannot be fetched.
 pub async fn signature(
-    content: &impl Content,
+    content: &impl ContentSource,
     referrer: &Referrer,
     most: usize,
 ) -> Result<Bytes, OciError> {

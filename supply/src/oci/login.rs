@@ -15,7 +15,7 @@ use url::{Host, Url};
 use super::OciError;
 use super::challenge::Challenge;
 use crate::credentials::Credential;
-use crate::transport::{Request, Transport, check_next, host, is_same_origin, quoted, shown};
+use crate::transport::{HttpRequest, Transport, check_next, host, is_same_origin, quoted, shown};
 
 /// The largest answer of an issuer in bytes.
 const LARGEST_TOKEN: usize = 64 << 10;
@@ -90,7 +90,7 @@ fn token_request(
     service: Option<&str>,
     credential: Option<&Credential>,
     scope: &str,
-) -> Result<Request, OciError> {
+) -> Result<HttpRequest, OciError> {
     let service = service.unwrap_or_default();
     if let Some(Credential::IdentityToken(token)) = credential {
         let body = url::form_urlencoded::Serializer::new(String::new())
@@ -98,12 +98,12 @@ fn token_request(
             .extend_pairs([("service", service), ("scope", scope), ("refresh_token", token)])
             .finish();
         let form = HeaderValue::from_static("application/x-www-form-urlencoded");
-        let mut request = Request::new(Method::POST, realm).with(header::CONTENT_TYPE, form);
+        let mut request = HttpRequest::new(Method::POST, realm).with(header::CONTENT_TYPE, form);
         request.body = Bytes::from(body);
         return Ok(request);
     }
     realm.query_pairs_mut().append_pair("service", service).append_pair("scope", scope);
-    let mut request = Request::new(Method::GET, realm);
+    let mut request = HttpRequest::new(Method::GET, realm);
     if let Some(Credential::Password { user, password }) = credential {
         request.url.query_pairs_mut().append_pair("account", user);
         request.authorization = Some(basic(user, password)?);
@@ -111,7 +111,10 @@ fn token_request(
     Ok(request)
 }
 
-async fn token(transport: &Transport, request: Request) -> Result<Option<HeaderValue>, OciError> {
+async fn token(
+    transport: &Transport,
+    request: HttpRequest,
+) -> Result<Option<HeaderValue>, OciError> {
     let what = quoted(&request.url);
     let response = transport.send(request).await?;
     if [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&response.status()) {

@@ -63,7 +63,7 @@ pub(super) struct Platform {
 /// A manifest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Manifest {
+pub struct OciManifest {
     /// The version of the format, which is 2.
     pub schema_version: u8,
     /// The media type.
@@ -100,20 +100,20 @@ pub struct Index {
 
 /// A manifest or an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Document {
+pub enum ManifestOrIndex {
     /// A manifest.
-    Manifest(Box<Manifest>),
+    Manifest(Box<OciManifest>),
     /// An index.
     Index(Index),
 }
 
 /// The layer with the tool, and the media types of the other layers.
-pub(super) struct Layer<'a> {
+pub(super) struct ToolLayer<'a> {
     pub(super) wasm: &'a Descriptor,
     pub(super) ignored: Vec<String>,
 }
 
-impl Document {
+impl ManifestOrIndex {
     /// Reads a document. `what` names it in messages.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ impl Document {
     /// Fails if the text is neither a manifest nor an index.
     pub fn read(text: &[u8], what: &str) -> Result<Self, OciError> {
         let malformed = |detail: String| OciError::Malformed { what: what.to_owned(), detail };
-        let parts: Parts = serde_json::from_slice(text).map_err(|error| {
+        let parts: ManifestMembers = serde_json::from_slice(text).map_err(|error| {
             malformed(format!("line {}: {}", error.line(), harmless::line(&error.to_string())))
         })?;
         if parts.schema_version != Some(2) {
@@ -143,7 +143,7 @@ impl Document {
 /// The members that distinguish a manifest from an index.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Parts {
+struct ManifestMembers {
     schema_version: Option<u64>,
     config: Option<serde::de::IgnoredAny>,
     layers: Option<serde::de::IgnoredAny>,
@@ -178,16 +178,16 @@ impl Descriptor {
     }
 }
 
-impl Manifest {
+impl OciManifest {
     /// Returns the layer that contains the tool.
-    pub(super) fn wasm_layer(&self, what: &str) -> Result<Layer<'_>, OciError> {
+    pub(super) fn wasm_layer(&self, what: &str) -> Result<ToolLayer<'_>, OciError> {
         let is_wasm = |layer: &&Descriptor| layer.media_type == WASM_MEDIA_TYPE;
         let (wasm, others): (Vec<_>, Vec<_>) = self.layers.iter().partition(is_wasm);
         let what = what.to_owned();
         match wasm[..] {
             [wasm] => {
                 let ignored = others.iter().map(|it| harmless::line(&it.media_type)).collect();
-                Ok(Layer { wasm, ignored })
+                Ok(ToolLayer { wasm, ignored })
             }
             [] if IMAGES.contains(&self.config.media_type.as_str()) => {
                 Err(OciError::Image { what })

@@ -8,14 +8,14 @@ use ikigai_protocol::Digest;
 use serde::Serialize;
 
 use super::manifest::{CONFIG_MEDIA_TYPE, EMPTY, TITLE};
-use super::{Descriptor, MANIFEST_MEDIA_TYPE, Manifest, WASM_MEDIA_TYPE};
+use super::{Descriptor, MANIFEST_MEDIA_TYPE, OciManifest, WASM_MEDIA_TYPE};
 
 /// The time in an artifact without a build time. Readers of the format require one.
 const NO_TIME: &str = "1970-01-01T00:00:00Z";
 
 /// The facts that are pushed together with a tool.
 #[derive(Clone, Debug, Default)]
-pub struct Details {
+pub struct ArtifactDetails {
     /// The name of the file.
     pub title: String,
     /// The annotations of the manifest.
@@ -57,11 +57,11 @@ struct Configuration<'a> {
     architecture: &'a str,
     os: &'a str,
     layer_digests: [&'a str; 1],
-    component: Component<'a>,
+    component: ComponentInterfaces<'a>,
 }
 
 #[derive(Serialize)]
-struct Component<'a> {
+struct ComponentInterfaces<'a> {
     exports: &'a [String],
     imports: &'a [String],
 }
@@ -72,7 +72,7 @@ impl Packed {
     /// # Errors
     ///
     /// Fails if the JSON cannot be written.
-    pub fn new(component: Bytes, details: &Details) -> serde_json::Result<Self> {
+    pub fn new(component: Bytes, details: &ArtifactDetails) -> serde_json::Result<Self> {
         let mut layer = Descriptor::from_bytes(WASM_MEDIA_TYPE, &component);
         layer.annotations.insert(TITLE.to_owned(), details.title.clone());
         let config = serde_json::to_vec(&Configuration {
@@ -81,9 +81,9 @@ impl Packed {
             architecture: "wasm",
             os: "wasip2",
             layer_digests: [&layer.digest],
-            component: Component { exports: &details.exports, imports: &details.imports },
+            component: ComponentInterfaces { exports: &details.exports, imports: &details.imports },
         })?;
-        let manifest = serde_json::to_vec(&Manifest {
+        let manifest = serde_json::to_vec(&OciManifest {
             schema_version: 2,
             media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
             artifact_type: None,
@@ -130,7 +130,7 @@ impl Attached {
     ) -> serde_json::Result<Self> {
         let mut layer = Descriptor::from_bytes(media_type, &file);
         layer.annotations.insert(TITLE.to_owned(), title.to_owned());
-        let manifest = serde_json::to_vec(&Manifest {
+        let manifest = serde_json::to_vec(&OciManifest {
             schema_version: 2,
             media_type: Some(MANIFEST_MEDIA_TYPE.to_owned()),
             artifact_type: Some(artifact_type.to_owned()),

@@ -6,13 +6,13 @@ use http::{Method, StatusCode};
 use ikigai_protocol::Digest;
 
 use super::manifest::EMPTY;
-use super::repository::Access;
+use super::repository::RepositoryAccess;
 use super::{
-    Attached, Content as _, Descriptor, Document, Index, LARGEST_MANIFEST, MANIFEST_MEDIA_TYPE,
-    MOST_REFERRERS, OciError, Packed, Repository, fallback,
+    Attached, ContentSource as _, Descriptor, Index, LARGEST_MANIFEST, MANIFEST_MEDIA_TYPE,
+    MOST_REFERRERS, ManifestOrIndex, OciError, Packed, Repository, fallback,
 };
 use crate::reference::Pointer;
-use crate::transport::{Request, check_next, location, shown};
+use crate::transport::{HttpRequest, check_next, location, shown};
 
 /// The header in which a registry confirms that it lists a manifest as a referrer.
 const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
@@ -56,9 +56,9 @@ impl Repository {
         let what = self.what(&tag);
         let mut manifests = match self.manifest_if_any(&tag).await? {
             None => Vec::new(),
-            Some((_, text)) => match Document::read(&text, &what)? {
-                Document::Index(index) => index.manifests,
-                Document::Manifest(_) => {
+            Some((_, text)) => match ManifestOrIndex::read(&text, &what)? {
+                ManifestOrIndex::Index(index) => index.manifests,
+                ManifestOrIndex::Manifest(_) => {
                     let detail = "it is a manifest, and should be an index".to_owned();
                     return Err(OciError::Malformed { what, detail });
                 }
@@ -86,21 +86,22 @@ impl Repository {
         let digest = Digest::from_bytes(bytes);
         let what = format!("the blob sha256:{digest}");
         let url = self.url(&format!("blobs/sha256:{digest}")).await?;
-        let asked = self.send(Access::Push, Request::new(Method::HEAD, url)).await?;
+        let asked = self.send(RepositoryAccess::Push, HttpRequest::new(Method::HEAD, url)).await?;
         if asked.status().is_success() {
             return Ok(());
         }
         let url = self.url("blobs/uploads/").await?;
-        let begun = self.send(Access::Push, Request::new(Method::POST, url.clone())).await?;
+        let begun =
+            self.send(RepositoryAccess::Push, HttpRequest::new(Method::POST, url.clone())).await?;
         let begun = self.transport().successful(begun, &what).await?;
         let mut to = location(&begun)?;
         check_next(&url, &to)?;
         to.query_pairs_mut().append_pair("digest", &format!("sha256:{digest}"));
         let binary = HeaderValue::from_static("application/octet-stream");
-        let mut request = Request::new(Method::PUT, to).with(header::CONTENT_TYPE, binary);
+        let mut request = HttpRequest::new(Method::PUT, to).with(header::CONTENT_TYPE, binary);
         // Without a body, the request would have no length, and some registries refuse that.
         request.body = bytes.clone();
-        let sent = self.send(Access::Push, request).await?;
+        let sent = self.send(RepositoryAccess::Push, request).await?;
         self.created(sent, &what).await.map(|_| ())
     }
 
@@ -119,11 +120,11 @@ impl Repository {
             });
         }
         let url = self.url(&format!("manifests/{pointer}")).await?;
-        let mut request = Request::new(Method::PUT, url);
+        let mut request = HttpRequest::new(Method::PUT, url);
         let kind = HeaderValue::from_str(media_type);
         request.headers.extend(kind.ok().map(|kind| (header::CONTENT_TYPE, kind)));
         request.body = text.clone();
-        let sent = self.send(Access::Push, request).await?;
+        let sent = self.send(RepositoryAccess::Push, request).await?;
         let answer = self.created(sent, &what).await?;
         Ok(answer.headers().contains_key(SUBJECT))
     }

@@ -13,14 +13,16 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::artifact::Content;
+use super::artifact::ContentSource;
 use super::challenge::Challenge;
 use super::manifest::{ACCEPTED, INDEX_MEDIA_TYPE};
-use super::{Descriptor, Document, LARGEST_MANIFEST, MOST_REFERRERS, OciError, fallback, login};
+use super::{
+    Descriptor, LARGEST_MANIFEST, MOST_REFERRERS, ManifestOrIndex, OciError, fallback, login,
+};
 use crate::credentials::Credentials;
 use crate::harmless;
 use crate::reference::{Pointer, RegistryReference, is_loopback};
-use crate::transport::{Request, Transport, TransportError, is_same_origin};
+use crate::transport::{HttpRequest, Transport, TransportError, is_same_origin};
 
 /// The most tags of a repository, and the most requests for them.
 const MOST_TAGS: usize = 20_000;
@@ -36,14 +38,14 @@ pub struct Repository {
     reference: RegistryReference,
     base: OnceCell<Url>,
     /// The accepted values of `Authorization`, by the access that they give.
-    allowed: Mutex<BTreeMap<Access, HeaderValue>>,
+    allowed: Mutex<BTreeMap<RepositoryAccess, HeaderValue>>,
     /// True once a credential was found. Used in the message of a refusal.
     has_credential: AtomicBool,
 }
 
 /// A kind of access to a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Access {
+pub(super) enum RepositoryAccess {
     Pull,
     Push,
 }
@@ -85,12 +87,12 @@ impl Repository {
         from: Option<u64>,
     ) -> Result<Response, OciError> {
         let url = self.url(&format!("blobs/sha256:{digest}")).await?;
-        let mut request = Request::new(Method::GET, url);
+        let mut request = HttpRequest::new(Method::GET, url);
         if let Some(from) = from {
             let range = HeaderValue::from_str(&format!("bytes={from}-"));
             request.headers.extend(range.ok().map(|range| (header::RANGE, range)));
         }
-        self.send(Access::Pull, request).await
+        self.send(RepositoryAccess::Pull, request).await
     }
 
     /// Returns the address of a path in the repository.
@@ -121,7 +123,7 @@ impl Repository {
             return Ok(secure);
         }
         let plain = parse("http")?;
-        let asked = Request::new(Method::GET, self.join(&plain, "/v2/")?);
+        let asked = HttpRequest::new(Method::GET, self.join(&plain, "/v2/")?);
         match self.transport.send(asked).await {
             // TLS servers give this answer, or end the connection.
             Ok(response) if response.status() == StatusCode::BAD_REQUEST => Ok(secure),
@@ -135,12 +137,12 @@ impl Repository {
     /// not a refusal.
     pub(super) async fn send(
         &self,
-        access: Access,
-        mut request: Request,
+        access: RepositoryAccess,
+        mut request: HttpRequest,
     ) -> Result<Response, OciError> {
         let base = self.base.get_or_try_init(|| self.find_base()).await?;
         let is_registry = is_same_origin(base, &request.url);
-        let again = |request: &Request| Request {
+        let again = |request: &HttpRequest| HttpRequest {
             method: request.method.clone(),
             url: request.url.clone(),
             headers: request.headers.clone(),
@@ -160,7 +162,7 @@ impl Repository {
         let (host, repository) = (self.reference.host(), self.reference.repository());
         let credential = self.credentials.find(host, &repository).await?;
         self.has_credential.store(credential.is_some(), Ordering::Relaxed);
-        let actions = if access == Access::Push { "pull,push" } else { "pull" };
+        let actions = if access == RepositoryAccess::Push { "pull,push" } else { "pull" };
         let scope = format!("repository:{repository}:{actions}");
         let answer = match &challenge {
             Some(challenge) => {
@@ -195,7 +197,7 @@ impl Repository {
         OciError::Denied { host, what, had_credential }
     }
 
-    fn allowed(&self) -> std::sync::MutexGuard<'_, BTreeMap<Access, HeaderValue>> {
+    fn allowed(&self) -> std::sync::MutexGuard<'_, BTreeMap<RepositoryAccess, HeaderValue>> {
         self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -229,8 +231,8 @@ impl Repository {
         let what = self.what(pointer);
         let url = self.url(&format!("manifests/{pointer}")).await?;
         let accepted = HeaderValue::from_static(ACCEPTED);
-        let request = Request::new(Method::GET, url).with(header::ACCEPT, accepted);
-        let response = self.send(Access::Pull, request).await?;
+        let request = HttpRequest::new(Method::GET, url).with(header::ACCEPT, accepted);
+        let response = self.send(RepositoryAccess::Pull, request).await?;
         let kind = response.headers().get(header::CONTENT_TYPE);
         let is_html = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/html"));
         if response.status() == StatusCode::NOT_FOUND && !is_html {
@@ -255,7 +257,7 @@ impl Repository {
     }
 }
 
-impl Content for Repository {
+impl ContentSource for Repository {
     fn what(&self, pointer: &Pointer) -> String {
         let reference = match pointer {
             Pointer::Tag(tag) => format!("{}:{tag}", self.reference),
@@ -296,7 +298,9 @@ impl Content for Repository {
         let (mut next, mut found) = (Some(first), Vec::new());
         for _ in 0..MOST_PAGES {
             let Some(url) = next else { return Ok(found) };
-            let response = self.send(Access::Pull, Request::new(Method::GET, url.clone())).await?;
+            let response = self
+                .send(RepositoryAccess::Pull, HttpRequest::new(Method::GET, url.clone()))
+                .await?;
             next = next_page(&url, &response);
             let text = self.document(response, &what).await?;
             let page: Tags = serde_json::from_slice(&text).map_err(|error| {
@@ -322,8 +326,8 @@ impl Content for Repository {
             (Vec::new(), Some(self.url(&format!("referrers/sha256:{subject}")).await?));
         while let Some(url) = next.take() {
             let accepted = HeaderValue::from_static(INDEX_MEDIA_TYPE);
-            let request = Request::new(Method::GET, url.clone()).with(header::ACCEPT, accepted);
-            let response = self.send(Access::Pull, request).await?;
+            let request = HttpRequest::new(Method::GET, url.clone()).with(header::ACCEPT, accepted);
+            let response = self.send(RepositoryAccess::Pull, request).await?;
             let status = response.status();
             if status.is_client_error() && status != StatusCode::TOO_MANY_REQUESTS {
                 // The registry does not have this API.
@@ -347,9 +351,9 @@ impl Content for Repository {
 }
 
 fn listed(text: &[u8], what: &str) -> Result<Vec<Descriptor>, OciError> {
-    match Document::read(text, what)? {
-        Document::Index(index) => Ok(index.manifests),
-        Document::Manifest(_) => {
+    match ManifestOrIndex::read(text, what)? {
+        ManifestOrIndex::Index(index) => Ok(index.manifests),
+        ManifestOrIndex::Manifest(_) => {
             let detail = "it is a manifest, and should be an index".to_owned();
             Err(OciError::Malformed { what: what.to_owned(), detail })
         }

@@ -147,12 +147,21 @@ fn a_path_is_looked_at_for_what_it_is() {
     {
         fs::write(at(file), "").expect("written");
     }
-    assert_eq!(Place::from_path(&at("tool.wasm")).expect("a file"), Place::File(at("tool.wasm")));
-    assert_eq!(Place::from_path(&at("layout")).expect("a layout"), Place::Layout(at("layout")));
-    assert_eq!(Place::from_path(&at("project")).expect("a project"), Place::Project(at("project")));
-    assert!(matches!(Place::from_path(&at("both")), Err(ReferenceError::TwoInOne(_))));
-    assert!(matches!(Place::from_path(&at("neither")), Err(ReferenceError::NoTool(_))));
-    let hub = Place::from_path(Path::new("acme/weather:1")).expect_err("no such file");
+    assert_eq!(
+        LocalTool::from_path(&at("tool.wasm")).expect("a file"),
+        LocalTool::File(at("tool.wasm"))
+    );
+    assert_eq!(
+        LocalTool::from_path(&at("layout")).expect("a layout"),
+        LocalTool::Layout(at("layout"))
+    );
+    assert_eq!(
+        LocalTool::from_path(&at("project")).expect("a project"),
+        LocalTool::Project(at("project"))
+    );
+    assert!(matches!(LocalTool::from_path(&at("both")), Err(ReferenceError::TwoInOne(_))));
+    assert!(matches!(LocalTool::from_path(&at("neither")), Err(ReferenceError::NoTool(_))));
+    let hub = LocalTool::from_path(Path::new("acme/weather:1")).expect_err("no such file");
     assert!(hub.hint().contains("`docker.io/acme/weather:1`"), "{}", hub.hint());
 }
 

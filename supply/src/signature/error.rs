@@ -4,7 +4,7 @@ use std::io;
 
 use ikigai_protocol::written_out;
 
-use super::{Kind, MAX_SIGNATURE_BYTES, SSH_NAMESPACE};
+use super::{MAX_SIGNATURE_BYTES, SSH_NAMESPACE, SignatureKind};
 
 /// The reason why a signature is refused. None of these errors means that the file is unsigned.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +26,7 @@ pub enum SignatureError {
     #[error("the {kind} is malformed: {reason}")]
     Malformed {
         /// The kind of the signature.
-        kind: Kind,
+        kind: SignatureKind,
         /// The part that is wrong.
         reason: String,
     },
@@ -34,13 +34,13 @@ pub enum SignatureError {
     #[error("the {kind} cannot be verified: {reason}")]
     Unsupported {
         /// The kind of the signature.
-        kind: Kind,
+        kind: SignatureKind,
         /// The form, and the alternative.
         reason: String,
     },
     /// The key in the signature is refused.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(#[from] PublicKeyError),
     /// The OpenSSH signature was made for another purpose.
     #[error(
         "the ssh signature by `{signer}` is for the namespace {found:?}; one over a tool is made \
@@ -56,7 +56,7 @@ pub enum SignatureError {
     #[error("the {kind} by `{signer}` is bad: {reason}")]
     Bad {
         /// The kind of the signature.
-        kind: Kind,
+        kind: SignatureKind,
         /// The signer that the signature claims.
         signer: String,
         /// The check that fails.
@@ -80,7 +80,7 @@ pub enum SignatureError {
     )]
     UnknownKey {
         /// The kind of the signature.
-        kind: Kind,
+        kind: SignatureKind,
         /// The key that the signature names.
         signer: String,
     },
@@ -106,11 +106,11 @@ pub enum SignatureError {
 }
 
 impl SignatureError {
-    pub(super) fn malformed(kind: Kind, reason: impl AsRef<str>) -> Self {
+    pub(super) fn malformed(kind: SignatureKind, reason: impl AsRef<str>) -> Self {
         Self::Malformed { kind, reason: written_out(reason.as_ref()) }
     }
 
-    pub(super) fn unsupported(kind: Kind, reason: impl AsRef<str>) -> Self {
+    pub(super) fn unsupported(kind: SignatureKind, reason: impl AsRef<str>) -> Self {
         Self::Unsupported { kind, reason: written_out(reason.as_ref()) }
     }
 }
@@ -118,7 +118,7 @@ impl SignatureError {
 /// The reason why a key is refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum KeyError {
+pub enum PublicKeyError {
     /// The text or the bytes are not a public key.
     #[error("no public key of {of}: {reason}")]
     Malformed {
@@ -151,7 +151,7 @@ pub enum KeyError {
     Bits(usize),
 }
 
-impl KeyError {
+impl PublicKeyError {
     pub(super) fn malformed(of: &'static str, reason: impl AsRef<str>) -> Self {
         Self::Malformed { of, reason: written_out(reason.as_ref()) }
     }

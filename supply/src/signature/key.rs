@@ -5,12 +5,12 @@ use ring::digest::{SHA256, digest};
 use sigstore_verify::crypto::VerificationKey;
 use sigstore_verify::types::DerPublicKey;
 
-use super::{KeyError, MinisignKey, SshKey};
+use super::{MinisignKey, PublicKeyError, SshKey};
 use crate::signer::Signer;
 
 /// A public key that a policy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Key {
+pub enum SignerKey {
     /// An OpenSSH key.
     Ssh(SshKey),
     /// A minisign key.
@@ -19,7 +19,7 @@ pub enum Key {
     Pem(PemKey),
 }
 
-impl Key {
+impl SignerKey {
     /// Returns the signer that the key identifies.
     #[must_use]
     pub fn signer(&self) -> Signer {
@@ -41,11 +41,11 @@ impl PemKey {
     /// # Errors
     ///
     /// Fails if the text is not such a block, or if the key's type is not supported.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
+    pub fn parse(text: &str) -> Result<Self, PublicKeyError> {
         if text.contains("PRIVATE KEY-----") {
-            return Err(KeyError::Private);
+            return Err(PublicKeyError::Private);
         }
-        let error = |reason: &dyn ToString| KeyError::malformed("PEM", reason.to_string());
+        let error = |reason: &dyn ToString| PublicKeyError::malformed("PEM", reason.to_string());
         let key = DerPublicKey::from_pem(text).map_err(|reason| error(&reason))?;
         VerificationKey::from_spki(&key).map_err(|reason| error(&reason))?;
         Ok(Self(key))

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minisign_verify::{Error, PublicKey, Signature};
 
-use super::{Key, KeyError, Kind, SignatureError};
+use super::{PublicKeyError, SignatureError, SignatureKind, SignerKey};
 use crate::signer::Signer;
 
 pub(super) const COMMENT: &str = "untrusted comment:";
@@ -33,19 +33,19 @@ impl MinisignKey {
     /// # Errors
     ///
     /// Fails if the text is neither of them.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
+    pub fn parse(text: &str) -> Result<Self, PublicKeyError> {
         let text = text.trim();
         let line = match text.split_once('\n') {
             Some((comment, line)) if comment.starts_with(COMMENT) => line.trim(),
-            Some(_) => return Err(KeyError::malformed(OF, "it has more than one line")),
+            Some(_) => return Err(PublicKeyError::malformed(OF, "it has more than one line")),
             None => text,
         };
         if STANDARD.decode(line).is_ok_and(|bytes| bytes.len() == SECRET_KEY_BYTES) {
-            return Err(KeyError::Private);
+            return Err(PublicKeyError::Private);
         }
-        let error = |error: Error| KeyError::malformed(OF, error.to_string());
+        let error = |error: Error| PublicKeyError::malformed(OF, error.to_string());
         let key = PublicKey::from_base64(line).map_err(error)?;
-        let id = id(line).ok_or_else(|| KeyError::malformed(OF, "it has no id"))?;
+        let id = id(line).ok_or_else(|| PublicKeyError::malformed(OF, "it has no id"))?;
         // The comment of the file is not part of the key.
         Ok(Self { id, key })
     }
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Minisig {
 
 impl Minisig {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
-        let malformed = |reason: &str| SignatureError::malformed(Kind::Minisign, reason);
+        let malformed = |reason: &str| SignatureError::malformed(SignatureKind::Minisign, reason);
         let text = str::from_utf8(bytes).map_err(|_| malformed("it is no text"))?.trim_ascii();
         let lines: Vec<&str> = text.lines().collect();
         // The library reads four lines and ignores what follows.
@@ -85,11 +85,15 @@ impl Minisig {
     }
 
     /// Verifies the signature over the file with each key that has the signature's id.
-    pub(super) fn verify(&self, file: &[u8], keys: &[&Key]) -> Result<Signer, SignatureError> {
+    pub(super) fn verify(
+        &self,
+        file: &[u8],
+        keys: &[&SignerKey],
+    ) -> Result<Signer, SignatureError> {
         let signer = Signer::Minisign(self.id);
         let mut refusal = None;
         for key in keys {
-            let Key::Minisign(key) = key else { continue };
+            let SignerKey::Minisign(key) = key else { continue };
             if key.id != self.id {
                 continue;
             }
@@ -99,7 +103,7 @@ impl Minisig {
             }
         }
         Err(refusal.unwrap_or_else(|| SignatureError::UnknownKey {
-            kind: Kind::Minisign,
+            kind: SignatureKind::Minisign,
             signer: signer.to_string(),
         }))
     }
@@ -108,7 +112,7 @@ impl Minisig {
         let reason = match error {
             Error::UnexpectedAlgorithm => {
                 return SignatureError::unsupported(
-                    Kind::Minisign,
+                    SignatureKind::Minisign,
                     "it signs the file itself, as minisign did before 0.10; sign again with a \
                      newer minisign and without `-l`",
                 );
@@ -121,7 +125,7 @@ impl Minisig {
             other => other.to_string(),
         };
         let signer = Signer::Minisign(self.id).to_string();
-        SignatureError::Bad { kind: Kind::Minisign, signer, reason }
+        SignatureError::Bad { kind: SignatureKind::Minisign, signer, reason }
     }
 }
 

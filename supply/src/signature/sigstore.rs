@@ -20,8 +20,8 @@ use sigstore_verify::{
     TransparencyLogError, VerificationPolicy, VerificationResult, Verifier, crypto,
 };
 
-use super::{Key, Kind, Part, Payload, RootError, SignatureError, Signed};
-use crate::signer::{Identity, Signer};
+use super::{Payload, RootError, SignatureError, SignatureKind, Signed, SignedPart, SignerKey};
+use crate::signer::{CertificateIdentity, Signer};
 
 /// The statements about a file that count as a signature over it: cosign's statement, and the
 /// statement of the workflow that built the file. Other statements, such as scan results or
@@ -33,13 +33,13 @@ const SIGNING_STATEMENTS: [&str; 3] = [
 ];
 
 /// The logs and the authorities for verifying Sigstore bundles.
-pub struct Root {
+pub struct SigstoreRoot {
     verifier: Verifier,
     /// The ids of the logs.
     logs: Vec<Vec<u8>>,
 }
 
-impl Root {
+impl SigstoreRoot {
     /// Returns the root of the public Sigstore instance, as it was when the program was built.
     ///
     /// # Errors
@@ -71,8 +71,9 @@ pub struct Bundle(Contents);
 
 impl Bundle {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
-        let malformed =
-            |reason: &dyn ToString| SignatureError::malformed(Kind::Sigstore, reason.to_string());
+        let malformed = |reason: &dyn ToString| {
+            SignatureError::malformed(SignatureKind::Sigstore, reason.to_string())
+        };
         let text = str::from_utf8(bytes).map_err(|error| malformed(&error))?;
         let contents = Contents::from_json(text).map_err(|error| malformed(&error))?;
         Ok(Self(contents))
@@ -81,8 +82,8 @@ impl Bundle {
     pub(super) fn verify(
         &self,
         payload: Payload<'_>,
-        keys: &[&Key],
-        root: &Root,
+        keys: &[&SignerKey],
+        root: &SigstoreRoot,
     ) -> Result<Signed, SignatureError> {
         if !matches!(
             self.0.verification_material.content,
@@ -95,7 +96,7 @@ impl Bundle {
         }
         let mut refusal = None;
         for key in keys {
-            let Key::Pem(pem) = key else { continue };
+            let SignerKey::Pem(pem) = key else { continue };
             let policy = PublicKeyVerificationPolicy::new(pem.der().clone());
             match self.verify_with(&policy, payload, root) {
                 Ok((part, result)) => return self.signed(key.signer(), part, &result, payload),
@@ -103,7 +104,7 @@ impl Bundle {
             }
         }
         Err(refusal.unwrap_or_else(|| SignatureError::UnknownKey {
-            kind: Kind::Sigstore,
+            kind: SignatureKind::Sigstore,
             signer: self.claimed(),
         }))
     }
@@ -113,18 +114,18 @@ impl Bundle {
         &self,
         policy: &dyn Policy,
         payload: Payload<'_>,
-        root: &Root,
-    ) -> Result<(Part, VerificationResult), SignatureError> {
+        root: &SigstoreRoot,
+    ) -> Result<(SignedPart, VerificationResult), SignatureError> {
         let verify = |bytes: &[u8]| {
             ring::with_artifact(bytes, || root.verifier.verify(bytes, &self.0, policy))
         };
         let of_file = match verify(payload.file) {
-            Ok(result) => return Ok((Part::File, result)),
+            Ok(result) => return Ok((SignedPart::File, result)),
             Err(error) => error,
         };
         let Some(manifest) = payload.manifest else { return Err(self.refusal(of_file, root)) };
         match verify(manifest) {
-            Ok(result) => Ok((Part::Manifest, result)),
+            Ok(result) => Ok((SignedPart::Manifest, result)),
             // The bundle is not over the manifest, so the error about the file is the one to
             // report.
             Err(Error::ArtifactMismatch(_)) => Err(self.refusal(of_file, root)),
@@ -135,12 +136,12 @@ impl Bundle {
     fn signed(
         &self,
         signer: Signer,
-        part: Part,
+        part: SignedPart,
         result: &VerificationResult,
         payload: Payload<'_>,
     ) -> Result<Signed, SignatureError> {
         self.check_statement()?;
-        if let (Part::Manifest, Some(manifest)) = (part, payload.manifest) {
+        if let (SignedPart::Manifest, Some(manifest)) = (part, payload.manifest) {
             let digest = format!("sha256:{}", Digest::from_bytes(payload.file));
             if !has_layer(manifest, &digest)? {
                 return Err(SignatureError::NotOfManifest { signer: signer.to_string(), digest });
@@ -158,8 +159,10 @@ impl Bundle {
             predicate_type: String,
         }
         let SignatureContent::DsseEnvelope(envelope) = &self.0.content else { return Ok(()) };
-        let statement: Statement = serde_json::from_slice(envelope.payload.as_bytes())
-            .map_err(|error| SignatureError::malformed(Kind::Sigstore, error.to_string()))?;
+        let statement: Statement =
+            serde_json::from_slice(envelope.payload.as_bytes()).map_err(|error| {
+                SignatureError::malformed(SignatureKind::Sigstore, error.to_string())
+            })?;
         let predicate = statement.predicate_type;
         if SIGNING_STATEMENTS.contains(&predicate.as_str()) {
             return Ok(());
@@ -168,18 +171,18 @@ impl Bundle {
             "it is a statement of the type `{predicate}` about the file, which is no signature; \
              sign with `cosign sign-blob` or `cosign sign`"
         );
-        Err(SignatureError::unsupported(Kind::Sigstore, reason))
+        Err(SignatureError::unsupported(SignatureKind::Sigstore, reason))
     }
 
     /// Returns the identity in the verified certificate.
     fn identity(&self, result: &VerificationResult) -> Result<Signer, SignatureError> {
         let (Some(issuer), Some(subject)) = (result.issuer(), result.identity()) else {
             let reason = "its certificate has no issuer or no subject";
-            return Err(SignatureError::malformed(Kind::Sigstore, reason));
+            return Err(SignatureError::malformed(SignatureKind::Sigstore, reason));
         };
-        Identity::new(issuer, subject.as_str())
+        CertificateIdentity::new(issuer, subject.as_str())
             .map(Signer::Sigstore)
-            .map_err(|error| SignatureError::malformed(Kind::Sigstore, error.to_string()))
+            .map_err(|error| SignatureError::malformed(SignatureKind::Sigstore, error.to_string()))
     }
 
     /// Returns the signer that the bundle claims, for messages.
@@ -200,15 +203,15 @@ impl Bundle {
     }
 
     /// Returns the id of a log in the bundle that is not in the root.
-    fn unknown_log(&self, root: &Root) -> Option<String> {
+    fn unknown_log(&self, root: &SigstoreRoot) -> Option<String> {
         let entries = self.0.verification_material.tlog_entries.iter();
         let mut ids = entries.map(|entry| &entry.log_id.key_id);
         let id = ids.find(|id| !root.logs.iter().any(|known| known == id.as_bytes()))?;
         Some(STANDARD.encode(id.as_bytes()))
     }
 
-    fn refusal(&self, error: Error, root: &Root) -> SignatureError {
-        let kind = Kind::Sigstore;
+    fn refusal(&self, error: Error, root: &SigstoreRoot) -> SignatureError {
+        let kind = SignatureKind::Sigstore;
         let reason = written_out(&error.to_string());
         let signer = self.claimed();
         // The verifier has no separate error for a log that it looks up to check a time.
@@ -251,16 +254,19 @@ impl Bundle {
 /// Returns whether the manifest has a layer with this digest.
 fn has_layer(manifest: &[u8], digest: &str) -> Result<bool, SignatureError> {
     #[derive(Deserialize)]
-    struct Manifest {
+    struct LayerList {
         #[serde(default)]
-        layers: Vec<Layer>,
+        layers: Vec<LayerDigest>,
     }
     #[derive(Deserialize)]
-    struct Layer {
+    struct LayerDigest {
         digest: String,
     }
-    let manifest: Manifest = serde_json::from_slice(manifest).map_err(|error| {
-        SignatureError::malformed(Kind::Sigstore, format!("the OCI manifest is no JSON: {error}"))
+    let manifest: LayerList = serde_json::from_slice(manifest).map_err(|error| {
+        SignatureError::malformed(
+            SignatureKind::Sigstore,
+            format!("the OCI manifest is no JSON: {error}"),
+        )
     })?;
     Ok(manifest.layers.iter().any(|layer| layer.digest == digest))
 }

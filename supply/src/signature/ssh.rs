@@ -11,9 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{Algorithm, SHA256, SHA512, digest};
 
 pub use key::SshKey;
-use wire::{Wire, put_string};
+use wire::{SshReader, put_string};
 
-use super::{Kind, SSH_NAMESPACE, SignatureError};
+use super::{SSH_NAMESPACE, SignatureError, SignatureKind};
 use crate::signer::Signer;
 use ikigai_protocol::written_out;
 
@@ -64,14 +64,14 @@ impl Sshsig {
     /// Parses a signature between its lines `BEGIN` and `END`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
         let blob = unarmoured(bytes)?;
-        let mut wire = Wire::new(&blob);
+        let mut wire = SshReader::new(&blob);
         if wire.take(MAGIC.len()) != Some(MAGIC) {
             return Err(malformed("the bytes within do not begin with `SSHSIG`"));
         }
         let version = wire.u32().ok_or_else(|| cut("version"))?;
         if version != VERSION {
             let reason = format!("its version is {version}; {VERSION} is the one that is known");
-            return Err(SignatureError::unsupported(Kind::Ssh, reason));
+            return Err(SignatureError::unsupported(SignatureKind::Ssh, reason));
         }
         let key = wire.string().ok_or_else(|| cut("public key"))?;
         let namespace = wire.string().ok_or_else(|| cut("namespace"))?;
@@ -84,7 +84,7 @@ impl Sshsig {
         let hash = Hash::of_name(hash).ok_or_else(|| {
             let name = String::from_utf8_lossy(hash);
             let reason = format!("it hashes the file with `{name}`, not with sha256 or sha512");
-            SignatureError::unsupported(Kind::Ssh, reason)
+            SignatureError::unsupported(SignatureKind::Ssh, reason)
         })?;
         Ok(Self {
             key: SshKey::from_blob(key)?,
@@ -133,7 +133,7 @@ fn unarmoured(bytes: &[u8]) -> Result<Vec<u8>, SignatureError> {
 }
 
 fn malformed(reason: impl AsRef<str>) -> SignatureError {
-    SignatureError::malformed(Kind::Ssh, reason)
+    SignatureError::malformed(SignatureKind::Ssh, reason)
 }
 
 fn cut(part: &str) -> SignatureError {

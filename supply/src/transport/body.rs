@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 const PIECE: usize = 64 << 10;
 
 /// A body that records its progress.
-pub(super) struct Watched {
+pub(super) struct WatchedBody {
     rest: Bytes,
     activity: Activity,
 }
@@ -23,7 +23,7 @@ pub(super) struct Watched {
 #[derive(Clone)]
 pub(super) struct Activity(Arc<Mutex<Instant>>);
 
-impl Watched {
+impl WatchedBody {
     pub(super) fn new(bytes: Bytes) -> Self {
         Self { rest: bytes, activity: Activity(Arc::new(Mutex::new(Instant::now()))) }
     }
@@ -50,7 +50,7 @@ impl Activity {
     }
 }
 
-impl Body for Watched {
+impl Body for WatchedBody {
     type Data = Bytes;
     type Error = Infallible;
 

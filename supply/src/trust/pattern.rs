@@ -5,12 +5,12 @@ use std::str::FromStr;
 
 /// An exact text, or a prefix that ends in `*`: `weather`, `acme_*`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct NamePattern {
     text: String,
     is_prefix: bool,
 }
 
-impl Pattern {
+impl NamePattern {
     /// Returns whether the pattern matches the whole text. Case matters.
     #[must_use]
     pub fn matches(&self, text: &str) -> bool {
@@ -23,7 +23,7 @@ impl Pattern {
 #[error("{0:?} is no pattern: one is an exact text, or begins with one and ends in one `*`")]
 pub struct PatternError(String);
 
-impl FromStr for Pattern {
+impl FromStr for NamePattern {
     type Err = PatternError;
 
     fn from_str(text: &str) -> Result<Self, PatternError> {
@@ -39,7 +39,7 @@ impl FromStr for Pattern {
     }
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)?;
         f.write_str(if self.is_prefix { "*" } else { "" })

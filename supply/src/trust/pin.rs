@@ -5,7 +5,7 @@ use crate::signer::Signer;
 
 /// The relation between a file's signer and the approved one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pin {
+pub enum PinStatus {
     /// The user has approved no file of this tool yet.
     First,
     /// The file has the approved signer, or both files are unsigned.
@@ -47,16 +47,16 @@ pub fn check_pin(
     from: &str,
     found: &Signer,
     is_accepted: bool,
-) -> Result<Pin, Box<SignerChanged>> {
-    let Some((tool, approved)) = approved else { return Ok(Pin::First) };
+) -> Result<PinStatus, Box<SignerChanged>> {
+    let Some((tool, approved)) = approved else { return Ok(PinStatus::First) };
     if approved.signer == *found {
-        return Ok(Pin::Same);
+        return Ok(PinStatus::Same);
     }
     if approved.signer.is_none() {
-        return Ok(Pin::Gained);
+        return Ok(PinStatus::Gained);
     }
     if is_accepted {
-        return Ok(Pin::Accepted);
+        return Ok(PinStatus::Accepted);
     }
     Err(Box::new(SignerChanged {
         tool: tool.to_owned(),

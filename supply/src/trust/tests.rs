@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::lock::LockedTool;
 use crate::signature::SshKey;
-use crate::signer::Identity;
+use crate::signer::CertificateIdentity;
 
 /// Two lines that `ssh-keygen` wrote. Their private keys were not kept.
 const KEYS: [&str; 2] = [
@@ -15,12 +15,12 @@ const KEYS: [&str; 2] = [
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
 const TODAY: Date = date(2027, 6, 30);
 
-fn key(index: usize) -> Key {
-    Key::Ssh(SshKey::parse(KEYS[index]).expect("a key"))
+fn key(index: usize) -> SignerKey {
+    SignerKey::Ssh(SshKey::parse(KEYS[index]).expect("a key"))
 }
 
 fn workflow(subject: &str) -> Signer {
-    Signer::Sigstore(Identity::new(ISSUER, subject).expect("an identity"))
+    Signer::Sigstore(CertificateIdentity::new(ISSUER, subject).expect("an identity"))
 }
 
 fn acme() -> TrustedSigner {
@@ -43,14 +43,18 @@ fn ci(subject: &str) -> TrustedSigner {
 fn a_signer_admits_the_tools_of_its_patterns() {
     let trust = Trust::new(vec![acme()], true);
     for tool in ["weather", "acme_", "acme_forecast"] {
-        assert_eq!(trust.admit(tool, &key(0).signer(), TODAY), Ok(Admission::By("acme")), "{tool}");
+        assert_eq!(
+            trust.admit(tool, &key(0).signer(), TODAY),
+            Ok(TrustAdmission::By("acme")),
+            "{tool}"
+        );
     }
     for tool in ["weather2", "acme", "Acme_x", "x_acme_"] {
         let refusal = trust.admit(tool, &key(0).signer(), TODAY).expect_err(tool).to_string();
         assert!(refusal.contains("`acme` may sign only `weather`, `acme_*`"), "{refusal}");
     }
     let refusal = trust.admit("weather", &key(1).signer(), TODAY).expect_err("unknown");
-    assert!(matches!(refusal, Refusal::Unknown { .. }), "{refusal}");
+    assert!(matches!(refusal, TrustRefusal::Unknown { .. }), "{refusal}");
 }
 
 #[test]
@@ -68,7 +72,7 @@ fn a_second_entry_of_a_signer_admits_what_the_first_does_not() {
     let other = TrustedSigner { name: "later".to_owned(), tools: None, until: None, ..acme() };
     let trust = Trust::new(vec![acme(), other], true);
     let admission = trust.admit("anything", &key(0).signer(), TODAY);
-    assert_eq!(admission, Ok(Admission::By("later")));
+    assert_eq!(admission, Ok(TrustAdmission::By("later")));
 }
 
 #[test]
@@ -76,9 +80,9 @@ fn a_removed_signer_ends_the_calls_of_its_tools() {
     let mut trust = Trust::new(vec![acme()], true);
     trust.signers.clear();
     let refusal = trust.admit_call("weather", &key(0).signer());
-    assert!(matches!(refusal, Err(Refusal::Unknown { .. })), "{refusal:?}");
+    assert!(matches!(refusal, Err(TrustRefusal::Unknown { .. })), "{refusal:?}");
     let refusal = trust.admit_call("weather", &Signer::None);
-    assert!(matches!(refusal, Err(Refusal::Unsigned { .. })), "{refusal:?}");
+    assert!(matches!(refusal, Err(TrustRefusal::Unsigned { .. })), "{refusal:?}");
     trust.require_signed = false;
     assert_eq!(trust.admit_call("weather", &key(0).signer()), Ok(()));
 }
@@ -96,10 +100,11 @@ fn a_subject_is_exact_or_ends_in_one_star() {
         let is_admitted = trust.admit("weather", &workflow(subject), TODAY).is_ok();
         assert_eq!(is_admitted, admitted, "{pattern}");
     }
-    let other = Signer::Sigstore(Identity::new("https://issuer", subject).expect("an identity"));
+    let other =
+        Signer::Sigstore(CertificateIdentity::new("https://issuer", subject).expect("an identity"));
     assert!(Trust::new(vec![ci(subject)], true).admit("weather", &other, TODAY).is_err());
     for text in ["*", "", "a*b", "a**"] {
-        assert!(text.parse::<Pattern>().is_err(), "{text}");
+        assert!(text.parse::<NamePattern>().is_err(), "{text}");
     }
 }
 
@@ -107,16 +112,16 @@ fn a_subject_is_exact_or_ends_in_one_star() {
 fn a_name_that_a_signer_claims_is_admitted_by_its_signature_alone() {
     let stranger = key(1).signer();
     let trust = Trust::new(vec![acme()], false);
-    assert_eq!(trust.admit("clock", &stranger, TODAY), Ok(Admission::Stranger));
+    assert_eq!(trust.admit("clock", &stranger, TODAY), Ok(TrustAdmission::Stranger));
     assert!(trust.admit("weather", &stranger, TODAY).is_err());
     // Stripping the signature does not help an attacker.
     let refusal = trust.admit("weather", &Signer::None, TODAY).expect_err("claimed").to_string();
     assert!(refusal.contains("those of the signer `acme`"), "{refusal}");
-    assert_eq!(trust.admit("clock", &Signer::None, TODAY), Ok(Admission::Unsigned));
+    assert_eq!(trust.admit("clock", &Signer::None, TODAY), Ok(TrustAdmission::Unsigned));
     // A signer without `tools` claims no name.
     let trust = Trust::new(vec![ci("https://github.com/acme/*")], false);
-    assert_eq!(trust.admit("weather", &stranger, TODAY), Ok(Admission::Stranger));
-    assert_eq!(trust.admit("weather", &Signer::None, TODAY), Ok(Admission::Unsigned));
+    assert_eq!(trust.admit("weather", &stranger, TODAY), Ok(TrustAdmission::Stranger));
+    assert_eq!(trust.admit("weather", &Signer::None, TODAY), Ok(TrustAdmission::Unsigned));
     assert!(Trust::new(vec![], true).admit("clock", &stranger, TODAY).is_err());
 }
 
@@ -138,17 +143,17 @@ fn another_signer_or_none_is_refused_with_both_shown_until_accepted() {
         check_pin(Some(("weather", &approved(before))), from, found, is_accepted)
     };
     for found in [&first, &Signer::None] {
-        assert_eq!(check_pin(None, from, found, false), Ok(Pin::First));
-        assert_eq!(check(found, found, false), Ok(Pin::Same));
+        assert_eq!(check_pin(None, from, found, false), Ok(PinStatus::First));
+        assert_eq!(check(found, found, false), Ok(PinStatus::Same));
     }
-    assert_eq!(check(&Signer::None, &first, false), Ok(Pin::Gained));
+    assert_eq!(check(&Signer::None, &first, false), Ok(PinStatus::Gained));
     for found in [&other, &Signer::None] {
         let refusal = check(&first, found, false).expect_err("another");
         let parts = ["`weather`", before, from, &first.to_string(), &format!("`{found}`")];
         for part in parts.into_iter().chain(["--accept-signer"]) {
             assert!(refusal.to_string().contains(part), "{refusal}");
         }
-        assert_eq!(check(&first, found, true), Ok(Pin::Accepted));
+        assert_eq!(check(&first, found, true), Ok(PinStatus::Accepted));
     }
 }
 
@@ -162,7 +167,7 @@ fn any_signer() -> impl Strategy<Value = Signer> {
 }
 
 fn any_trusted() -> impl Strategy<Value = TrustedSigner> {
-    let pattern = "[ab]{1,2}\\*?".prop_map(|text| text.parse::<Pattern>().expect("a pattern"));
+    let pattern = "[ab]{1,2}\\*?".prop_map(|text| text.parse::<NamePattern>().expect("a pattern"));
     let identity = prop_oneof![
         (0..2_usize).prop_map(|index| TrustedIdentity::Key(key(index))),
         "https://a/[ab]{0,1}\\*?".prop_map(|subject| ci(&subject).identity),
@@ -181,7 +186,7 @@ proptest! {
         day in 1..=28_i8,
     ) {
         let trust = Trust::new(signers, true);
-        let refusal = Err(Refusal::Unsigned { tool: tool.clone() });
+        let refusal = Err(TrustRefusal::Unsigned { tool: tool.clone() });
         prop_assert_eq!(trust.admit(&tool, &Signer::None, date(2027, 6, day)), refusal);
         prop_assert!(trust.admit_call(&tool, &Signer::None).is_err());
     }
@@ -212,11 +217,11 @@ proptest! {
         };
         let expected = signers.iter().find(admits);
         match trust.admit(&tool, &signer, today) {
-            Ok(Admission::By(name)) => prop_assert_eq!(Some(name), expected.map(|s| &*s.name)),
-            Ok(Admission::Stranger) => {
+            Ok(TrustAdmission::By(name)) => prop_assert_eq!(Some(name), expected.map(|s| &*s.name)),
+            Ok(TrustAdmission::Stranger) => {
                 prop_assert!(expected.is_none() && !require_signed && !signer.is_none());
             }
-            Ok(Admission::Unsigned) => prop_assert!(!require_signed && signer.is_none()),
+            Ok(TrustAdmission::Unsigned) => prop_assert!(!require_signed && signer.is_none()),
             Err(_) => prop_assert!(expected.is_none()),
         }
     }

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use ikigai_protocol::Digest;
-use ikigai_supply::download::Origin;
-use ikigai_supply::layout::Layout;
-use ikigai_supply::oci::{Content as _, OciError, referrers, resolve, signature};
+use ikigai_supply::download::DownloadSource;
+use ikigai_supply::layout::OciLayout;
+use ikigai_supply::oci::{ContentSource as _, OciError, referrers, resolve, signature};
 use ikigai_supply::reference::Pointer;
 use ikigai_supply_testing::{Fake, Reply, Style};
 
@@ -52,9 +52,11 @@ async fn a_tool_comes_back_as_it_was_pushed_with_its_signatures() {
         assert_eq!(referrers(&repository, second.digest()).await.expect(name), [], "{name}");
 
         let (directory, cache) = cache();
-        let file =
-            cache.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await.expect(name);
-        let layout = Layout::create(&directory.path().join("out")).expect(name);
+        let file = cache
+            .download(DownloadSource::Blob(&repository, &artifact), &|_, _| {})
+            .await
+            .expect(name);
+        let layout = OciLayout::create(&directory.path().join("out")).expect(name);
         let copied =
             layout.copy(&repository, &artifact, &file.path, &attached, 1 << 20, "weather").await;
         copied.expect(name);
@@ -90,7 +92,7 @@ async fn another_program_copies_what_was_pushed_and_its_copy_is_read() {
         let at = |it: &str| format!("docker://{}/acme/{it}", server.host());
         let out = format!("oci:{}:weather", directory.path().join("out").display());
         copy(&at("weather:1.2.0"), &out, "--src-tls-verify=false").await;
-        let layout = Layout::open(&directory.path().join("out")).expect(name);
+        let layout = OciLayout::open(&directory.path().join("out")).expect(name);
         let of_layout = resolve(&layout, &tag("weather")).await.expect(name);
         assert_eq!(of_layout.manifest, packed.digest(), "{name}: byte by byte");
         copy(&out, &at("weather:copied"), "--dest-tls-verify=false").await;
@@ -98,7 +100,7 @@ async fn another_program_copies_what_was_pushed_and_its_copy_is_read() {
         assert_eq!(copied.manifest, packed.digest(), "{name}");
         // Other programs can read ikigai's layouts.
         let own = directory.path().join("own");
-        Layout::create(&own).expect(name).add(&packed, "weather").expect(name);
+        OciLayout::create(&own).expect(name).add(&packed, "weather").expect(name);
         let own = format!("oci:{}:weather", own.display());
         copy(&own, &at("weather:own"), "--dest-tls-verify=false").await;
         let own = resolve(&repository, &tag("own")).await.expect(name);

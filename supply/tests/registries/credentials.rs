@@ -6,9 +6,9 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::Origin;
+use ikigai_supply::download::DownloadSource;
 use ikigai_supply::oci::{OciError, resolve};
-use ikigai_supply::transport::Settings;
+use ikigai_supply::transport::TransportSettings;
 use ikigai_supply_testing::{Fake, Real, Reply, Style};
 
 use crate::scene::*;
@@ -48,14 +48,17 @@ async fn a_registry_with_tls_and_a_password_is_pushed_to_and_read() {
     let Some(real) = real.expect("a registry") else { return };
     let mut roots = rustls::RootCertStore::empty();
     roots.add(own.cert.der().clone()).expect("a root");
-    let trusting = Settings::trusting(roots).expect("settings");
+    let trusting = TransportSettings::trusting(roots).expect("settings");
     let credentials = kept(directory.path(), real.host());
 
     let repository = repository_with(real.host(), &trusting, credentials.clone());
     repository.push(&packed(1), &tag("1")).await.expect("pushed");
     let artifact = resolve(&repository, &tag("1")).await.expect("a tool");
     let (_cache, cache) = cache();
-    cache.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await.expect("downloaded");
+    cache
+        .download(DownloadSource::Blob(&repository, &artifact), &|_, _| {})
+        .await
+        .expect("downloaded");
 
     let stranger = repository_with(real.host(), &trusting, Credentials::default());
     let error = resolve(&stranger, &tag("1")).await.expect_err("no credential");
@@ -136,7 +139,10 @@ async fn a_redirect_takes_no_credential_along() {
     fake.page(&path, Reply::new(307, "text/plain", "").with("location", &at));
     store.page("/file", Reply::new(200, "application/octet-stream", component(1)));
     let (_directory, cache) = cache();
-    cache.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await.expect("downloaded");
+    cache
+        .download(DownloadSource::Blob(&repository, &artifact), &|_, _| {})
+        .await
+        .expect("downloaded");
     let seen = store.seen();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].header("authorization"), None);
@@ -145,12 +151,12 @@ async fn a_redirect_takes_no_credential_along() {
     // The store refuses, not the registry, and no credential would help.
     store.page("/file", Reply::new(403, "text/plain", "expired"));
     let (_other, fresh) = crate::scene::cache();
-    let error = fresh.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;
+    let error = fresh.download(DownloadSource::Blob(&repository, &artifact), &|_, _| {}).await;
     let error = error.expect_err("refused").to_string();
     let host = store.host();
     assert!(error.starts_with(&format!("`{host}` answers 403")), "{error}");
     fake.page(&path, Reply::new(403, "text/plain", ""));
-    let error = fresh.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;
+    let error = fresh.download(DownloadSource::Blob(&repository, &artifact), &|_, _| {}).await;
     let error = error.expect_err("refused").to_string();
     assert!(error.ends_with("the credential that is kept for it does not suffice"), "{error}");
 }
@@ -166,7 +172,7 @@ async fn http_to_other_machines_is_refused_wherever_it_is_named() {
     let path = format!("/v2/acme/weather/blobs/sha256:{}", artifact.digest);
     fake.page(&path, away());
     let (_directory, cache) = cache();
-    let error = cache.download(Origin::Blob(&repository, &artifact), &|_, _| {}).await;
+    let error = cache.download(DownloadSource::Blob(&repository, &artifact), &|_, _| {}).await;
     let error = error.expect_err("refused").to_string();
     assert!(error.contains("leads to `http://example.org/x`, which is refused"), "{error}");
     fake.page("/v2/acme/weather/blobs/uploads/", Reply { status: 202, ..away() });

@@ -5,14 +5,14 @@ use std::sync::Mutex;
 
 use ikigai_protocol::Digest;
 use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::{DownloadError, Downloaded, Origin};
-use ikigai_supply::oci::{Artifact, OciError, Repository, resolve};
+use ikigai_supply::download::{CachedFile, DownloadError, DownloadSource};
+use ikigai_supply::oci::{OciError, Repository, ToolArtifact, resolve};
 use ikigai_supply_testing::{Fault, Proxy};
 
 use crate::scene::*;
 
 /// Runs a test against a tool in each registry, behind a proxy.
-async fn behind_a_proxy(test: impl AsyncFn(&str, &Proxy, &Repository, &Artifact)) {
+async fn behind_a_proxy(test: impl AsyncFn(&str, &Proxy, &Repository, &ToolArtifact)) {
     for (name, server) in servers().await {
         let proxy = Proxy::start(&server.host()).await.expect("a proxy");
         let repository = repository_with(&proxy.host(), &impatient(), Credentials::default());
@@ -24,7 +24,7 @@ async fn behind_a_proxy(test: impl AsyncFn(&str, &Proxy, &Repository, &Artifact)
     }
 }
 
-fn check(name: &str, downloaded: &Downloaded) {
+fn check(name: &str, downloaded: &CachedFile) {
     assert_eq!(fs::read(&downloaded.path).expect(name), component(1), "{name}");
     assert_eq!(downloaded.digest, Digest::from_bytes(&component(1)), "{name}");
 }
@@ -39,7 +39,8 @@ async fn a_download_goes_on_where_it_was_cut() {
         let (directory, cache) = cache();
         let said = Mutex::new(Vec::new());
         let heard = |at, of| said.lock().expect("no panic").push((at, of));
-        let found = cache.download(Origin::Blob(repository, artifact), &heard).await.expect(name);
+        let found =
+            cache.download(DownloadSource::Blob(repository, artifact), &heard).await.expect(name);
         check(name, &found);
         assert_eq!(files(&directory), [artifact.digest.to_string()], "{name}");
         let seen = proxy.seen();
@@ -48,7 +49,7 @@ async fn a_download_goes_on_where_it_was_cut() {
         let said = said.into_inner().expect("no panic");
         let size = artifact.size;
         assert_eq!(said.last(), Some(&(size, Some(size))), "{name}");
-        cache.download(Origin::Blob(repository, artifact), &|_, _| {}).await.expect(name);
+        cache.download(DownloadSource::Blob(repository, artifact), &|_, _| {}).await.expect(name);
         assert_eq!(proxy.seen().len(), 0, "{name}: a cached file needs no network");
     })
     .await;
@@ -61,7 +62,8 @@ async fn a_part_that_was_not_asked_for_is_not_used() {
             let (directory, cache) = cache();
             proxy.next("/blobs/", Fault::Cut(100_000));
             proxy.next("/blobs/", fault);
-            let found = cache.download(Origin::Blob(repository, artifact), &|_, _| {}).await;
+            let found =
+                cache.download(DownloadSource::Blob(repository, artifact), &|_, _| {}).await;
             check(name, &found.unwrap_or_else(|error| panic!("{name}, {fault:?}: {error}")));
             assert_eq!(files(&directory), [artifact.digest.to_string()], "{name}");
         }
@@ -73,7 +75,7 @@ async fn a_part_that_was_not_asked_for_is_not_used() {
 async fn a_flipped_byte_is_asked_for_again_once_and_then_told_with_both_digests() {
     behind_a_proxy(async |name, proxy, repository, artifact| {
         let (directory, cache) = cache();
-        let origin = || Origin::Blob(repository, artifact);
+        let origin = || DownloadSource::Blob(repository, artifact);
         for _ in 0..2 {
             proxy.next("/blobs/", Fault::Flip(70_000));
         }
@@ -95,7 +97,7 @@ async fn a_flipped_byte_is_asked_for_again_once_and_then_told_with_both_digests(
 async fn a_download_that_was_given_up_goes_on_later() {
     behind_a_proxy(async |name, proxy, repository, artifact| {
         let (directory, cache) = cache();
-        let origin = || Origin::Blob(repository, artifact);
+        let origin = || DownloadSource::Blob(repository, artifact);
         for _ in 0..5 {
             proxy.next("/blobs/", Fault::Cut(10));
         }
@@ -115,7 +117,8 @@ async fn a_download_that_was_given_up_goes_on_later() {
 async fn of_two_downloads_one_waits_and_finds_it_done() {
     behind_a_proxy(async |name, proxy, repository, artifact| {
         let (_directory, cache) = cache();
-        let one = async || cache.download(Origin::Blob(repository, artifact), &|_, _| {}).await;
+        let one =
+            async || cache.download(DownloadSource::Blob(repository, artifact), &|_, _| {}).await;
         let (first, second, third) = tokio::join!(one(), one(), one());
         for found in [first, second, third] {
             check(name, &found.expect(name));

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::Cache;
-use ikigai_supply::oci::{Attached, Details, Packed, Repository};
+use ikigai_supply::download::DownloadCache;
+use ikigai_supply::oci::{ArtifactDetails, Attached, Packed, Repository};
 use ikigai_supply::reference::{Pointer, Reference, RegistryReference};
-use ikigai_supply::transport::{Settings, Transport};
+use ikigai_supply::transport::{Transport, TransportSettings};
 use ikigai_supply_testing::{Fake, Real, Style};
 use tempfile::TempDir;
 
@@ -39,17 +39,17 @@ pub(crate) async fn servers() -> Vec<(&'static str, Server)> {
     all
 }
 
-pub(crate) fn settings() -> Settings {
-    Settings::of_this_machine().expect("settings")
+pub(crate) fn settings() -> TransportSettings {
+    TransportSettings::of_this_machine().expect("settings")
 }
 
-pub(crate) fn transport(settings: &Settings) -> Arc<Transport> {
+pub(crate) fn transport(settings: &TransportSettings) -> Arc<Transport> {
     Arc::new(Transport::new(settings).expect("a transport"))
 }
 
 /// Returns settings with a short limit on silence.
-pub(crate) fn impatient() -> Settings {
-    Settings { silence: Duration::from_secs(1), ..settings() }
+pub(crate) fn impatient() -> TransportSettings {
+    TransportSettings { silence: Duration::from_secs(1), ..settings() }
 }
 
 pub(crate) fn reference(text: &str) -> RegistryReference {
@@ -66,7 +66,7 @@ pub(crate) fn repository(host: &str) -> Repository {
 
 pub(crate) fn repository_with(
     host: &str,
-    settings: &Settings,
+    settings: &TransportSettings,
     credentials: Credentials,
 ) -> Repository {
     let reference = reference(&format!("{host}/acme/weather"));
@@ -85,12 +85,12 @@ pub(crate) fn component(seed: u32) -> Bytes {
 
 pub(crate) fn packed(seed: u32) -> Packed {
     let annotation = ("org.opencontainers.image.version".to_owned(), "1.2.0".to_owned());
-    let details = Details {
+    let details = ArtifactDetails {
         title: "weather.wasm".to_owned(),
         annotations: BTreeMap::from([annotation]),
         imports: vec!["wasi:cli/stdout@0.2.0".to_owned()],
         exports: vec!["wasi:cli/run@0.2.0".to_owned()],
-        ..Details::default()
+        ..ArtifactDetails::default()
     };
     Packed::new(component(seed), &details).expect("packed")
 }
@@ -103,9 +103,9 @@ pub(crate) fn signed(packed: &Packed, text: &'static [u8]) -> Attached {
 }
 
 /// Returns an empty cache that hardly pauses between attempts.
-pub(crate) fn cache() -> (TempDir, Cache) {
+pub(crate) fn cache() -> (TempDir, DownloadCache) {
     let directory = tempfile::tempdir().expect("a directory");
-    let cache = Cache::new(directory.path()).with_pause(Duration::from_millis(1));
+    let cache = DownloadCache::new(directory.path()).with_pause(Duration::from_millis(1));
     (directory, cache)
 }
 

@@ -6,9 +6,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ikigai_supply::signature::{
-    Key, KeyError, Part, Payload, PemKey, Root, RootError, Signature, SignatureError, Signed,
+    Payload, PemKey, PublicKeyError, RootError, Signature, SignatureError, Signed, SignedPart,
+    SignerKey, SigstoreRoot,
 };
-use ikigai_supply::{Identity, Signer};
+use ikigai_supply::{CertificateIdentity, Signer};
 
 const IDENTITY: &str = "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon/.github/workflows/extremely-dangerous-oidc-beacon.yml@refs/heads/main";
 const ISSUER: &str = "https://token.actions.githubusercontent.com";
@@ -28,9 +29,9 @@ fn folder() -> PathBuf {
 struct Case {
     bundle: Vec<u8>,
     artifact: Vec<u8>,
-    keys: Vec<Key>,
+    keys: Vec<SignerKey>,
     signer: Signer,
-    root: Root,
+    root: SigstoreRoot,
 }
 
 impl Case {
@@ -44,24 +45,25 @@ impl Case {
         let text = |name: &str| fs::read_to_string(path.join(name)).ok();
         let issuer = text("issuer").unwrap_or(ISSUER.to_owned());
         let identity = text("identity").unwrap_or(IDENTITY.to_owned());
-        let identity = Identity::new(issuer.trim(), identity.trim()).expect("an identity");
-        let key = text("key.pub").map(|pem| PemKey::parse(&pem).map(Key::Pem)).transpose()?;
+        let identity =
+            CertificateIdentity::new(issuer.trim(), identity.trim()).expect("an identity");
+        let key = text("key.pub").map(|pem| PemKey::parse(&pem).map(SignerKey::Pem)).transpose()?;
         let root = match text("trusted_root.json") {
-            Some(json) => Root::from_json(&json),
-            None => Root::compiled_in(),
+            Some(json) => SigstoreRoot::from_json(&json),
+            None => SigstoreRoot::compiled_in(),
         }?;
         let artifact = fs::read(path.join("artifact"));
         Ok(Self {
             bundle: fs::read(path.join("bundle.sigstore.json")).expect("a bundle"),
             artifact: artifact.unwrap_or_else(|_| fs::read(folder().join("a.txt")).expect("a.txt")),
-            signer: key.as_ref().map_or(Signer::Sigstore(identity), Key::signer),
+            signer: key.as_ref().map_or(Signer::Sigstore(identity), SignerKey::signer),
             keys: key.into_iter().collect(),
             root,
         })
     }
 
     fn verify(&self, payload: Payload<'_>) -> Result<Signed, SignatureError> {
-        let keys: Vec<&Key> = self.keys.iter().collect();
+        let keys: Vec<&SignerKey> = self.keys.iter().collect();
         Signature::parse(&self.bundle)?.verify(payload, &keys, &self.root)
     }
 
@@ -172,7 +174,7 @@ fn every_bundle_has_its_verdict() {
     let mut wrong = Vec::new();
     for (name, expected) in VERDICTS {
         let (found, detail) = match Case::try_read(name) {
-            Err(error) if error.is::<KeyError>() => ("no key", error.to_string()),
+            Err(error) if error.is::<PublicKeyError>() => ("no key", error.to_string()),
             Err(error) if error.is::<RootError>() => ("no root", error.to_string()),
             Err(error) => panic!("{name}: {error}"),
             Ok(case) => match case.verdict() {
@@ -198,7 +200,7 @@ fn a_bundle_of_another_instance_says_what_to_do() {
 fn a_log_that_the_root_does_not_know_is_told() {
     let case = Case::read("happy-path-v0.3");
     let signed = case.verdict().expect("signed");
-    assert_eq!(signed.part, Part::File);
+    assert_eq!(signed.part, SignedPart::File);
     assert!(signed.at.is_some(), "a log vouches for the time");
     let root = Case::read("intoto-with-custom-trust-root").root;
     let error = Case { root, ..case }.verdict().expect_err("another root");
@@ -220,7 +222,7 @@ fn a_bundle_by_a_key_needs_that_key() {
     let case = Case::read("managed-key-happy-path");
     let signer = case.verdict().expect("signed").signer;
     assert!(signer.to_string().starts_with("key:SHA256:"), "{signer}");
-    let keys = vec![Key::Pem(PemKey::parse(OTHER_KEY).expect("a key"))];
+    let keys = vec![SignerKey::Pem(PemKey::parse(OTHER_KEY).expect("a key"))];
     let error = Case { keys, ..case }.verdict().expect_err("another key");
     assert_eq!(word(&error), "bad", "{error}");
 }
@@ -234,7 +236,7 @@ fn a_signed_manifest_has_to_name_the_file() {
     assert!(error.contains("the OCI manifest is no JSON"), "{error}");
     // If the file itself is signed, the manifest is not checked.
     let payload = Payload { file: &case.artifact, manifest: Some(b"{}") };
-    assert_eq!(case.verify(payload).expect("signed").part, Part::File);
+    assert_eq!(case.verify(payload).expect("signed").part, SignedPart::File);
 }
 
 #[test]

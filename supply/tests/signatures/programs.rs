@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use ikigai_supply::Signer;
 use ikigai_supply::signature::{
-    Key, KeyError, Kind, MinisignKey, Payload, Root, Signature, SignatureError, SshKey, beside,
+    MinisignKey, Payload, PublicKeyError, Signature, SignatureError, SignatureKind, SignerKey,
+    SigstoreRoot, SshKey, beside,
 };
 use tempfile::TempDir;
 
@@ -93,8 +94,8 @@ fn left_out(program: &str) {
     written.expect("the report of what was left out");
 }
 
-fn verdict(bytes: &[u8], file: &[u8], keys: &[&Key]) -> Result<Signer, SignatureError> {
-    let root = Root::compiled_in().expect("a root");
+fn verdict(bytes: &[u8], file: &[u8], keys: &[&SignerKey]) -> Result<Signer, SignatureError> {
+    let root = SigstoreRoot::compiled_in().expect("a root");
     let signed = Signature::parse(bytes)?.verify(Payload { file, manifest: None }, keys, &root)?;
     Ok(signed.signer)
 }
@@ -115,7 +116,7 @@ fn signatures_of_ssh_keygen_name_the_key_as_ssh_keygen_does() {
         assert_eq!(key.signer().to_string(), format!("ssh:{fingerprint}"));
         for hash in ["hashalg=sha256", "hashalg=sha512"] {
             let signature = desk.ssh_signature(&name, &["-n", "ikigai-tool", "-O", hash]);
-            assert_eq!(Kind::from_bytes(&signature), Some(Kind::Ssh));
+            assert_eq!(SignatureKind::from_bytes(&signature), Some(SignatureKind::Ssh));
             assert_eq!(verdict(&signature, FILE, &[]).expect(&name), key.signer());
             let error = verdict(&signature, b"another", &[]).expect_err("another file");
             assert!(matches!(error, SignatureError::Bad { .. }), "{error}");
@@ -133,13 +134,13 @@ fn what_ssh_keygen_makes_for_other_ends_is_refused() {
 
     desk.run(["-q", "-s", "key", "-I", "id", "-n", "somebody", "key.pub"]);
     let error = SshKey::parse(&desk.read("key-cert.pub"));
-    assert!(matches!(error, Err(KeyError::Certificate(_))), "{error:?}");
+    assert!(matches!(error, Err(PublicKeyError::Certificate(_))), "{error:?}");
     let error = SshKey::parse(&desk.read("key"));
-    assert!(matches!(error, Err(KeyError::Private)), "{error:?}");
+    assert!(matches!(error, Err(PublicKeyError::Private)), "{error:?}");
 
     desk.run(["-q", "-N", "", "-f", "p521", "-t", "ecdsa", "-b", "521"]);
     let error = verdict(&desk.ssh_signature("p521", &["-n", "ikigai-tool"]), FILE, &[]);
-    assert!(matches!(error, Err(SignatureError::Key(KeyError::Type(_)))), "{error:?}");
+    assert!(matches!(error, Err(SignatureError::Key(PublicKeyError::Type(_)))), "{error:?}");
 }
 
 #[test]
@@ -148,22 +149,22 @@ fn signatures_of_minisign_verify_with_the_key_that_they_name() {
     let make = |name: &str| {
         let (public, secret) = (format!("{name}.pub"), format!("{name}.key"));
         desk.run(["-G", "-W", "-f", "-p", &public, "-s", &secret]);
-        Key::Minisign(MinisignKey::parse(&desk.read(&public)).expect("a key"))
+        SignerKey::Minisign(MinisignKey::parse(&desk.read(&public)).expect("a key"))
     };
     let (key, other) = (make("a"), make("b"));
     let public = desk.read("a.pub");
     let line = public.lines().nth(1).expect("a line");
-    assert_eq!(MinisignKey::parse(line).map(Key::Minisign).expect("a key"), key);
+    assert_eq!(MinisignKey::parse(line).map(SignerKey::Minisign).expect("a key"), key);
     // The comment that minisign writes contains the id, without leading zeros.
     let id = public.lines().next().and_then(|line| line.split(' ').next_back()).expect("an id");
     assert_eq!(key.signer().to_string(), format!("minisign:{id:0>16}"));
-    assert!(matches!(MinisignKey::parse(&desk.read("a.key")), Err(KeyError::Private)));
+    assert!(matches!(MinisignKey::parse(&desk.read("a.key")), Err(PublicKeyError::Private)));
 
     desk.run(["-S", "-s", "a.key", "-m", "tool.wasm", "-t", "weather 1.2.0"]);
     let path = beside(&desk.path("tool.wasm")).swap_remove(1);
     let signature = fs::read_to_string(path).expect("a signature");
-    assert_eq!(Kind::from_bytes(signature.as_bytes()), Some(Kind::Minisign));
-    let verdict = |text: &str, file, keys: &[&Key]| verdict(text.as_bytes(), file, keys);
+    assert_eq!(SignatureKind::from_bytes(signature.as_bytes()), Some(SignatureKind::Minisign));
+    let verdict = |text: &str, file, keys: &[&SignerKey]| verdict(text.as_bytes(), file, keys);
     assert_eq!(verdict(&signature, FILE, &[&other, &key]).expect("signed"), key.signer());
 
     let error = verdict(&signature, FILE, &[&other]).expect_err("an unknown key");

@@ -13,12 +13,12 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use super::continued::is_continued;
 use super::keys;
-use super::{Input, WorkKey};
+use super::{EditorEvent, WorkKey};
 
 /// The lines that were typed while the editor did not read.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
-    queued: VecDeque<Input>,
+pub(crate) struct TypeAhead {
+    queued: VecDeque<EditorEvent>,
     draft: String,
     /// The first words of lines that ask for a secret.
     asks_for_secret: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) enum Pressed {
     Key(WorkKey),
 }
 
-impl Ahead {
+impl TypeAhead {
     pub(crate) fn new(asks_for_secret: Vec<String>) -> Self {
         Self { asks_for_secret, ..Self::default() }
     }
@@ -74,15 +74,15 @@ impl Ahead {
         self.queued.iter().any(|input| self.asks(input))
     }
 
-    fn asks(&self, input: &Input) -> bool {
-        let Input::Line(line) = input else { return false };
+    fn asks(&self, input: &EditorEvent) -> bool {
+        let EditorEvent::Line(line) = input else { return false };
         let first = line.split_whitespace().next();
         first.is_some_and(|first| self.asks_for_secret.iter().any(|word| word == first))
     }
 
     fn control(&mut self, c: char) {
         match c {
-            'd' if self.draft.is_empty() => self.queued.push_back(Input::End),
+            'd' if self.draft.is_empty() => self.queued.push_back(EditorEvent::End),
             'h' => self.delete_character(),
             // The code of an Enter that the terminal has translated.
             'j' => self.end_line(),
@@ -100,7 +100,7 @@ impl Ahead {
         }
         let line = std::mem::take(&mut self.draft);
         if !line.trim().is_empty() {
-            self.queued.push_back(Input::Line(line));
+            self.queued.push_back(EditorEvent::Line(line));
         }
     }
 
@@ -120,7 +120,7 @@ impl Ahead {
     fn take_last(&mut self) {
         // An end of the input that is queued is removed too.
         if self.draft.is_empty()
-            && let Some(Input::Line(line)) = self.queued.pop_back()
+            && let Some(EditorEvent::Line(line)) = self.queued.pop_back()
         {
             self.draft = line;
         }
@@ -128,11 +128,11 @@ impl Ahead {
 
     /// Returns the waiting lines, as the user sees them.
     pub(crate) fn queued(&self) -> Vec<String> {
-        let shown = |input: &Input| match input {
-            Input::Line(line) if self.asks(input) => {
+        let shown = |input: &EditorEvent| match input {
+            EditorEvent::Line(line) if self.asks(input) => {
                 format!("{line} (it asks after this; keys are ignored until then)")
             }
-            Input::Line(line) => line.clone(),
+            EditorEvent::Line(line) => line.clone(),
             _ => "Ctrl-D".to_owned(),
         };
         self.queued.iter().map(shown).collect()
@@ -147,7 +147,7 @@ impl Ahead {
         self.draft.truncate(self.draft.floor_char_boundary(bytes));
     }
 
-    pub(crate) fn next(&mut self) -> Option<Input> {
+    pub(crate) fn next(&mut self) -> Option<EditorEvent> {
         self.queued.pop_front()
     }
 
@@ -164,7 +164,7 @@ impl Ahead {
             queued.into_iter().partition(|input| self.asks(input));
         self.queued = asking;
         let lines = others.into_iter().filter_map(|input| match input {
-            Input::Line(line) => Some(line),
+            EditorEvent::Line(line) => Some(line),
             _ => None,
         });
         let draft = std::mem::take(&mut self.draft);
@@ -177,12 +177,12 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    fn press(ahead: &mut Ahead, code: KeyCode, modifiers: KeyModifiers) -> Pressed {
+    fn press(ahead: &mut TypeAhead, code: KeyCode, modifiers: KeyModifiers) -> Pressed {
         ahead.press(Event::Key(KeyEvent::new(code, modifiers)))
     }
 
-    fn typed(text: &str) -> Ahead {
-        let mut ahead = Ahead::default();
+    fn typed(text: &str) -> TypeAhead {
+        let mut ahead = TypeAhead::default();
         for c in text.chars() {
             let code = if c == '\r' { KeyCode::Enter } else { KeyCode::Char(c) };
             assert_eq!(press(&mut ahead, code, KeyModifiers::NONE), Pressed::Typed);
@@ -195,8 +195,8 @@ mod tests {
         let mut ahead = typed("one\r\r  \rtwo\\\rthree\rdraft");
         assert_eq!(ahead.queued(), ["one", "two\nthree"]);
         assert_eq!(ahead.draft(), "draft");
-        assert_eq!(ahead.next(), Some(Input::Line("one".to_owned())));
-        assert_eq!(ahead.next(), Some(Input::Line("two\nthree".to_owned())));
+        assert_eq!(ahead.next(), Some(EditorEvent::Line("one".to_owned())));
+        assert_eq!(ahead.next(), Some(EditorEvent::Line("two\nthree".to_owned())));
         assert_eq!(ahead.next(), None);
         assert_eq!(ahead.take_draft(), "draft");
         assert_eq!(ahead.take_draft(), "");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_paste_ends_no_line_and_is_harmless() {
-        let mut ahead = Ahead::default();
+        let mut ahead = TypeAhead::default();
         ahead.press(Event::Paste("a\r\nb\x1b[2J\r".to_owned()));
         assert_eq!((ahead.draft(), ahead.queued().len()), ("a\nb␛[2J\n", 0));
     }
@@ -245,8 +245,8 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_behind_a_line_that_asks_for_a_secret() {
-        let mut ahead = Ahead::new(vec!["/key".to_owned()]);
-        let enter = |ahead: &mut Ahead, text: &str| {
+        let mut ahead = TypeAhead::new(vec!["/key".to_owned()]);
+        let enter = |ahead: &mut TypeAhead, text: &str| {
             text.chars().for_each(|c| {
                 press(ahead, KeyCode::Char(c), KeyModifiers::NONE);
             });
@@ -265,7 +265,7 @@ mod tests {
         ahead.take_back();
         assert_eq!(ahead.draft(), "/keys\none");
         enter(&mut ahead, "s3cret");
-        assert_eq!(ahead.next(), Some(Input::Line(" /key openai".to_owned())));
+        assert_eq!(ahead.next(), Some(EditorEvent::Line(" /key openai".to_owned())));
         assert_eq!((ahead.next(), ahead.take_draft().as_str()), (None, "/keys\none"));
         enter(&mut ahead, "two");
         assert_eq!(ahead.queued(), ["two"]);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_line_that_asks_for_a_secret_can_be_taken_back_to_go_on_typing() {
-        let mut ahead = Ahead::new(vec!["/key".to_owned()]);
+        let mut ahead = TypeAhead::new(vec!["/key".to_owned()]);
         for c in "/key\rx".chars() {
             let code = if c == '\r' { KeyCode::Enter } else { KeyCode::Char(c) };
             press(&mut ahead, code, KeyModifiers::NONE);
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn the_keys_of_the_work_change_no_line() {
         let mut ahead = typed("one");
-        let key = |ahead: &mut Ahead, code, modifiers| match press(ahead, code, modifiers) {
+        let key = |ahead: &mut TypeAhead, code, modifiers| match press(ahead, code, modifiers) {
             Pressed::Key(key) => key,
             Pressed::Typed => panic!("it was typed: {code:?}"),
         };

@@ -7,9 +7,9 @@ use reedline::{ValidationResult, Validator};
 /// The texts after which Enter began another line. They are remembered so that only the backslashes
 /// that continue a line are removed, and a backslash in a pasted text stays.
 #[derive(Clone, Default)]
-pub(super) struct Continued(Arc<Mutex<Vec<String>>>);
+pub(super) struct LineContinuations(Arc<Mutex<Vec<String>>>);
 
-impl Validator for Continued {
+impl Validator for LineContinuations {
     fn validate(&self, line: &str) -> ValidationResult {
         if !is_continued(line) {
             return ValidationResult::Complete;
@@ -19,7 +19,7 @@ impl Validator for Continued {
     }
 }
 
-impl Continued {
+impl LineContinuations {
     /// Returns `text` without the backslashes that continued its lines.
     pub(super) fn joined(&self, mut text: String) -> String {
         let mut before =
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn only_a_backslash_that_was_typed_for_it_is_taken_out() {
-        let continued = Continued::default();
+        let continued = LineContinuations::default();
         let enter = |line| matches!(continued.validate(line), ValidationResult::Incomplete);
         assert!(enter("run \\\nmake\\"), "a pasted text, and a backslash behind it");
         assert!(enter("run \\\nmake\\\nnow\\"));

@@ -27,7 +27,7 @@ pub(super) fn pasted(text: &str) -> String {
 
 /// The bindings of Emacs, with pasted text sanitized. Copied text may contain characters that the
 /// user did not see, and it goes to the screen, to a model and into the history.
-pub(super) struct Keys {
+pub(super) struct KeyBindings {
     emacs: Emacs,
     /// `true` if lines are read, `false` if answers are read.
     is_for_lines: bool,
@@ -35,7 +35,7 @@ pub(super) struct Keys {
     has_prefix: bool,
 }
 
-impl Keys {
+impl KeyBindings {
     pub(super) fn for_lines() -> Self {
         Self::new(true)
     }
@@ -85,7 +85,7 @@ fn is_control(event: &Event, wanted: char) -> bool {
         if *c == wanted && *modifiers == KeyModifiers::CONTROL && *kind != KeyEventKind::Release)
 }
 
-impl EditMode for Keys {
+impl EditMode for KeyBindings {
     fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
         let event: Event = event.into();
         let has_prefix = std::mem::take(&mut self.has_prefix);

@@ -11,16 +11,16 @@ use reedline::{
     Signal, StyledText,
 };
 
-use super::ahead::{Ahead, Pressed};
-use super::continued::Continued;
+use super::ahead::{Pressed, TypeAhead};
+use super::continued::LineContinuations;
 use super::history::{FilteredHistory, History};
-use super::keys::{self, Keys};
+use super::keys::{self, KeyBindings};
 use super::menu::Popup;
-use super::modes::{Held, Modes};
-use super::prompt::Prompt;
-use super::{Input, WorkKey};
+use super::modes::{HeldTerminal, Modes};
+use super::prompt::LinePrompt;
+use super::{EditorEvent, WorkKey};
 use crate::finder::Finder;
-use crate::question::{self, Asker, Pending, Work};
+use crate::question::{self, PendingQuestion, QuestionContext, QuestionSender};
 use crate::screen::Screen;
 
 /// The interval at which a watch checks whether it should end.
@@ -31,15 +31,15 @@ pub(crate) const PASTE: (&str, &str) = ("\x1b[?2004h", "\x1b[?2004l");
 
 /// Two reedline editors: one for lines, and one for answers to questions, which has no history and
 /// no suggestions.
-pub(super) struct Live {
+pub(super) struct LiveEditor {
     lines: Reedline,
     answers: Reedline,
-    prompt: Prompt,
-    ahead: Ahead,
-    continued: Continued,
+    prompt: LinePrompt,
+    ahead: TypeAhead,
+    continued: LineContinuations,
     is_blank: Arc<AtomicBool>,
     has_history: bool,
-    held: Held,
+    held: HeldTerminal,
     has_colours: bool,
     stop: Arc<AtomicBool>,
 }
@@ -53,7 +53,7 @@ pub(super) struct LineOptions {
     pub(super) above: ExternalPrinter<String>,
 }
 
-impl Live {
+impl LiveEditor {
     pub(super) fn new(
         prompt: &str,
         has_colours: bool,
@@ -62,10 +62,10 @@ impl Live {
     ) -> io::Result<Self> {
         let editor = |keys| editor(has_colours, stop, keys);
         let is_blank = Arc::new(AtomicBool::new(true));
-        let continued = Continued::default();
+        let continued = LineContinuations::default();
         let LineOptions { history, unsaved, asks_for_secret, finder, above } = options;
         let has_history = history.is_some();
-        let mut lines = editor(Keys::for_lines())
+        let mut lines = editor(KeyBindings::for_lines())
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(Popup::new(finder.unasked()))))
             .with_completer(Box::new(finder))
             .with_validator(Box::new(continued.clone()))
@@ -80,8 +80,9 @@ impl Live {
         if let Some(history) = history {
             lines = lines.with_history(Box::new(FilteredHistory { lines: history.lines, unsaved }));
         }
-        let (prompt, held) = (Prompt::new(prompt), Held::begin()?);
-        let (answers, ahead) = (editor(Keys::for_answers()), Ahead::new(asks_for_secret));
+        let (prompt, held) = (LinePrompt::new(prompt), HeldTerminal::begin()?);
+        let (answers, ahead) =
+            (editor(KeyBindings::for_answers()), TypeAhead::new(asks_for_secret));
         let stop = Arc::clone(stop);
         Ok(Self {
             lines,
@@ -98,7 +99,7 @@ impl Live {
     }
 
     pub(super) fn set_prompt(&mut self, prompt: &str) {
-        self.prompt = Prompt::new(prompt);
+        self.prompt = LinePrompt::new(prompt);
     }
 
     pub(super) fn modes(&self) -> Modes {
@@ -116,7 +117,7 @@ impl Live {
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
-        asker: &Asker,
+        asker: &QuestionSender,
         stop: &AtomicBool,
         on_key: &dyn Fn(WorkKey),
     ) -> io::Result<()> {
@@ -143,7 +144,7 @@ impl Live {
     fn ask(
         &mut self,
         screen: &Screen,
-        pending: Pending,
+        pending: PendingQuestion,
         stop: &AtomicBool,
         on_key: &dyn Fn(WorkKey),
     ) -> io::Result<()> {
@@ -151,7 +152,7 @@ impl Live {
         let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
         let ahead = Some(&mut self.ahead);
         let (is_over, on_stop) = (&is_over, None);
-        let work = Work { screen, modes: &modes, ahead, is_over, on_key, on_stop };
+        let work = QuestionContext { screen, modes: &modes, ahead, is_over, on_key, on_stop };
         if let Some(given) = question::read(&pending.question, work)? {
             pending.answer(given);
         }
@@ -165,9 +166,9 @@ impl Live {
     }
 
     /// Returns the next line that was ended during a watch, shown as if it were typed now.
-    fn queued(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
+    fn queued(&mut self, screen: &Screen) -> io::Result<Option<EditorEvent>> {
         let Some(input) = self.ahead.next() else { return Ok(None) };
-        let line = if let Input::Line(line) = &input { line } else { "" };
+        let line = if let EditorEvent::Line(line) = &input { line } else { "" };
         screen.line(&self.prompt.before(line))?;
         if !line.is_empty() && self.has_history {
             let item = HistoryItem::from_command_line(line);
@@ -178,7 +179,7 @@ impl Live {
     }
 
     /// Reads the next line. Returns `None` if the user cleared a line.
-    pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<Input>> {
+    pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Option<EditorEvent>> {
         screen.begin_prompt()?;
         if let Some(input) = self.queued(screen)? {
             return Ok(Some(input));
@@ -189,37 +190,47 @@ impl Live {
         }
         let signal = read(&mut self.lines, &self.prompt, &self.held, screen)?;
         let input = match signal {
-            Signal::Success(line) => Some(Input::Line(self.continued.joined(line))),
-            Signal::CtrlC if self.is_blank.load(Ordering::Relaxed) => Some(Input::Interrupted),
-            Signal::CtrlD | Signal::ExternalBreak(_) => Some(Input::End),
+            Signal::Success(line) => Some(EditorEvent::Line(self.continued.joined(line))),
+            Signal::CtrlC if self.is_blank.load(Ordering::Relaxed) => {
+                Some(EditorEvent::Interrupted)
+            }
+            Signal::CtrlD | Signal::ExternalBreak(_) => Some(EditorEvent::End),
             Signal::HostCommand(command) if command == keys::MORE => {
                 screen.clear_below()?;
-                Some(Input::More)
+                Some(EditorEvent::More)
             }
             Signal::HostCommand(command) if command == keys::EDIT => {
-                Some(Input::Edit(self.lines.current_buffer_contents().to_owned()))
+                Some(EditorEvent::Edit(self.lines.current_buffer_contents().to_owned()))
             }
             _ => None,
         };
         self.is_blank.store(true, Ordering::Relaxed);
-        if self.has_history && matches!(input, Some(Input::Line(_))) {
+        if self.has_history && matches!(input, Some(EditorEvent::Line(_))) {
             self.save(Ok(()), screen)?;
         }
         Ok(input)
     }
 
     /// Reads an answer; keys that were typed before are discarded.
-    pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+    pub(super) fn read_answer(
+        &mut self,
+        question: &str,
+        screen: &Screen,
+    ) -> io::Result<EditorEvent> {
         self.held.discard()?;
         answer(&mut self.answers, question, &self.held, screen)
     }
 
     /// Reads an answer that is not shown. The answer gets a new editor, so that no editor keeps it.
-    pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+    pub(super) fn read_secret(
+        &mut self,
+        question: &str,
+        screen: &Screen,
+    ) -> io::Result<EditorEvent> {
         self.held.discard()?;
-        let keys = Keys::for_answers();
+        let keys = KeyBindings::for_answers();
         let secrets = editor(self.has_colours, &self.stop, keys);
-        let mut secrets = secrets.with_highlighter(Box::new(Hidden));
+        let mut secrets = secrets.with_highlighter(Box::new(SecretMask));
         answer(&mut secrets, question, &self.held, screen)
     }
 
@@ -235,7 +246,7 @@ impl Live {
 }
 
 /// Returns an editor without history and suggestions.
-fn editor(has_colours: bool, stop: &Arc<AtomicBool>, keys: Keys) -> Reedline {
+fn editor(has_colours: bool, stop: &Arc<AtomicBool>, keys: KeyBindings) -> Reedline {
     Reedline::create()
         .with_ansi_colors(has_colours)
         .use_bracketed_paste(true)
@@ -247,22 +258,22 @@ fn editor(has_colours: bool, stop: &Arc<AtomicBool>, keys: Keys) -> Reedline {
 fn answer(
     reedline: &mut Reedline,
     question: &str,
-    held: &Held,
+    held: &HeldTerminal,
     screen: &Screen,
-) -> io::Result<Input> {
-    let signal = read(reedline, &Prompt::new(question), held, screen)?;
+) -> io::Result<EditorEvent> {
+    let signal = read(reedline, &LinePrompt::new(question), held, screen)?;
     Ok(match signal {
-        Signal::Success(line) => Input::Line(line),
-        Signal::CtrlD | Signal::ExternalBreak(_) => Input::End,
-        _ => Input::Interrupted,
+        Signal::Success(line) => EditorEvent::Line(line),
+        Signal::CtrlD | Signal::ExternalBreak(_) => EditorEvent::End,
+        _ => EditorEvent::Interrupted,
     })
 }
 
 /// Reads a line. In the meantime the program may be stopped and continued.
 fn read(
     reedline: &mut Reedline,
-    prompt: &Prompt,
-    held: &Held,
+    prompt: &LinePrompt,
+    held: &HeldTerminal,
     screen: &Screen,
 ) -> io::Result<Signal> {
     loop {
@@ -290,9 +301,9 @@ impl Highlighter for BlankWatch {
 
 /// Stars in place of a line, one for each byte: reedline splits the displayed text where it would
 /// split the line.
-struct Hidden;
+struct SecretMask;
 
-impl Highlighter for Hidden {
+impl Highlighter for SecretMask {
     fn highlight(&self, line: &str, _cursor: usize) -> StyledText {
         let mut text = StyledText::new();
         text.push((nu_ansi_term::Style::new(), "*".repeat(line.len())));

@@ -5,7 +5,7 @@ use reedline::{
     Suggestion,
 };
 
-use crate::finder::Unasked;
+use crate::finder::EmptyWordFlag;
 
 /// The name by which key bindings open the menu.
 pub(super) const NAME: &str = "finder";
@@ -20,13 +20,13 @@ pub(super) struct Popup {
     /// `true` if the line has changed since the menu was filled. Keys come in bursts, and an Enter
     /// at the end of a burst is not meant for the suggestions from its beginning.
     is_behind: bool,
-    unasked: Unasked,
+    unasked: EmptyWordFlag,
     /// `true` if the user has moved in the menu, or pressed Tab.
     is_chosen: bool,
 }
 
 impl Popup {
-    pub(super) fn new(unasked: Unasked) -> Self {
+    pub(super) fn new(unasked: EmptyWordFlag) -> Self {
         let menu = IdeMenu::default()
             .with_name(NAME)
             .with_marker("")

@@ -19,10 +19,10 @@ use signal_hook::low_level::{pipe, unregister};
 /// A handle to the modes of the editor's terminal, which a shell may change while the program is
 /// stopped. Clones share the terminal.
 #[derive(Clone, Debug, Default)]
-pub struct Modes(Arc<Mutex<State>>);
+pub struct Modes(Arc<Mutex<ModeState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct ModeState {
     /// The modes before the editor; `None` if stdin is not a terminal.
     before: Option<Termios>,
     now: Now,
@@ -90,9 +90,9 @@ impl Modes {
     /// # Errors
     ///
     /// Fails if the terminal refuses the modes.
-    pub fn lend(&self) -> io::Result<Lent> {
+    pub fn lend(&self) -> io::Result<LentTerminal> {
         self.change(Now::Before)?;
-        Ok(Lent(self.clone()))
+        Ok(LentTerminal(self.clone()))
     }
 
     fn change(&self, now: Now) -> io::Result<()> {
@@ -101,12 +101,12 @@ impl Modes {
         state.set()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ModeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl ModeState {
     fn set(&self) -> io::Result<()> {
         let Some(before) = &self.before else { return Ok(()) };
         let mut modes = before.clone();
@@ -129,9 +129,9 @@ impl State {
 /// The terminal while another program uses it. Dropping this sets the editor's modes again.
 #[must_use = "the terminal is lent as long as this lives"]
 #[derive(Debug)]
-pub struct Lent(Modes);
+pub struct LentTerminal(Modes);
 
-impl Drop for Lent {
+impl Drop for LentTerminal {
     fn drop(&mut self) {
         // If the terminal is gone, the next read fails.
         let _ = self.0.change(Now::Held);
@@ -141,9 +141,9 @@ impl Drop for Lent {
 /// The terminal while an editor uses it. Dropping this restores the earlier modes.
 #[must_use = "the terminal is held as long as this lives"]
 #[derive(Debug)]
-pub(crate) struct Held(Modes);
+pub(crate) struct HeldTerminal(Modes);
 
-impl Held {
+impl HeldTerminal {
     /// Takes the terminal, if stdin is one.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Held {
     pub(crate) fn stop(&self) -> io::Result<()> {
         let now = self.0.lock().now;
         self.0.change(Now::Before)?;
-        let continued = Continued::listen()?;
+        let continued = ResumeWait::listen()?;
         // Stop the whole process group, since a shell waits for the whole group.
         kill_current_process_group(Signal::TSTP)?;
         // Another thread may take the signal, and this thread may run on for a moment.
@@ -213,12 +213,12 @@ impl Held {
 const STOPS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A wait for the next continuation of the program.
-struct Continued {
+struct ResumeWait {
     receiver: UnixStream,
     signal: SigId,
 }
 
-impl Continued {
+impl ResumeWait {
     fn listen() -> io::Result<Self> {
         let (receiver, sender) = UnixStream::pair()?;
         let signal = pipe::register(Signal::CONT.as_raw(), sender)?;
@@ -238,13 +238,13 @@ impl Continued {
     }
 }
 
-impl Drop for Continued {
+impl Drop for ResumeWait {
     fn drop(&mut self) {
         unregister(self.signal);
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldTerminal {
     fn drop(&mut self) {
         // A closed terminal has no modes to restore.
         let _ = self.0.change(Now::Before);
@@ -253,22 +253,22 @@ impl Drop for Held {
 
 /// A terminal that does not echo typed text. Dropping this restores the earlier modes.
 #[must_use = "typing is hidden as long as this lives"]
-pub(super) struct Hidden(Option<Termios>);
+pub(super) struct EchoGuard(Option<Termios>);
 
 /// Turns off the echo of stdin's terminal, if stdin is one.
 ///
 /// # Errors
 ///
 /// Fails if the terminal refuses the modes.
-pub(super) fn hide_typing() -> io::Result<Hidden> {
-    let Ok(before) = tcgetattr(io::stdin()) else { return Ok(Hidden(None)) };
+pub(super) fn hide_typing() -> io::Result<EchoGuard> {
+    let Ok(before) = tcgetattr(io::stdin()) else { return Ok(EchoGuard(None)) };
     let mut modes = before.clone();
     modes.local_modes.remove(LocalModes::ECHO);
     tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-    Ok(Hidden(Some(before)))
+    Ok(EchoGuard(Some(before)))
 }
 
-impl Drop for Hidden {
+impl Drop for EchoGuard {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
             // A closed terminal has no modes to restore.

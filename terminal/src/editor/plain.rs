@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::ahead::Ahead;
+use super::ahead::TypeAhead;
 use super::continued::is_continued;
-use super::modes::{self, Held};
-use super::{Input, WorkKey};
+use super::modes::{self, HeldTerminal};
+use super::{EditorEvent, WorkKey};
 use crate::one_line;
-use crate::question::{self, Asker, Work};
+use crate::question::{self, QuestionContext, QuestionSender};
 use crate::screen::Screen;
 
 /// The interval at which a watch checks whether it should end.
@@ -20,16 +20,16 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(super) struct Plain {
     prompt: String,
-    asked: Asked,
+    asked: VisiblePrompt,
     /// The keys that were typed while a question was asked, and did not answer it.
-    ahead: Ahead,
+    ahead: TypeAhead,
 }
 
 /// The prompt on the screen while a line is read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked(Arc<Mutex<Option<String>>>);
+pub(super) struct VisiblePrompt(Arc<Mutex<Option<String>>>);
 
-impl Asked {
+impl VisiblePrompt {
     /// Writes lines and repeats the prompt below them, so that the user knows that ikigai still
     /// expects a line.
     pub(super) fn print(&self, text: &str, screen: &Screen) -> io::Result<()> {
@@ -50,14 +50,18 @@ impl Asked {
 
 impl Plain {
     pub(super) fn new(prompt: &str) -> Self {
-        Self { prompt: one_line(prompt), asked: Asked::default(), ahead: Ahead::default() }
+        Self {
+            prompt: one_line(prompt),
+            asked: VisiblePrompt::default(),
+            ahead: TypeAhead::default(),
+        }
     }
 
     pub(super) fn set_prompt(&mut self, prompt: &str) {
         self.prompt = one_line(prompt);
     }
 
-    pub(super) fn asked(&self) -> Asked {
+    pub(super) fn asked(&self) -> VisiblePrompt {
         self.asked.clone()
     }
 
@@ -66,18 +70,18 @@ impl Plain {
     pub(super) fn watch(
         &mut self,
         screen: &Screen,
-        asker: &Asker,
+        asker: &QuestionSender,
         stop: &AtomicBool,
         on_key: &dyn Fn(WorkKey),
     ) -> io::Result<()> {
         while !stop.load(Ordering::Relaxed) {
             let Some(pending) = asker.wait(LOOK) else { continue };
-            let held = Held::begin()?;
+            let held = HeldTerminal::begin()?;
             let modes = held.modes();
             let is_over = || stop.load(Ordering::Relaxed) || pending.is_void();
             let ahead = Some(&mut self.ahead);
             let (is_over, on_stop) = (&is_over, None);
-            let work = Work { screen, modes: &modes, ahead, is_over, on_key, on_stop };
+            let work = QuestionContext { screen, modes: &modes, ahead, is_over, on_key, on_stop };
             let given = question::read(&pending.question, work)?;
             drop(held);
             if let Some(given) = given {
@@ -94,7 +98,7 @@ impl Plain {
 
     /// Reads the next line together with its continuation lines. It begins with the text that was
     /// typed while a question was asked.
-    pub(super) fn read(&mut self, screen: &Screen) -> io::Result<Input> {
+    pub(super) fn read(&mut self, screen: &Screen) -> io::Result<EditorEvent> {
         if let Some(input) = self.ahead.next() {
             return Ok(input);
         }
@@ -103,23 +107,31 @@ impl Plain {
         while let Some(line) = self.line(screen)? {
             text.push_str(&line);
             if !is_continued(&line) {
-                return Ok(Input::Line(text));
+                return Ok(EditorEvent::Line(text));
             }
             text.pop();
             text.push('\n');
         }
-        Ok(if text.is_empty() { Input::End } else { Input::Line(text) })
+        Ok(if text.is_empty() { EditorEvent::End } else { EditorEvent::Line(text) })
     }
 
     /// Reads an answer; keys that were typed before are discarded.
-    pub(super) fn read_answer(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+    pub(super) fn read_answer(
+        &mut self,
+        question: &str,
+        screen: &Screen,
+    ) -> io::Result<EditorEvent> {
         modes::discard_unread()?;
         self.asked.ask(&one_line(question), screen)?;
-        Ok(self.line(screen)?.map_or(Input::End, Input::Line))
+        Ok(self.line(screen)?.map_or(EditorEvent::End, EditorEvent::Line))
     }
 
     /// Reads an answer that the terminal does not show; keys that were typed before are discarded.
-    pub(super) fn read_secret(&mut self, question: &str, screen: &Screen) -> io::Result<Input> {
+    pub(super) fn read_secret(
+        &mut self,
+        question: &str,
+        screen: &Screen,
+    ) -> io::Result<EditorEvent> {
         let hidden = modes::hide_typing()?;
         let read = self.read_answer(question, screen);
         drop(hidden);

@@ -9,12 +9,12 @@ use crate::one_line;
 
 /// A prompt without a right side; further lines are indented to the first.
 #[derive(Debug)]
-pub(super) struct Prompt {
+pub(super) struct LinePrompt {
     text: String,
     further: String,
 }
 
-impl Prompt {
+impl LinePrompt {
     pub(super) fn new(text: &str) -> Self {
         let text = one_line(text);
         let width = cells::width(&text);
@@ -27,7 +27,7 @@ impl Prompt {
     }
 }
 
-impl reedline::Prompt for Prompt {
+impl reedline::Prompt for LinePrompt {
     fn render_prompt_left(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.text)
     }

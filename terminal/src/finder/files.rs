@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use ignore::WalkState;
 
-use super::ranking::Name;
+use super::ranking::MatchableName;
 use super::rules;
 
 /// A part of the list. Parts never change, so that matching needs no lock.
-type Chunk = Arc<[Name]>;
+type NameChunk = Arc<[MatchableName]>;
 
 /// The most files and directories of a walk. Further ones are left out, so that a walk of a whole
 /// disk ends. Each takes about 200 bytes.
@@ -28,32 +28,32 @@ const CHUNK: usize = 2_000;
 const FRESH: Duration = Duration::from_secs(2);
 
 /// The list, and the walk that makes it.
-pub(super) struct Files {
-    shared: Arc<Shared>,
+pub(super) struct FileIndex {
+    shared: Arc<SharedIndex>,
 }
 
-struct Shared {
+struct SharedIndex {
     root: PathBuf,
     most: usize,
-    list: Mutex<List>,
+    list: Mutex<IndexState>,
     /// Set to end a walk that is not needed any more.
     stop: AtomicBool,
 }
 
 #[derive(Default)]
-struct List {
-    chunks: Vec<Chunk>,
+struct IndexState {
+    chunks: Vec<NameChunk>,
     /// A number that grows with every change.
     generation: u64,
     is_walking: bool,
     walked: Option<Instant>,
 }
 
-impl Files {
+impl FileIndex {
     /// Creates the list of the files below `root`; a walk looks at `most` entries.
     pub(super) fn new(root: PathBuf, most: usize) -> Self {
-        let list = Mutex::new(List::default());
-        Self { shared: Arc::new(Shared { root, most, list, stop: AtomicBool::new(false) }) }
+        let list = Mutex::new(IndexState::default());
+        Self { shared: Arc::new(SharedIndex { root, most, list, stop: AtomicBool::new(false) }) }
     }
 
     /// Begins a walk, unless one is running or the list is fresh. An earlier list is used until the
@@ -70,7 +70,7 @@ impl Files {
     }
 
     /// Returns the list, and a number that changes with it.
-    pub(super) fn found(&self) -> (u64, Vec<Chunk>) {
+    pub(super) fn found(&self) -> (u64, Vec<NameChunk>) {
         let list = self.shared.lock();
         (list.generation, list.chunks.clone())
     }
@@ -92,14 +92,14 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for FileIndex {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, List> {
+impl SharedIndex {
+    fn lock(&self) -> MutexGuard<'_, IndexState> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,7 +122,7 @@ impl Shared {
                 let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
                 found.push(name);
                 if shows_at_once && found.len().is_multiple_of(CHUNK) {
-                    let news = Chunk::from(&found[found.len() - CHUNK..]);
+                    let news = NameChunk::from(&found[found.len() - CHUNK..]);
                     self.show(|list| list.chunks.push(news));
                 }
                 WalkState::Continue
@@ -139,14 +139,14 @@ impl Shared {
         });
     }
 
-    fn show(&self, change: impl FnOnce(&mut List)) {
+    fn show(&self, change: impl FnOnce(&mut IndexState)) {
         let mut list = self.lock();
         change(&mut list);
         list.generation += 1;
     }
 
-    fn name(&self, path: &Path) -> Option<Name> {
+    fn name(&self, path: &Path) -> Option<MatchableName> {
         let relative = path.strip_prefix(&self.root).ok()?;
-        Name::new(relative.to_str()?.to_owned())
+        MatchableName::new(relative.to_str()?.to_owned())
     }
 }

@@ -5,12 +5,12 @@ use nucleo_matcher::{Config, Matcher, Utf32String};
 
 /// A name that is prepared for matching.
 #[derive(Clone, Debug)]
-pub(super) struct Name {
+pub(super) struct MatchableName {
     text: String,
     chars: Utf32String,
 }
 
-impl Name {
+impl MatchableName {
     /// Prepares `text`. Returns `None` if it cannot be written after `@`, or a terminal would obey
     /// it.
     pub(super) fn new(text: String) -> Option<Self> {
@@ -28,8 +28,8 @@ impl Name {
 
 /// A name that matches.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
-    pub(super) name: &'a Name,
+pub(super) struct NameMatch<'a> {
+    pub(super) name: &'a MatchableName,
     /// The positions of the typed characters in the name.
     pub(super) indices: Vec<usize>,
 }
@@ -51,21 +51,21 @@ impl Ranking {
     /// names come first, and then earlier ones. An empty `typed` matches the first names.
     pub(super) fn best<'a>(
         &mut self,
-        names: impl Iterator<Item = &'a Name>,
+        names: impl Iterator<Item = &'a MatchableName>,
         typed: &str,
         most: usize,
-    ) -> Vec<Found<'a>> {
+    ) -> Vec<NameMatch<'a>> {
         if typed.is_empty() {
-            return names.take(most).map(|name| Found { name, indices: Vec::new() }).collect();
+            return names.take(most).map(|name| NameMatch { name, indices: Vec::new() }).collect();
         }
         let pattern =
             Atom::new(typed, CaseMatching::Smart, Normalization::Smart, AtomKind::Fuzzy, false);
-        let score = |name: &'a Name| {
+        let score = |name: &'a MatchableName| {
             let score = pattern.score(name.chars.slice(..), &mut self.matcher)?;
             Some((score, name))
         };
         let mut scored: Vec<_> = names.filter_map(score).collect();
-        let key = |(score, name): &(u16, &Name)| (u16::MAX - score, name.text.len());
+        let key = |(score, name): &(u16, &MatchableName)| (u16::MAX - score, name.text.len());
         if scored.len() > most {
             // The order is stable, so that equal names do not change places while the user types.
             scored.select_nth_unstable_by(most, |a, b| {
@@ -74,11 +74,11 @@ impl Ranking {
             scored.truncate(most);
         }
         scored.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.1.text.cmp(&b.1.text)));
-        let with_indices = |(_, name): (u16, &'a Name)| {
+        let with_indices = |(_, name): (u16, &'a MatchableName)| {
             self.indices.clear();
             pattern.indices(name.chars.slice(..), &mut self.matcher, &mut self.indices);
             let indices = self.indices.iter().filter_map(|at| usize::try_from(*at).ok()).collect();
-            Found { name, indices }
+            NameMatch { name, indices }
         };
         scored.into_iter().map(with_indices).collect()
     }
@@ -89,7 +89,8 @@ mod tests {
     use super::*;
 
     fn best(names: &[&str], typed: &str, most: usize) -> Vec<String> {
-        let names: Vec<Name> = names.iter().filter_map(|n| Name::new((*n).to_owned())).collect();
+        let names: Vec<MatchableName> =
+            names.iter().filter_map(|n| MatchableName::new((*n).to_owned())).collect();
         let mut ranking = Ranking::default();
         let found = ranking.best(names.iter(), typed, most);
         found.into_iter().map(|found| found.name.text().to_owned()).collect()

@@ -38,23 +38,23 @@ struct Rules {
     /// The root without links; the directories above it have rules too.
     real: PathBuf,
     /// The rules of the directories that the walk has entered; `None` if rules are not used.
-    entered: Option<RwLock<HashMap<PathBuf, Arc<Directory>>>>,
+    entered: Option<RwLock<HashMap<PathBuf, Arc<DirectoryRules>>>>,
     excluded: Gitignore,
     /// The user's own rules, for all repositories.
     global: Gitignore,
 }
 
 /// The rules of a directory and of those above it.
-struct Directory {
+struct DirectoryRules {
     ignore: Gitignore,
     git_ignore: Gitignore,
     is_repository: bool,
-    above: Option<Arc<Directory>>,
+    above: Option<Arc<DirectoryRules>>,
 }
 
 /// The position of a directory relative to the workspace.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum At {
+enum WorkspaceSide {
     /// In the workspace: links are not followed, and git does not follow links to rules either.
     Inside,
     /// Above it, where people keep links to their own files.
@@ -62,7 +62,7 @@ enum At {
 }
 
 /// The error for rules that cannot be read completely.
-struct Unreadable;
+struct UnreadableRules;
 
 impl Rules {
     fn around(root: &Path) -> Self {
@@ -70,8 +70,8 @@ impl Rules {
         // From the top down, so that each directory has the rules above it.
         let mut around = real.ancestors().collect::<Vec<_>>().into_iter().rev();
         let around = around.try_fold(None, |above, directory| {
-            let at = if directory == real { At::Inside } else { At::Above };
-            Directory::read(directory, at, above).map(Some)
+            let at = if directory == real { WorkspaceSide::Inside } else { WorkspaceSide::Above };
+            DirectoryRules::read(directory, at, above).map(Some)
         });
         let entered = around
             .ok()
@@ -100,22 +100,28 @@ impl Rules {
         is_kept && (!is_directory || self.enters(path, above))
     }
 
-    fn directory(&self, path: &Path) -> Option<Arc<Directory>> {
+    fn directory(&self, path: &Path) -> Option<Arc<DirectoryRules>> {
         let entered = self.entered.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
         entered.get(path).map(Arc::clone)
     }
 
     /// Reads the rules of a directory; `false` if they cannot be read.
-    fn enters(&self, path: PathBuf, above: Option<Arc<Directory>>) -> bool {
+    fn enters(&self, path: PathBuf, above: Option<Arc<DirectoryRules>>) -> bool {
         let Some(entered) = &self.entered else { return true };
-        let Ok(directory) = Directory::read(&path, At::Inside, above) else { return false };
+        let Ok(directory) = DirectoryRules::read(&path, WorkspaceSide::Inside, above) else {
+            return false;
+        };
         entered.write().unwrap_or_else(PoisonError::into_inner).insert(path, directory);
         true
     }
 }
 
-impl Directory {
-    fn read(path: &Path, at: At, above: Option<Arc<Self>>) -> Result<Arc<Self>, Unreadable> {
+impl DirectoryRules {
+    fn read(
+        path: &Path,
+        at: WorkspaceSide,
+        above: Option<Arc<Self>>,
+    ) -> Result<Arc<Self>, UnreadableRules> {
         Ok(Arc::new(Self {
             ignore: read(&path.join(".ignore"), path, at)?,
             git_ignore: read(&path.join(".gitignore"), path, at)?,
@@ -142,19 +148,23 @@ impl Directory {
 
 /// Reads the rules for `directory` from `file`. They are empty if the file does not exist, or the
 /// user may not read it.
-fn read(file: &Path, directory: &Path, at: At) -> Result<Gitignore, Unreadable> {
-    let follows = if at == At::Inside { OFlags::NOFOLLOW } else { OFlags::empty() };
+fn read(file: &Path, directory: &Path, at: WorkspaceSide) -> Result<Gitignore, UnreadableRules> {
+    let follows = if at == WorkspaceSide::Inside { OFlags::NOFOLLOW } else { OFlags::empty() };
     // Opening must not block, and no terminal may become this process's controlling terminal.
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | follows;
     let open = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(file);
     let open = match open {
         Ok(open) => open,
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => return Err(Unreadable),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
+            return Err(UnreadableRules);
+        }
         // A socket.
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => return Err(Unreadable),
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NXIO) => {
+            return Err(UnreadableRules);
+        }
         Err(_) => return Ok(Gitignore::empty()),
     };
-    let text = text_of(open).map_err(|_| Unreadable)?.ok_or(Unreadable)?;
+    let text = text_of(open).map_err(|_| UnreadableRules)?.ok_or(UnreadableRules)?;
     let mut rules = GitignoreBuilder::new(directory);
     for line in text.strip_prefix("\u{feff}").unwrap_or(&text).lines() {
         // A line that is not a valid rule is skipped, as git does.
@@ -182,8 +192,8 @@ fn excluded(root: &Path) -> Gitignore {
         fs::symlink_metadata(directory.join(".git")).is_ok_and(|found| found.is_dir())
     };
     let Some(repository) = root.ancestors().find(is_repository) else { return Gitignore::empty() };
-    read(&repository.join(".git/info/exclude"), repository, At::Inside)
-        .unwrap_or_else(|Unreadable| Gitignore::empty())
+    read(&repository.join(".git/info/exclude"), repository, WorkspaceSide::Inside)
+        .unwrap_or_else(|UnreadableRules| Gitignore::empty())
 }
 
 #[cfg(test)]

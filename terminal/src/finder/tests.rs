@@ -18,13 +18,14 @@ fn workspace(files: &[&str]) -> TempDir {
 }
 
 fn finder(workspace: &TempDir) -> Finder {
-    let tools: Names = Arc::new(|| vec!["file_read".to_owned(), "file_edit".to_owned()]);
-    let command = |name: &str, arguments: Option<&Names>| Command {
+    let tools: NameSource = Arc::new(|| vec!["file_read".to_owned(), "file_edit".to_owned()]);
+    let command = |name: &str, arguments: Option<&NameSource>| FinderCommand {
         name: name.to_owned(),
         help: format!("about {name}"),
         arguments: arguments.cloned(),
     };
-    let assets: Names = Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
+    let assets: NameSource =
+        Arc::new(|| vec!["blocks/decisions.md".to_owned(), "my notes".to_owned()]);
     let commands =
         vec![command("help", None), command("tool", Some(&tools)), command("pin", Some(&assets))];
     Finder::new(workspace.path(), commands, assets)
@@ -104,7 +105,7 @@ fn commands_and_their_arguments_are_offered_at_the_start() {
 }
 
 /// Returns the number of files, once the walk has ended.
-fn list(files: &Files) -> usize {
+fn list(files: &FileIndex) -> usize {
     files.refresh();
     let attempt = || (!files.is_walking()).then_some(());
     wait_until_some(attempt, || "the walk does not end".to_owned());
@@ -114,7 +115,7 @@ fn list(files: &Files) -> usize {
 #[test]
 fn a_file_that_came_later_is_found_by_a_later_finder() {
     let workspace = workspace(&["a"]);
-    let files = Files::new(workspace.path().to_owned(), 10);
+    let files = FileIndex::new(workspace.path().to_owned(), 10);
     assert_eq!(list(&files), 1);
     fs::write(workspace.path().join("b"), "").expect("a file");
     files.stay_fresh();
@@ -135,6 +136,10 @@ fn a_workspace_that_is_gone_has_no_files() {
 fn a_walk_of_directories_without_files_ends_too() {
     let workspace = workspace(&["d/d/d/d/d/d/d/d/a"]);
     let root = workspace.path().to_owned();
-    assert_eq!(list(&Files::new(root.clone(), 10)), 1, "the root, eight directories and a file");
-    assert_eq!(list(&Files::new(root, 9)), 0);
+    assert_eq!(
+        list(&FileIndex::new(root.clone(), 10)),
+        1,
+        "the root, eight directories and a file"
+    );
+    assert_eq!(list(&FileIndex::new(root, 9)), 0);
 }

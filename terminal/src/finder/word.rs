@@ -2,7 +2,7 @@
 
 /// The kind of a word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Wanted<'a> {
+pub(super) enum WordKind<'a> {
     Command,
     /// An argument of a command.
     Argument(&'a str),
@@ -12,8 +12,8 @@ pub(super) enum Wanted<'a> {
 
 /// A word that is being typed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Word<'a> {
-    pub(super) wanted: Wanted<'a>,
+pub(super) struct TypedWord<'a> {
+    pub(super) wanted: WordKind<'a>,
     /// The typed part of the name, without marks.
     pub(super) text: &'a str,
     /// The bytes of the line that the completed word replaces.
@@ -21,7 +21,7 @@ pub(super) struct Word<'a> {
     pub(super) end: usize,
 }
 
-impl Word<'_> {
+impl TypedWord<'_> {
     /// Returns `true` if the word is exactly `name`, or an asset's name without its folder and its
     /// extension, which is enough to name an asset anywhere.
     pub(super) fn is_exactly(&self, name: &str) -> bool {
@@ -31,18 +31,18 @@ impl Word<'_> {
         };
         self.text == name
             || !self.text.is_empty()
-                && matches!(self.wanted, Wanted::Argument(_) | Wanted::Asset)
+                && matches!(self.wanted, WordKind::Argument(_) | WordKind::Asset)
                 && self.text == short()
     }
 
     /// Returns `true` if a word that may be left out is still empty.
     pub(super) fn is_unasked(&self) -> bool {
-        self.text.is_empty() && matches!(self.wanted, Wanted::Command | Wanted::Argument(_))
+        self.text.is_empty() && matches!(self.wanted, WordKind::Command | WordKind::Argument(_))
     }
 }
 
 /// Returns the word that ends at byte `position` of `line`.
-pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
+pub(super) fn at(line: &str, position: usize) -> Option<TypedWord<'_>> {
     let line = line.get(..position)?;
     if let Some(command) = line.strip_prefix('/') {
         return Some(in_command(line, command));
@@ -50,8 +50,8 @@ pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
     let start = start_of_mention(line)?;
     let marked = &line[start..];
     let (wanted, name) = match marked.strip_prefix("@@") {
-        Some(name) => (Wanted::Asset, name),
-        None => (Wanted::File, &marked[1..]),
+        Some(name) => (WordKind::Asset, name),
+        None => (WordKind::File, &marked[1..]),
     };
     let text = match name.strip_prefix('"') {
         Some(quoted) if quoted.contains('"') => return None,
@@ -59,16 +59,16 @@ pub(super) fn at(line: &str, position: usize) -> Option<Word<'_>> {
         None if name.contains(char::is_whitespace) => return None,
         None => name,
     };
-    Some(Word { wanted, text, start, end: position })
+    Some(TypedWord { wanted, text, start, end: position })
 }
 
-fn in_command<'a>(line: &'a str, command: &'a str) -> Word<'a> {
+fn in_command<'a>(line: &'a str, command: &'a str) -> TypedWord<'a> {
     let end = line.len();
     match command.split_once(char::is_whitespace) {
-        None => Word { wanted: Wanted::Command, text: command, start: 0, end },
+        None => TypedWord { wanted: WordKind::Command, text: command, start: 0, end },
         Some((name, rest)) => {
             let text = rest.trim_start();
-            Word { wanted: Wanted::Argument(name), text, start: end - text.len(), end }
+            TypedWord { wanted: WordKind::Argument(name), text, start: end - text.len(), end }
         }
     }
 }
@@ -112,19 +112,19 @@ mod tests {
 
     use super::*;
 
-    fn found(line: &str) -> Option<(Wanted<'_>, &str, usize)> {
+    fn found(line: &str) -> Option<(WordKind<'_>, &str, usize)> {
         at(line, line.len()).map(|word| (word.wanted, word.text, word.start))
     }
 
     #[test]
     fn a_mention_begins_a_word() {
-        assert_eq!(found("see @src/ma"), Some((Wanted::File, "src/ma", 4)));
-        assert_eq!(found("@"), Some((Wanted::File, "", 0)));
-        assert_eq!(found("line\n@@de"), Some((Wanted::Asset, "de", 5)));
-        assert_eq!(found("世界 @a"), Some((Wanted::File, "a", 7)));
-        assert_eq!(found("(@a.t"), Some((Wanted::File, "a.t", 1)));
-        assert_eq!(found("f[@@d"), Some((Wanted::Asset, "d", 2)));
-        assert_eq!(found("{@"), Some((Wanted::File, "", 1)));
+        assert_eq!(found("see @src/ma"), Some((WordKind::File, "src/ma", 4)));
+        assert_eq!(found("@"), Some((WordKind::File, "", 0)));
+        assert_eq!(found("line\n@@de"), Some((WordKind::Asset, "de", 5)));
+        assert_eq!(found("世界 @a"), Some((WordKind::File, "a", 7)));
+        assert_eq!(found("(@a.t"), Some((WordKind::File, "a.t", 1)));
+        assert_eq!(found("f[@@d"), Some((WordKind::Asset, "d", 2)));
+        assert_eq!(found("{@"), Some((WordKind::File, "", 1)));
         assert_eq!(found("me@example.org"), None);
         assert_eq!(found(r"\@plain"), None);
         assert_eq!(found("@done then"), None);
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn quotation_marks_hold_spaces() {
-        assert_eq!(found(r#"@"a b.t"#), Some((Wanted::File, "a b.t", 0)));
-        assert_eq!(found(r#"@@"a @b"#), Some((Wanted::Asset, "a @b", 0)));
-        assert_eq!(found(r#"@"a b.txt" and @c"#), Some((Wanted::File, "c", 15)));
+        assert_eq!(found(r#"@"a b.t"#), Some((WordKind::File, "a b.t", 0)));
+        assert_eq!(found(r#"@@"a @b"#), Some((WordKind::Asset, "a @b", 0)));
+        assert_eq!(found(r#"@"a b.txt" and @c"#), Some((WordKind::File, "c", 15)));
         assert_eq!(found(r#"@"a b.txt" "#), None);
         assert_eq!(quoted("a b.txt"), r#""a b.txt""#);
     }
 
     #[test]
     fn a_command_is_the_first_word_of_the_line() {
-        assert_eq!(found("/to"), Some((Wanted::Command, "to", 0)));
-        assert_eq!(found("/tool  fi"), Some((Wanted::Argument("tool"), "fi", 7)));
+        assert_eq!(found("/to"), Some((WordKind::Command, "to", 0)));
+        assert_eq!(found("/tool  fi"), Some((WordKind::Argument("tool"), "fi", 7)));
         assert_eq!(found("and /to"), None);
     }
 

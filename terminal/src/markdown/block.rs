@@ -14,7 +14,7 @@ const DEEPEST: usize = 16;
 
 /// The beginning of a line's content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Line {
+pub(super) struct LinePrefix {
     /// The number of `>` before it.
     pub(super) quotes: usize,
     /// The columns of white space after the quotation marks.
@@ -25,7 +25,7 @@ pub(super) struct Line {
 
 /// The kind of a line's content. Positions are bytes from the content's beginning.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Start {
+pub(super) enum LineKind {
     Blank,
     Text,
     Heading {
@@ -87,24 +87,24 @@ pub(super) fn start(
     complete: bool,
     is_open: bool,
     has_marker: bool,
-) -> Option<(Line, Start)> {
+) -> Option<(LinePrefix, LineKind)> {
     let line = line(head, has_marker);
     let rest = &head[line.rest..];
     let is_long = head.len() >= UNDECIDED;
     if rest.is_empty() {
-        let found = if is_long && !complete { Start::Text } else { Start::Blank };
+        let found = if is_long && !complete { LineKind::Text } else { LineKind::Blank };
         return (complete || is_long).then_some((line, found));
     }
-    let found = content(rest, complete, is_open).or(is_long.then_some(Start::Text))?;
+    let found = content(rest, complete, is_open).or(is_long.then_some(LineKind::Text))?;
     /// The indentation of code, from <https://spec.commonmark.org/0.31.2/#indented-code-blocks>.
     /// Inside lists, such an indentation is often a continuation that was indented by eye.
     const CODE: usize = 4;
-    let is_code = line.indent >= CODE && !is_open && !has_marker && found == Start::Text;
-    Some((line, if is_code { Start::Verbatim } else { found }))
+    let is_code = line.indent >= CODE && !is_open && !has_marker && found == LineKind::Text;
+    Some((line, if is_code { LineKind::Verbatim } else { found }))
 }
 
-fn line(head: &str, has_marker: bool) -> Line {
-    let mut line = Line { quotes: 0, indent: 0, rest: 0 };
+fn line(head: &str, has_marker: bool) -> LinePrefix {
+    let mut line = LinePrefix { quotes: 0, indent: 0, rest: 0 };
     for (at, c) in head.char_indices() {
         match c {
             ' ' => line.indent += 1,
@@ -125,77 +125,79 @@ fn line(head: &str, has_marker: bool) -> Line {
     line
 }
 
-fn content(rest: &str, complete: bool, is_open: bool) -> Option<Start> {
+fn content(rest: &str, complete: bool, is_open: bool) -> Option<LineKind> {
     match rest.chars().next()? {
         '#' => heading(rest, complete),
         mark @ ('-' | '*' | '_' | '+') => marked(rest, mark, complete),
         '0'..='9' => numbered(rest, complete),
         mark @ ('`' | '~') => fence(rest, mark, complete),
-        '|' => Some(Start::Row),
+        '|' => Some(LineKind::Row),
         '=' if is_open => {
             let is_line = rest.trim_end().chars().all(|c| c == '=');
             match (is_line, complete) {
                 (true, false) => None,
-                (true, true) => Some(Start::Rule),
-                (false, _) => Some(Start::Text),
+                (true, true) => Some(LineKind::Rule),
+                (false, _) => Some(LineKind::Text),
             }
         }
-        _ => Some(Start::Text),
+        _ => Some(LineKind::Text),
     }
 }
 
-fn heading(rest: &str, complete: bool) -> Option<Start> {
+fn heading(rest: &str, complete: bool) -> Option<LineKind> {
     let level = run(rest, '#');
     match rest[level..].chars().next() {
-        None => complete.then_some(Start::Text),
-        Some(' ') if level <= 6 => Some(Start::Heading { level, text: level + 1 }),
-        Some(_) => Some(Start::Text),
+        None => complete.then_some(LineKind::Text),
+        Some(' ') if level <= 6 => Some(LineKind::Heading { level, text: level + 1 }),
+        Some(_) => Some(LineKind::Text),
     }
 }
 
 /// Recognises a rule, a list item, or text that begins with emphasis.
-fn marked(rest: &str, mark: char, complete: bool) -> Option<Start> {
+fn marked(rest: &str, mark: char, complete: bool) -> Option<LineKind> {
     if mark != '+' && rest.chars().all(|c| c == mark || c == ' ') {
         if !complete {
             return None;
         }
         if rest.matches(mark).count() >= 3 {
-            return Some(Start::Rule);
+            return Some(LineKind::Rule);
         }
     }
     if mark == '_' {
-        return Some(Start::Text);
+        return Some(LineKind::Text);
     }
     match rest[1..].chars().next() {
         None if !complete => None,
-        None => Some(Start::Item { marker: 1, text: 1 }),
-        Some(' ') => Some(Start::Item { marker: 1, text: 2 }),
-        Some(_) => Some(Start::Text),
+        None => Some(LineKind::Item { marker: 1, text: 1 }),
+        Some(' ') => Some(LineKind::Item { marker: 1, text: 2 }),
+        Some(_) => Some(LineKind::Text),
     }
 }
 
-fn numbered(rest: &str, complete: bool) -> Option<Start> {
+fn numbered(rest: &str, complete: bool) -> Option<LineKind> {
     /// The limit of <https://spec.commonmark.org/0.31.2/#ordered-list-marker>.
     const DIGITS: usize = 9;
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut after = rest[digits..].chars();
     match (after.next(), after.next()) {
-        _ if digits > DIGITS => Some(Start::Text),
-        (None, _) | (Some('.' | ')'), None) => complete.then_some(Start::Text),
-        (Some('.' | ')'), Some(' ')) => Some(Start::Item { marker: digits + 1, text: digits + 2 }),
-        _ => Some(Start::Text),
+        _ if digits > DIGITS => Some(LineKind::Text),
+        (None, _) | (Some('.' | ')'), None) => complete.then_some(LineKind::Text),
+        (Some('.' | ')'), Some(' ')) => {
+            Some(LineKind::Item { marker: digits + 1, text: digits + 2 })
+        }
+        _ => Some(LineKind::Text),
     }
 }
 
-fn fence(rest: &str, mark: char, complete: bool) -> Option<Start> {
+fn fence(rest: &str, mark: char, complete: bool) -> Option<LineKind> {
     let length = run(rest, mark);
     let info = &rest[length..];
     match (length >= 3, complete) {
         (false, false) if info.is_empty() => None,
-        (false, _) => Some(Start::Text),
-        (true, _) if mark == '`' && info.contains('`') => Some(Start::Text),
+        (false, _) => Some(LineKind::Text),
+        (true, _) if mark == '`' && info.contains('`') => Some(LineKind::Text),
         (true, false) => None,
-        (true, true) => Some(Start::Fence(Fence { mark, length })),
+        (true, true) => Some(LineKind::Fence(Fence { mark, length })),
     }
 }
 

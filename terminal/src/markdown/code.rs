@@ -65,7 +65,7 @@ static STYLES: LazyLock<Vec<(Scope, Style)>> = LazyLock::new(|| {
 
 /// A block of code that is being coloured.
 #[derive(Debug)]
-pub(super) struct Code {
+pub(super) struct CodeBlock {
     /// The beginning of a line.
     line: String,
     state: ParseState,
@@ -76,7 +76,7 @@ pub(super) struct Code {
     spent: Duration,
 }
 
-impl Code {
+impl CodeBlock {
     /// Begins a block whose fence has this text after its marks. Returns `None` if no grammar knows
     /// the language that the text names.
     pub(super) fn from_info(info: &str) -> Option<Self> {
@@ -156,7 +156,8 @@ mod tests {
 
     /// Returns the coloured words of the lines, each with the name of its colour.
     fn coloured(info: &str, lines: &str) -> Vec<String> {
-        let mut code = Code::from_info(info).unwrap_or_else(|| panic!("no grammar for {info}"));
+        let mut code =
+            CodeBlock::from_info(info).unwrap_or_else(|| panic!("no grammar for {info}"));
         let mut words = Vec::new();
         for line in lines.lines() {
             assert!(line.chars().all(|c| code.push(c)), "{line}");
@@ -195,10 +196,10 @@ mod tests {
         for info in
             ["rust", " Rust ", "rust,ignore", "rs title=\"a\"", "typescript", "sh", "c++", "json"]
         {
-            assert!(Code::from_info(info).is_some(), "{info}");
+            assert!(CodeBlock::from_info(info).is_some(), "{info}");
         }
         for info in ["", "text", "no-such-language", "{.rust}", &"x".repeat(1_000), "\u{1b}[2J"] {
-            assert!(Code::from_info(info).is_none(), "{info}");
+            assert!(CodeBlock::from_info(info).is_none(), "{info}");
         }
     }
 
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_block_that_takes_long_is_coloured_no_further() {
-        let mut code = Code::from_info("rust").expect("a grammar");
+        let mut code = CodeBlock::from_info("rust").expect("a grammar");
         assert!("fn a() {}".chars().all(|c| code.push(c)));
         code.spent = TIME;
         assert!(code.end_line().is_none());
@@ -221,7 +222,7 @@ mod tests {
     fn no_line_takes_long() {
         for info in ["rust", "ts", "py", "cpp", "html", "sh", "md", "sql", "yaml"] {
             for repeated in ["(", "[a", "<", "\"", "a::<", "{", "\\", "$(", "`", "* ", "://", "-"] {
-                let mut code = Code::from_info(info).expect("a grammar");
+                let mut code = CodeBlock::from_info(info).expect("a grammar");
                 let line = repeated.repeat(LINE / repeated.len());
                 assert!(line.chars().all(|c| code.push(c)));
                 assert!(code.end_line().is_some());

@@ -6,7 +6,7 @@
 use anstyle::Style;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
-use super::wrap::{Span, Token};
+use super::wrap::{Span, WrapToken};
 use super::{CODE, FAINT};
 use crate::sanitize::sanitize;
 
@@ -59,8 +59,8 @@ fn is_opening(text: &str, at: usize, c: char) -> bool {
 }
 
 /// Splits `segment` into words, spaces and line breaks.
-pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Token> {
-    let mut tokens = Tokens::default();
+pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<WrapToken> {
+    let mut tokens = InlineTokens::default();
     let text = framed(segment);
     let mut styles = vec![style];
     let mut links = Vec::new();
@@ -84,7 +84,7 @@ pub(super) fn tokens(segment: &str, style: Style, has_colours: bool) -> Vec<Toke
                 // The address is shown, because a link's text may name another address.
                 if let Some(to) = links.pop().filter(|to| to.trim_start_matches("mailto:") != shown)
                 {
-                    tokens.push(Token::Space);
+                    tokens.push(WrapToken::Space);
                     tokens.text(&format!("({to})"), FAINT);
                 }
             }
@@ -112,23 +112,23 @@ fn parse(text: &str) -> Parser<'_> {
 }
 
 #[derive(Default)]
-struct Tokens {
-    all: Vec<Token>,
+struct InlineTokens {
+    all: Vec<WrapToken>,
     /// `true` if the next span belongs to the word before it.
     in_word: bool,
 }
 
-impl Tokens {
+impl InlineTokens {
     /// Returns the tokens without the spaces of the frame; `has_space` is `true` if the text itself
     /// began with one.
-    fn without_frame(self, has_space: bool) -> Vec<Token> {
-        let is_space = |token: &Token| *token == Token::Space;
+    fn without_frame(self, has_space: bool) -> Vec<WrapToken> {
+        let is_space = |token: &WrapToken| *token == WrapToken::Space;
         let end = self.all.iter().rposition(|token| !is_space(token)).map_or(0, |last| last + 1);
         let inner = self.all.into_iter().take(end).skip_while(is_space);
-        has_space.then_some(Token::Space).into_iter().chain(inner).collect()
+        has_space.then_some(WrapToken::Space).into_iter().chain(inner).collect()
     }
 
-    fn push(&mut self, token: Token) {
+    fn push(&mut self, token: WrapToken) {
         self.all.push(token);
         self.in_word = false;
     }
@@ -142,11 +142,11 @@ impl Tokens {
                 END => {}
                 BREAK => {
                     self.word(&mut word, style);
-                    self.push(Token::Break);
+                    self.push(WrapToken::Break);
                 }
                 c if c.is_whitespace() && c != '\u{a0}' => {
                     self.word(&mut word, style);
-                    self.push(Token::Space);
+                    self.push(WrapToken::Space);
                 }
                 c => word.push(c),
             }
@@ -161,8 +161,8 @@ impl Tokens {
         let span = Span { text: sanitize(word).into_owned(), style };
         word.clear();
         match self.all.last_mut() {
-            Some(Token::Word(spans)) if self.in_word => spans.push(span),
-            _ => self.all.push(Token::Word(vec![span])),
+            Some(WrapToken::Word(spans)) if self.in_word => spans.push(span),
+            _ => self.all.push(WrapToken::Word(vec![span])),
         }
         self.in_word = true;
     }

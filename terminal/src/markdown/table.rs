@@ -5,7 +5,7 @@ use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 
 use super::inline;
-use super::wrap::Token;
+use super::wrap::WrapToken;
 
 /// The most columns of a table. More columns would be unreadable, and laying them out takes long.
 const MOST: usize = 100;
@@ -80,8 +80,8 @@ fn text(cell: &str) -> String {
     let tokens = inline::tokens(cell.trim(), Style::new(), true).into_iter();
     let text: String = tokens
         .map(|token| match token {
-            Token::Word(spans) => spans.into_iter().map(|span| span.text).collect(),
-            Token::Space | Token::Break => " ".to_owned(),
+            WrapToken::Word(spans) => spans.into_iter().map(|span| span.text).collect(),
+            WrapToken::Space | WrapToken::Break => " ".to_owned(),
         })
         .collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("<br>", "\n")

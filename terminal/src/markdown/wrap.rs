@@ -11,7 +11,7 @@ use crate::cells;
 
 /// A part of a paragraph.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Token {
+pub(super) enum WrapToken {
     Word(Vec<Span>),
     Space,
     Break,

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::{Given, Question, Work, read};
-use crate::editor::{Held, PASTE};
+use super::{KeyQuestion, KeyReply, QuestionContext, read};
+use crate::editor::{HeldTerminal, PASTE};
 use crate::screen::Screen;
 
 /// Asks `question` at the terminal of stdin, and blocks until the user answers. If `is_over`
@@ -19,13 +19,13 @@ use crate::screen::Screen;
 /// Fails if the terminal cannot be read from or written to.
 pub fn ask(
     screen: &Screen,
-    question: &Question,
+    question: &KeyQuestion,
     is_over: &dyn Fn() -> bool,
-) -> io::Result<Option<Given>> {
+) -> io::Result<Option<KeyReply>> {
     if is_over() {
         return Ok(None);
     }
-    let held = Held::begin_asking()?;
+    let held = HeldTerminal::begin_asking()?;
     let modes = held.modes();
     let is_live = screen.look().live;
     if is_live {
@@ -41,7 +41,8 @@ pub fn ask(
         if is_live { screen.control(PASTE.0) } else { Ok(()) }
     };
     let on_stop: Option<&dyn Fn() -> io::Result<()>> = Some(&stop);
-    let work = Work { screen, modes: &modes, ahead: None, is_over, on_key: &|_| {}, on_stop };
+    let work =
+        QuestionContext { screen, modes: &modes, ahead: None, is_over, on_key: &|_| {}, on_stop };
     let given = read(question, work);
     if is_live {
         screen.control(PASTE.1)?;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::{DETAILS, Given, Question};
-use crate::editor::Ahead;
+use super::{DETAILS, KeyQuestion, KeyReply};
+use crate::editor::TypeAhead;
 
 /// The time without typing before a key counts as an answer: if the user is typing a line when a
 /// question comes, those keys are not meant for it.
@@ -24,22 +24,22 @@ const MOST_TOLD: usize = 4_000;
 
 /// A question that waits for its key.
 #[derive(Debug)]
-pub(crate) struct Asking<'a> {
-    question: &'a Question,
+pub(crate) struct QuestionState<'a> {
+    question: &'a KeyQuestion,
     /// The time before which no key is an answer.
     quiet_until: Instant,
     /// True if the user has paused long enough, so that the next key is meant for the question.
     is_armed: bool,
     last_key: Instant,
     /// The text for the model, once the user has begun to write it.
-    told: Option<Ahead>,
+    told: Option<TypeAhead>,
 }
 
 /// The effect of an event on a question.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Took {
     /// The event was the answer.
-    Given(Given),
+    Given(KeyReply),
     /// The event changed the text for the model.
     Line,
     /// The event was the key for the details.
@@ -50,7 +50,7 @@ pub(crate) enum Took {
 
 /// The last line of a question, as far as this module knows it.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Shown {
+pub(crate) enum QuestionLine {
     /// No key is an answer yet.
     Waiting,
     /// The keys are answers.
@@ -59,9 +59,9 @@ pub(crate) enum Shown {
     Telling(String),
 }
 
-impl<'a> Asking<'a> {
+impl<'a> QuestionState<'a> {
     /// Begins with a question that has been shown since `now`.
-    pub(crate) fn new(question: &'a Question, now: Instant) -> Self {
+    pub(crate) fn new(question: &'a KeyQuestion, now: Instant) -> Self {
         let quiet_until = now + PAUSE;
         Self { question, quiet_until, is_armed: false, last_key: now, told: None }
     }
@@ -71,11 +71,11 @@ impl<'a> Asking<'a> {
         *self = Self::new(self.question, now);
     }
 
-    pub(crate) fn shown(&self) -> Shown {
+    pub(crate) fn shown(&self) -> QuestionLine {
         match &self.told {
-            Some(told) => Shown::Telling(told.draft().to_owned()),
-            None if self.is_armed => Shown::Keys,
-            None => Shown::Waiting,
+            Some(told) => QuestionLine::Telling(told.draft().to_owned()),
+            None if self.is_armed => QuestionLine::Keys,
+            None => QuestionLine::Waiting,
         }
     }
 
@@ -114,7 +114,7 @@ impl<'a> Asking<'a> {
 
     fn answer(&mut self, key: KeyEvent) -> Option<Took> {
         if is_decline(key) || is_enter(key) {
-            return Some(Took::Given(Given::Declined));
+            return Some(Took::Given(KeyReply::Declined));
         }
         let KeyEvent { code: KeyCode::Char(c), modifiers, .. } = key else { return None };
         // Some terminals report the Shift key with which it was typed.
@@ -125,26 +125,26 @@ impl<'a> Asking<'a> {
             return None;
         }
         if self.question.telling.as_ref().is_some_and(|(key, _)| *key == c) {
-            self.told = Some(Ahead::default());
+            self.told = Some(TypeAhead::default());
             return Some(Took::Line);
         }
         let mut choices = self.question.choices.iter().chain(&self.question.last);
         let is_choice = choices.any(|(key, _)| *key == c);
         if is_choice {
-            return Some(Took::Given(Given::Key(c)));
+            return Some(Took::Given(KeyReply::Key(c)));
         }
-        (c == NO).then_some(Took::Given(Given::Declined))
+        (c == NO).then_some(Took::Given(KeyReply::Declined))
     }
 
     fn write(&mut self, event: &Event, key: Option<KeyEvent>, is_alone: bool) -> Took {
         let Some(told) = &mut self.told else { return Took::Nothing };
         match key {
-            Some(key) if is_decline(key) => return Took::Given(Given::Declined),
+            Some(key) if is_decline(key) => return Took::Given(KeyReply::Declined),
             Some(key) if is_enter(key) && is_alone => {
                 let text = told.take_draft();
                 return Took::Given(match text.trim() {
-                    "" => Given::Declined,
-                    text => Given::Told(text.to_owned()),
+                    "" => KeyReply::Declined,
+                    text => KeyReply::Told(text.to_owned()),
                 });
             }
             Some(key) if is_enter(key) => {
@@ -176,11 +176,11 @@ mod tests {
     use super::*;
     use crate::question::Facts;
 
-    fn question() -> Question {
-        Question {
+    fn question() -> KeyQuestion {
+        KeyQuestion {
             choices: vec![('o', "once".to_owned()), ('d', "deny".to_owned())],
             telling: Some(('t', "tell".to_owned())),
-            ..Question::default()
+            ..KeyQuestion::default()
         }
     }
 
@@ -202,12 +202,12 @@ mod tests {
     }
 
     /// Returns a question whose next key is meant, and the time at which it became so.
-    fn armed(question: &Question) -> (Asking<'_>, Instant) {
+    fn armed(question: &KeyQuestion) -> (QuestionState<'_>, Instant) {
         let begun = Instant::now();
-        let mut asking = Asking::new(question, begun);
+        let mut asking = QuestionState::new(question, begun);
         let now = later(begun, 500);
         asking.idle(now);
-        assert_eq!(asking.shown(), Shown::Keys);
+        assert_eq!(asking.shown(), QuestionLine::Keys);
         (asking, now)
     }
 
@@ -215,9 +215,9 @@ mod tests {
     fn a_key_within_half_a_second_is_no_answer() {
         let question = question();
         let begun = Instant::now();
-        let mut asking = Asking::new(&question, begun);
+        let mut asking = QuestionState::new(&question, begun);
         asking.idle(later(begun, 499));
-        assert_eq!(asking.shown(), Shown::Waiting);
+        assert_eq!(asking.shown(), QuestionLine::Waiting);
         for c in ['o', 'd', 't', '\r', '\x1b'] {
             assert_eq!(asking.press(&key(c), later(begun, 499), true), Took::Nothing, "{c:?}");
         }
@@ -227,15 +227,15 @@ mod tests {
     fn a_key_that_was_typed_before_and_is_read_late_is_no_answer() {
         let question = question();
         let begun = Instant::now();
-        let mut asking = Asking::new(&question, begun);
+        let mut asking = QuestionState::new(&question, begun);
         // It is not known that the key was typed after the pause.
         assert_eq!(asking.press(&key('o'), later(begun, 9_000), true), Took::Nothing);
         asking.idle(later(begun, 9_499));
-        assert_eq!(asking.shown(), Shown::Waiting);
+        assert_eq!(asking.shown(), QuestionLine::Waiting);
         asking.idle(later(begun, 9_500));
         assert_eq!(
             asking.press(&key('o'), later(begun, 9_600), true),
-            Took::Given(Given::Key('o'))
+            Took::Given(KeyReply::Key('o'))
         );
     }
 
@@ -266,13 +266,13 @@ mod tests {
     fn each_key_has_its_effect() {
         let question = question();
         let cases = [
-            (key('o'), Took::Given(Given::Key('o'))),
-            (key('d'), Took::Given(Given::Key('d'))),
-            (key('\r'), Took::Given(Given::Declined)),
-            (key('\x1b'), Took::Given(Given::Declined)),
-            (key('n'), Took::Given(Given::Declined)),
-            (control('d'), Took::Given(Given::Declined)),
-            (control('j'), Took::Given(Given::Declined)),
+            (key('o'), Took::Given(KeyReply::Key('o'))),
+            (key('d'), Took::Given(KeyReply::Key('d'))),
+            (key('\r'), Took::Given(KeyReply::Declined)),
+            (key('\x1b'), Took::Given(KeyReply::Declined)),
+            (key('n'), Took::Given(KeyReply::Declined)),
+            (control('d'), Took::Given(KeyReply::Declined)),
+            (control('j'), Took::Given(KeyReply::Declined)),
             (key('O'), Took::Nothing),
             (key('y'), Took::Nothing),
             (control('o'), Took::Nothing),
@@ -282,11 +282,11 @@ mod tests {
             assert_eq!(asking.press(&event, now, true), took, "{event:?}");
         }
         let back = ('n', "back to the question".to_owned());
-        let last = Question { choices: vec![back], ..Question::default() };
+        let last = KeyQuestion { choices: vec![back], ..KeyQuestion::default() };
         let (mut asking, now) = armed(&last);
-        assert_eq!(asking.press(&key('n'), now, true), Took::Given(Given::Key('n')));
+        assert_eq!(asking.press(&key('n'), now, true), Took::Given(KeyReply::Key('n')));
         let details = Facts::new(vec![("file".to_owned(), "sha256".to_owned())]);
-        let detailed = Question { details, ..question.clone() };
+        let detailed = KeyQuestion { details, ..question.clone() };
         for (question, took) in [(&question, Took::Nothing), (&detailed, Took::Details)] {
             for modifiers in [KeyModifiers::NONE, KeyModifiers::SHIFT] {
                 let (mut asking, now) = armed(question);
@@ -296,7 +296,7 @@ mod tests {
         }
         let (mut asking, now) = armed(&question);
         assert_eq!(asking.press(&Event::Resize(3, 3), now, true), Took::Nothing);
-        assert_eq!(asking.shown(), Shown::Keys, "a resize is no key");
+        assert_eq!(asking.shown(), QuestionLine::Keys, "a resize is no key");
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
         let write = |events: &[(Event, bool)]| {
             let (mut asking, now) = armed(&question);
             let took = asking.press(&key('t'), now, true);
-            assert_eq!((took, asking.shown()), (Took::Line, Shown::Telling(String::new())));
+            assert_eq!((took, asking.shown()), (Took::Line, QuestionLine::Telling(String::new())));
             let mut last = Took::Line;
             for (event, is_alone) in events {
                 assert_eq!(last, Took::Line);
@@ -315,12 +315,15 @@ mod tests {
         };
         let paste = Event::Paste("the\ncopy\x1b".to_owned());
         let written = [(key('u'), false), (key('\r'), false), (paste, true), (key('\r'), true)];
-        let told = Given::Told("u the\ncopy␛".to_owned());
+        let told = KeyReply::Told("u the\ncopy␛".to_owned());
         assert_eq!(write(&written), Took::Given(told));
-        assert_eq!(write(&[(key('\r'), true)]), Took::Given(Given::Declined));
-        assert_eq!(write(&[(key('x'), true), (key('\x1b'), true)]), Took::Given(Given::Declined));
+        assert_eq!(write(&[(key('\r'), true)]), Took::Given(KeyReply::Declined));
+        assert_eq!(
+            write(&[(key('x'), true), (key('\x1b'), true)]),
+            Took::Given(KeyReply::Declined)
+        );
         let long = Event::Paste("ä".repeat(MOST_TOLD));
-        let Took::Given(Given::Told(told)) = write(&[(long, true), (key('\r'), true)]) else {
+        let Took::Given(KeyReply::Told(told)) = write(&[(long, true), (key('\r'), true)]) else {
             panic!("it was told");
         };
         assert_eq!(told.len(), MOST_TOLD);

@@ -6,47 +6,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::{Given, Question};
+use super::{KeyQuestion, KeyReply};
 
 /// A function that is called with the answer.
-type OnAnswer = Box<dyn FnOnce(Given) + Send>;
+type OnAnswer = Box<dyn FnOnce(KeyReply) + Send>;
 
 /// A handle that asks the user questions at an editor, from any thread. The editor shows them while
 /// it [watches](crate::Editor::watch). Clones share the queue.
 #[derive(Clone, Default)]
-pub struct Asker(Arc<Shared>);
+pub struct QuestionSender(Arc<SharedQueue>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Pending>,
+    waiting: VecDeque<PendingQuestion>,
     is_closed: bool,
 }
 
 /// A question that was asked. Dropping this withdraws the question.
 #[must_use = "the question is asked as long as this lives"]
 #[derive(Debug)]
-pub struct Asked(Arc<AtomicBool>);
+pub struct QuestionHandle(Arc<AtomicBool>);
 
 /// A question that waits or is being asked.
-pub(crate) struct Pending {
-    pub(crate) question: Question,
+pub(crate) struct PendingQuestion {
+    pub(crate) question: KeyQuestion,
     on_answer: OnAnswer,
     is_void: Arc<AtomicBool>,
 }
 
-impl Asker {
+impl QuestionSender {
     /// Asks a question, and calls `on_answer` with the answer. If the question is withdrawn or the
     /// editor ends, `on_answer` is dropped without a call.
-    pub fn ask(&self, question: Question, on_answer: impl FnOnce(Given) + Send + 'static) -> Asked {
+    pub fn ask(
+        &self,
+        question: KeyQuestion,
+        on_answer: impl FnOnce(KeyReply) + Send + 'static,
+    ) -> QuestionHandle {
         let is_void = Arc::new(AtomicBool::new(false));
-        let asked = Asked(Arc::clone(&is_void));
-        let pending = Pending { question, on_answer: Box::new(on_answer), is_void };
+        let asked = QuestionHandle(Arc::clone(&is_void));
+        let pending = PendingQuestion { question, on_answer: Box::new(on_answer), is_void };
         let mut queue = self.queue();
         if !queue.is_closed {
             queue.waiting.push_back(pending);
@@ -56,12 +60,12 @@ impl Asker {
     }
 
     /// Returns the next question that was not withdrawn.
-    pub(crate) fn take(&self) -> Option<Pending> {
+    pub(crate) fn take(&self) -> Option<PendingQuestion> {
         self.queue().take()
     }
 
     /// Returns the next question, and waits at most `time` for it.
-    pub(crate) fn wait(&self, time: Duration) -> Option<Pending> {
+    pub(crate) fn wait(&self, time: Duration) -> Option<PendingQuestion> {
         let mut queue = self.queue();
         if queue.waiting.is_empty() {
             let waited = self.0.changed.wait_timeout(queue, time);
@@ -85,29 +89,29 @@ impl Asker {
 }
 
 impl Queue {
-    fn take(&mut self) -> Option<Pending> {
+    fn take(&mut self) -> Option<PendingQuestion> {
         self.waiting.retain(|pending| !pending.is_void());
         self.waiting.pop_front()
     }
 }
 
-impl Pending {
+impl PendingQuestion {
     pub(crate) fn is_void(&self) -> bool {
         self.is_void.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn answer(self, given: Given) {
+    pub(crate) fn answer(self, given: KeyReply) {
         (self.on_answer)(given);
     }
 }
 
-impl Drop for Asked {
+impl Drop for QuestionHandle {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl fmt::Debug for Asker {
+impl fmt::Debug for QuestionSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Asker").field("waiting", &self.queue().waiting.len()).finish()
     }
@@ -121,11 +125,11 @@ mod tests {
 
     #[test]
     fn questions_wait_in_their_order_and_can_be_taken_back() {
-        let asker = Asker::default();
+        let asker = QuestionSender::default();
         let (sender, answers) = mpsc::channel();
         let ask = |text: &str| {
             let (sender, named) = (sender.clone(), text.to_owned());
-            let question = Question { text: text.to_owned(), ..Question::default() };
+            let question = KeyQuestion { text: text.to_owned(), ..KeyQuestion::default() };
             asker.ask(question, move |given| {
                 sender.send((named, given)).expect("somebody listens");
             })
@@ -135,10 +139,10 @@ mod tests {
         let texts = || asker.wait(Duration::ZERO).map(|it| it.question.text.clone());
         let pending = asker.take().expect("the first");
         assert_eq!(pending.question.text, "first");
-        pending.answer(Given::Key('o'));
+        pending.answer(KeyReply::Key('o'));
         assert_eq!(texts().as_deref(), Some("third"));
         assert_eq!(texts(), None);
-        assert_eq!(answers.try_recv(), Ok(("first".to_owned(), Given::Key('o'))));
+        assert_eq!(answers.try_recv(), Ok(("first".to_owned(), KeyReply::Key('o'))));
         asker.close();
         let _late = ask("late");
         assert_eq!(texts(), None);

@@ -13,20 +13,20 @@ use signal_hook::SigId;
 use signal_hook::flag;
 use signal_hook::low_level::unregister;
 
-use super::{Asking, Given, Question, Took};
-use crate::editor::{Ahead, Modes, Pressed, WorkKey};
+use super::{KeyQuestion, KeyReply, QuestionState, Took};
+use crate::editor::{Modes, Pressed, TypeAhead, WorkKey};
 use crate::screen::Screen;
 
 /// The interval of the checks whether the question should end.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The environment in which a question is asked.
-pub(crate) struct Work<'a> {
+pub(crate) struct QuestionContext<'a> {
     pub(crate) screen: &'a Screen,
     pub(crate) modes: &'a Modes,
     /// The lines for later, which take the keys that do not answer. Without this, those keys are
     /// lost.
-    pub(crate) ahead: Option<&'a mut Ahead>,
+    pub(crate) ahead: Option<&'a mut TypeAhead>,
     /// Returns whether the question was withdrawn.
     pub(crate) is_over: &'a dyn Fn() -> bool,
     /// A function for the keys that are for the work.
@@ -42,9 +42,12 @@ pub(crate) struct Work<'a> {
 /// # Errors
 ///
 /// Fails if the terminal cannot be read from or written to.
-pub(crate) fn read(question: &Question, work: Work<'_>) -> io::Result<Option<Given>> {
+pub(crate) fn read(
+    question: &KeyQuestion,
+    work: QuestionContext<'_>,
+) -> io::Result<Option<KeyReply>> {
     let screen = work.screen;
-    let continued = Continued::listen()?;
+    let continued = ResumeFlag::listen()?;
     screen.begin_question(question)?;
     let given = wait(question, work, &continued);
     // After an error too, since this writes the output that waits.
@@ -54,9 +57,13 @@ pub(crate) fn read(question: &Question, work: Work<'_>) -> io::Result<Option<Giv
     Ok(given)
 }
 
-fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Result<Option<Given>> {
-    let Work { screen, modes, mut ahead, is_over, on_key, on_stop } = work;
-    let mut asking = Asking::new(question, Instant::now());
+fn wait(
+    question: &KeyQuestion,
+    work: QuestionContext<'_>,
+    continued: &ResumeFlag,
+) -> io::Result<Option<KeyReply>> {
+    let QuestionContext { screen, modes, mut ahead, is_over, on_key, on_stop } = work;
+    let mut asking = QuestionState::new(question, Instant::now());
     loop {
         screen.show_answer(&asking.shown())?;
         if is_over() {
@@ -64,11 +71,11 @@ fn wait(question: &Question, work: Work<'_>, continued: &Continued) -> io::Resul
         }
         let since = Instant::now();
         if asking.is_silent(since) {
-            return Ok(Some(Given::Silence));
+            return Ok(Some(KeyReply::Silence));
         }
         let found = look(&io::stdin(), || event::poll(Duration::ZERO))?;
         if found == TerminalState::Closed {
-            return Ok(Some(Given::Declined));
+            return Ok(Some(KeyReply::Declined));
         }
         if continued.take() {
             // The shell has set its own modes, and written below the question.
@@ -159,12 +166,12 @@ fn is_closed_within(terminal: &impl AsFd, time: Duration) -> bool {
 }
 
 /// A flag that records whether the program was stopped and continues.
-struct Continued {
+struct ResumeFlag {
     flag: Arc<AtomicBool>,
     signal: SigId,
 }
 
-impl Continued {
+impl ResumeFlag {
     fn listen() -> io::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let signal = flag::register(Signal::CONT.as_raw(), Arc::clone(&flag))?;
@@ -176,7 +183,7 @@ impl Continued {
     }
 }
 
-impl Drop for Continued {
+impl Drop for ResumeFlag {
     fn drop(&mut self) {
         unregister(self.signal);
     }

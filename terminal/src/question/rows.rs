@@ -7,9 +7,9 @@ use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
 use unicode_segmentation::UnicodeSegmentation as _;
 
-use super::{DETAILS, Facts, Given, Question, Shown};
+use super::{DETAILS, Facts, KeyQuestion, KeyReply, QuestionLine};
 use crate::cells;
-use crate::look::Look;
+use crate::look::OutputFeatures;
 use crate::sanitize;
 
 /// The characters of the frame, which [`sanitize`] replaces in every other text.
@@ -31,7 +31,7 @@ const WAITING: &str = "wait a moment before you press a key";
 const TELLING: &str = "to the model: ";
 
 /// Returns the rows that stay: everything except the keys.
-pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
+pub(crate) fn block(question: &KeyQuestion, columns: usize, look: OutputFeatures) -> String {
     let room = room(columns);
     let label = look.style(LABEL_STYLE);
     let mut label = format!("{label}{}{label:#}", cells::truncated(LABEL, room));
@@ -48,7 +48,7 @@ pub(crate) fn block(question: &Question, columns: usize, look: Look) -> String {
 }
 
 /// Returns the rows of facts, and of the change that follows them.
-pub(crate) fn facts(facts: &Facts, columns: usize, look: Look) -> String {
+pub(crate) fn facts(facts: &Facts, columns: usize, look: OutputFeatures) -> String {
     let room = room(columns);
     let mut rows = String::new();
     let names = facts.named.iter().map(|(name, _)| cells::width(name)).max();
@@ -82,30 +82,35 @@ fn room(columns: usize) -> usize {
     columns.saturating_sub(3).max(1)
 }
 
-fn row(corner: char, text: &str, look: Look) -> String {
+fn row(corner: char, text: &str, look: OutputFeatures) -> String {
     let frame = look.style(FRAME_STYLE);
     format!("{frame}{corner}{frame:#} {text}\n")
 }
 
 /// Returns the rows that change: the keys, or the text that is being written.
-pub(crate) fn last(question: &Question, shown: &Shown, columns: usize, look: Look) -> Vec<String> {
+pub(crate) fn last(
+    question: &KeyQuestion,
+    shown: &QuestionLine,
+    columns: usize,
+    look: OutputFeatures,
+) -> Vec<String> {
     let room = room(columns);
     let framed = |corner: char, text: &str| {
         let frame = look.style(FRAME_STYLE);
         format!("{frame}{corner}{frame:#} {text}")
     };
     match shown {
-        Shown::Waiting => {
+        QuestionLine::Waiting => {
             let faint = look.style(NAME_STYLE);
             vec![framed('┗', &format!("{faint}{}{faint:#}", cells::truncated(WAITING, room)))]
         }
-        Shown::Keys => {
+        QuestionLine::Keys => {
             let rows = keys(question, room);
             let last = rows.len() - 1;
             let corner = |at| if at == last { '┗' } else { '┃' };
             rows.iter().enumerate().map(|(at, row)| framed(corner(at), row)).collect()
         }
-        Shown::Telling(text) => {
+        QuestionLine::Telling(text) => {
             let cursor = look.style(Style::new().invert());
             let before = cells::truncated(TELLING, room);
             let rest = room.saturating_sub(cells::width(&before) + 1);
@@ -116,16 +121,20 @@ pub(crate) fn last(question: &Question, shown: &Shown, columns: usize, look: Loo
 }
 
 /// Returns the row after an answer.
-pub(crate) fn end(question: &Question, given: Option<&Given>, look: Look) -> String {
+pub(crate) fn end(
+    question: &KeyQuestion,
+    given: Option<&KeyReply>,
+    look: OutputFeatures,
+) -> String {
     let meaning = |c: char| {
         let choice = question.choices.iter().chain(&question.last).find(|(key, _)| *key == c);
         choice.map_or_else(|| c.to_string(), |(_, meaning)| meaning.clone())
     };
     let text = match given {
-        Some(Given::Key(c)) => meaning(*c),
-        Some(Given::Told(_)) => "declined, and told".to_owned(),
-        Some(Given::Declined) => "declined".to_owned(),
-        Some(Given::Silence) => "denied: nobody answered for 5 minutes".to_owned(),
+        Some(KeyReply::Key(c)) => meaning(*c),
+        Some(KeyReply::Told(_)) => "declined, and told".to_owned(),
+        Some(KeyReply::Declined) => "declined".to_owned(),
+        Some(KeyReply::Silence) => "denied: nobody answered for 5 minutes".to_owned(),
         None => "not asked any more".to_owned(),
     };
     let frame = look.style(FRAME_STYLE);
@@ -138,7 +147,7 @@ pub(crate) fn telling() -> String {
 }
 
 /// Returns the keys in as few rows as they need.
-fn keys(question: &Question, room: usize) -> Vec<String> {
+fn keys(question: &KeyQuestion, room: usize) -> Vec<String> {
     let details = (DETAILS, "details".to_owned());
     let details = (!question.details.is_empty()).then_some(&details);
     let all = question.choices.iter().chain(details);
@@ -198,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    fn question() -> Question {
-        Question {
+    fn question() -> KeyQuestion {
+        KeyQuestion {
             text: "May `file_read` read /etc/pass\u{202e}wd\x1b[2J\nor not?".to_owned(),
             facts: Facts::new(vec![("arguments".to_owned(), "{}".to_owned())]),
             details: Facts {
@@ -220,8 +229,8 @@ mod tests {
     #[test]
     fn a_question_as_it_is_shown() {
         let question = question();
-        let mut shown = block(&question, 60, Look::PLAIN);
-        shown.push_str(&last(&question, &Shown::Keys, 60, Look::PLAIN).join("\n"));
+        let mut shown = block(&question, 60, OutputFeatures::PLAIN);
+        shown.push_str(&last(&question, &QuestionLine::Keys, 60, OutputFeatures::PLAIN).join("\n"));
         assert_eq!(
             shown,
             "┏  ikigai asks  denied after 5 minutes without an answer\n\
@@ -232,7 +241,7 @@ mod tests {
              ┗ t deny, and tell the model"
         );
         assert_eq!(
-            facts(&question.details, 60, Look::PLAIN),
+            facts(&question.details, 60, OutputFeatures::PLAIN),
             "┃ file       sha256 0123456789abcdef\n\
              ┃ denied by  the profile standard\\u{a}\\u{2517} o once\n\
              ┃   +fs = [\"ro:/etc\"]\n"
@@ -241,10 +250,10 @@ mod tests {
 
     #[test]
     fn an_end_says_what_was_answered() {
-        let end = |given: Option<Given>| end(&question(), given.as_ref(), Look::PLAIN);
-        assert_eq!(end(Some(Given::Key('s'))), "┗ → this session\n");
-        assert_eq!(end(Some(Given::Told("x".to_owned()))), "┗ → declined, and told\n");
-        assert_eq!(end(Some(Given::Silence)), "┗ → denied: nobody answered for 5 minutes\n");
+        let end = |given: Option<KeyReply>| end(&question(), given.as_ref(), OutputFeatures::PLAIN);
+        assert_eq!(end(Some(KeyReply::Key('s'))), "┗ → this session\n");
+        assert_eq!(end(Some(KeyReply::Told("x".to_owned()))), "┗ → declined, and told\n");
+        assert_eq!(end(Some(KeyReply::Silence)), "┗ → denied: nobody answered for 5 minutes\n");
         assert_eq!(end(None), "┗ → not asked any more\n");
     }
 
@@ -254,11 +263,11 @@ mod tests {
             text in "\\PC*", fact in "\\PC*|[\\x00-\\x9f]*", columns in 8_usize..100,
         ) {
             let facts = Facts { named: vec![("arguments".to_owned(), fact.clone())], change: vec![fact] };
-            let question = Question { text: text.clone(), facts, ..question() };
-            let mut block = block(&question, columns, Look::FULL);
-            block.push_str(&super::facts(&question.details, columns, Look::FULL));
-            let rows = last(&question, &Shown::Keys, columns, Look::FULL);
-            let telling = last(&question, &Shown::Telling(text), columns, Look::FULL);
+            let question = KeyQuestion { text: text.clone(), facts, ..question() };
+            let mut block = block(&question, columns, OutputFeatures::FULL);
+            block.push_str(&super::facts(&question.details, columns, OutputFeatures::FULL));
+            let rows = last(&question, &QuestionLine::Keys, columns, OutputFeatures::FULL);
+            let telling = last(&question, &QuestionLine::Telling(text), columns, OutputFeatures::FULL);
             for row in block.lines().map(str::to_owned).chain(rows).chain(telling) {
                 let plain = row.strip_prefix("\x1b[33m").expect("the colour of the frame");
                 prop_assert!(plain.starts_with(FRAME), "{row:?}");

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::line::FAINT;
 use crate::cells;
-use crate::look::Look;
+use crate::look::OutputFeatures;
 use crate::sanitize;
 
 /// The space before each line.
@@ -12,7 +12,7 @@ const INDENT: &str = "  ";
 
 /// The kind of a text that is shown in part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ExcerptKind {
     Text,
     /// Lines that begin with `+`, `-` or a space.
     Diff,
@@ -21,23 +21,23 @@ pub(super) enum Kind {
 /// Returns the first lines of `text`, at most `most` and each in one row, and a line that counts
 /// the others. `more` tells how to see those.
 pub(super) fn lines(
-    kind: Kind,
+    kind: ExcerptKind,
     text: &str,
     most: usize,
     more: &str,
     columns: usize,
-    look: Look,
+    look: OutputFeatures,
 ) -> String {
     let text = sanitize(text);
-    let text = if kind == Kind::Text { text.trim_matches('\n').trim_end() } else { &text };
+    let text = if kind == ExcerptKind::Text { text.trim_matches('\n').trim_end() } else { &text };
     let all = text.lines().count();
     // The line with the count takes as much room as a line that it counts.
     let shown = if all <= most.saturating_add(1) { all } else { most };
     let mut written = String::new();
     for line in text.lines().take(shown) {
         let style = match (kind, line.chars().next()) {
-            (Kind::Diff, Some('+')) => AnsiColor::Green.on_default(),
-            (Kind::Diff, Some('-')) => AnsiColor::Red.on_default(),
+            (ExcerptKind::Diff, Some('+')) => AnsiColor::Green.on_default(),
+            (ExcerptKind::Diff, Some('-')) => AnsiColor::Red.on_default(),
             _ => FAINT,
         };
         push(&mut written, &line.replace('\t', "    "), style, columns, look);
@@ -49,7 +49,7 @@ pub(super) fn lines(
     written
 }
 
-fn push(written: &mut String, line: &str, style: Style, columns: usize, look: Look) {
+fn push(written: &mut String, line: &str, style: Style, columns: usize, look: OutputFeatures) {
     // A file or a pipe has no width.
     let line = match look.live {
         true => cells::truncated(line, columns.saturating_sub(1 + INDENT.len())),
@@ -69,8 +69,8 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, most: usize) -> String {
-        let look = Look { live: true, coloured: false };
-        let lines = lines(Kind::Text, text, most, "a key", 20, look);
+        let look = OutputFeatures { live: true, coloured: false };
+        let lines = lines(ExcerptKind::Text, text, most, "a key", 20, look);
         lines.replace("\x1b[2m", "").replace("\x1b[0m", "")
     }
 
@@ -90,18 +90,18 @@ mod tests {
 
     #[test]
     fn a_diff_has_colours_where_there_are_any() {
-        let lines = |look| lines(Kind::Diff, "-a\n+b\n c\n", 5, "a key", 80, look);
+        let lines = |look| lines(ExcerptKind::Diff, "-a\n+b\n c\n", 5, "a key", 80, look);
         assert_eq!(
-            lines(Look::FULL),
+            lines(OutputFeatures::FULL),
             "  \x1b[31m-a\x1b[0m\n  \x1b[32m+b\x1b[0m\n  \x1b[2m c\x1b[0m\n"
         );
-        assert_eq!(lines(Look::PLAIN), "  -a\n  +b\n   c\n");
+        assert_eq!(lines(OutputFeatures::PLAIN), "  -a\n  +b\n   c\n");
     }
 
     proptest! {
         #[test]
         fn every_line_is_narrower_than_the_screen(text in "(\\PC|[\n\t\x1b])*", most in 0_usize..9, columns in 4_usize..80) {
-            let written = lines(Kind::Text, &text, most, "a key", columns, Look::FULL);
+            let written = lines(ExcerptKind::Text, &text, most, "a key", columns, OutputFeatures::FULL);
             for line in written.lines() {
                 prop_assert!(cells::styled_width(line) < columns, "{line:?}");
             }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 
-use super::Ended;
+use super::CallSummary;
 use crate::cells;
-use crate::look::Look;
+use crate::look::OutputFeatures;
 use crate::one_line;
 
 const RUNNING: Style = AnsiColor::Cyan.on_default();
@@ -17,12 +17,12 @@ pub(super) const FAINT: Style = Style::new().dimmed();
 
 /// A line that changes until its call has ended.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct StatusLine {
     pub(super) id: u64,
-    pub(super) subject: Subject,
+    pub(super) subject: StatusSubject,
     /// The start; `None` while the call waits for its turn.
     pub(super) since: Option<Instant>,
-    pub(super) limit: Limit,
+    pub(super) limit: LimitSource,
 }
 
 /// The time that a call has at present.
@@ -36,9 +36,9 @@ pub struct TimeLimit {
 
 /// The source of a call's [`TimeLimit`], if it has one.
 #[derive(Default)]
-pub(super) struct Limit(pub(super) Option<Box<dyn Fn() -> Option<TimeLimit> + Send>>);
+pub(super) struct LimitSource(pub(super) Option<Box<dyn Fn() -> Option<TimeLimit> + Send>>);
 
-impl Limit {
+impl LimitSource {
     /// Returns the limit, if the call has already run for half of it.
     fn near(&self, elapsed: Duration) -> Option<TimeLimit> {
         let limit = self.0.as_ref()?()?;
@@ -46,7 +46,7 @@ impl Limit {
     }
 }
 
-impl fmt::Debug for Limit {
+impl fmt::Debug for LimitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Limit").field(&self.0.is_some()).finish()
     }
@@ -54,12 +54,12 @@ impl fmt::Debug for Limit {
 
 /// The subject of a line. All of it is sanitized and on one line.
 #[derive(Debug)]
-pub(super) enum Subject {
+pub(super) enum StatusSubject {
     Call { id: String, name: String, arguments: String },
     Wait(String),
 }
 
-impl Subject {
+impl StatusSubject {
     pub(super) fn call(id: &str, name: &str, arguments: &str) -> Self {
         let (name, arguments) = (one_line(name), one_line(arguments));
         Self::Call { id: id.to_owned(), name, arguments }
@@ -83,13 +83,13 @@ impl Subject {
     }
 }
 
-impl Line {
-    pub(super) fn new(id: u64, subject: Subject) -> Self {
-        Self { id, subject, since: Some(Instant::now()), limit: Limit::default() }
+impl StatusLine {
+    pub(super) fn new(id: u64, subject: StatusSubject) -> Self {
+        Self { id, subject, since: Some(Instant::now()), limit: LimitSource::default() }
     }
 
-    pub(super) fn waiting(id: u64, subject: Subject) -> Self {
-        Self { id, subject, since: None, limit: Limit::default() }
+    pub(super) fn waiting(id: u64, subject: StatusSubject) -> Self {
+        Self { id, subject, since: None, limit: LimitSource::default() }
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -98,7 +98,7 @@ impl Line {
 
     /// Returns the current line, with a spinner and a clock if the call runs. It has fewer than
     /// `columns` cells: on some terminals, a full row would move the cursor to the next one.
-    pub(super) fn running(&self, turns: usize, columns: usize, look: Look) -> String {
+    pub(super) fn running(&self, turns: usize, columns: usize, look: OutputFeatures) -> String {
         const TURNS: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         if self.since.is_none() {
             return self.laid_out(("·", FAINT), None.into_iter(), columns, look);
@@ -116,7 +116,12 @@ impl Line {
     }
 
     /// Returns the final line.
-    pub(super) fn ended(&self, ended: Ended<'_>, columns: usize, look: Look) -> String {
+    pub(super) fn ended(
+        &self,
+        ended: CallSummary<'_>,
+        columns: usize,
+        look: OutputFeatures,
+    ) -> String {
         let duration = duration(ended.duration);
         let (mark, tail) = match ended.error {
             None => (("✓", DONE), [duration, size(ended.size)]),
@@ -131,7 +136,7 @@ impl Line {
         (mark, style): (&str, Style),
         tail: impl Iterator<Item = String>,
         columns: usize,
-        look: Look,
+        look: OutputFeatures,
     ) -> String {
         let paint = |style: Style, text: &str| {
             let style = if text.is_empty() { Style::new() } else { look.style(style) };
@@ -207,24 +212,24 @@ mod tests {
 
     use super::*;
 
-    fn call(name: &str, arguments: &str) -> Line {
-        Line::new(1, Subject::call("1", name, arguments))
+    fn call(name: &str, arguments: &str) -> StatusLine {
+        StatusLine::new(1, StatusSubject::call("1", name, arguments))
     }
 
-    const ENDED: Ended<'static> =
-        Ended { duration: Duration::from_millis(12), size: 3_210, error: None };
+    const ENDED: CallSummary<'static> =
+        CallSummary { duration: Duration::from_millis(12), size: 3_210, error: None };
 
     #[test]
     fn the_end_of_a_line_is_kept_and_the_arguments_give_way() {
         let line = call("file_read", r#"{"file_path":"src/main.rs"}"#);
-        let ended = |columns, ended| line.ended(ended, columns, Look::PLAIN);
+        let ended = |columns, ended| line.ended(ended, columns, OutputFeatures::PLAIN);
         assert_eq!(
             ended(80, ENDED),
             r#"✓ file_read {"file_path":"src/main.rs"} · 12 ms · 3.2k chars"#
         );
         assert_eq!(ended(49, ENDED), r#"✓ file_read {"file_path":"… · 12 ms · 3.2k chars"#);
         assert_eq!(ended(34, ENDED), "✓ file_read · 12 ms · 3.2k chars");
-        let failed = Ended { error: Some("TOOL_TIMEOUT"), ..ENDED };
+        let failed = CallSummary { error: Some("TOOL_TIMEOUT"), ..ENDED };
         assert_eq!(
             ended(80, failed),
             r#"✗ file_read {"file_path":"src/main.rs"} · 12 ms · TOOL_TIMEOUT"#
@@ -242,8 +247,8 @@ mod tests {
     fn a_running_call_has_a_clock() {
         let running = |seconds: u64| {
             let since = Instant::now().checked_sub(Duration::from_millis(seconds * 1_000 + 100));
-            let line = Line { since, ..call("bash", "{}") };
-            line.running(0, 40, Look::PLAIN)
+            let line = StatusLine { since, ..call("bash", "{}") };
+            line.running(0, 40, OutputFeatures::PLAIN)
         };
         assert_eq!(
             [0, 1, 59, 75].map(running),
@@ -255,8 +260,8 @@ mod tests {
     fn a_call_shows_its_limit_once_half_of_its_time_is_over() {
         let running = |seconds: u64, limit: TimeLimit| {
             let since = Instant::now().checked_sub(Duration::from_millis(seconds * 1_000 + 100));
-            let limit = Limit(Some(Box::new(move || Some(limit))));
-            Line { since, limit, ..call("bash", "{}") }.running(0, 60, Look::PLAIN)
+            let limit = LimitSource(Some(Box::new(move || Some(limit))));
+            StatusLine { since, limit, ..call("bash", "{}") }.running(0, 60, OutputFeatures::PLAIN)
         };
         let limit = TimeLimit { time: Duration::from_mins(2), hint: Some("Ctrl-T gives more") };
         assert_eq!(running(59, limit), "⠋ bash {} · 59 s");
@@ -273,11 +278,11 @@ mod tests {
             name in "\\PC{0,30}", arguments in "\\PC*", error in proptest::option::of("\\PC*"), columns in 1_usize..120,
         ) {
             let line = call(&name, &arguments);
-            let ended = line.ended(Ended { error: error.as_deref(), ..ENDED }, columns, Look::PLAIN);
+            let ended = line.ended(CallSummary { error: error.as_deref(), ..ENDED }, columns, OutputFeatures::PLAIN);
             prop_assert!(cells::width(&ended) < columns, "{ended:?}");
-            let waiting = Line { since: None, ..call(&name, &arguments) };
-            prop_assert!(cells::width(&waiting.running(3, columns, Look::PLAIN)) < columns);
-            prop_assert!(cells::width(&line.running(3, columns, Look::PLAIN)) < columns);
+            let waiting = StatusLine { since: None, ..call(&name, &arguments) };
+            prop_assert!(cells::width(&waiting.running(3, columns, OutputFeatures::PLAIN)) < columns);
+            prop_assert!(cells::width(&line.running(3, columns, OutputFeatures::PLAIN)) < columns);
         }
     }
 }

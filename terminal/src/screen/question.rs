@@ -2,42 +2,45 @@
 
 use std::io;
 
-use super::{Screen, State};
-use crate::look::Look;
-use crate::question::{Given, Question, Shown, rows};
+use super::{Screen, ScreenState};
+use crate::look::OutputFeatures;
+use crate::question::{KeyQuestion, KeyReply, QuestionLine, rows};
 
 /// A question that is being asked.
 #[derive(Debug)]
-pub(super) struct Open {
-    question: Question,
-    shown: Shown,
+pub(super) struct DisplayedQuestion {
+    question: KeyQuestion,
+    shown: QuestionLine,
     /// The part of it that was written, if rows cannot be replaced.
-    written: Written,
+    written: LastRow,
 }
 
 /// The last row of a question, if rows cannot be replaced.
 #[derive(Debug, Default)]
-struct Written {
+struct LastRow {
     has_keys: bool,
     /// The part of the user's text that was written, once there is one.
     told: Option<String>,
 }
 
-impl Open {
-    pub(super) fn rows(&self, columns: usize, look: Look) -> Vec<String> {
+impl DisplayedQuestion {
+    pub(super) fn rows(&self, columns: usize, look: OutputFeatures) -> Vec<String> {
         rows::last(&self.question, &self.shown, columns, look)
     }
 
     /// Returns the rows to write, since rows cannot be replaced.
     fn further(&mut self, columns: usize) -> String {
         match &self.shown {
-            Shown::Waiting => String::new(),
-            Shown::Keys if std::mem::replace(&mut self.written.has_keys, true) => String::new(),
-            Shown::Keys => {
-                let rows = rows::last(&self.question, &Shown::Keys, columns, Look::PLAIN);
+            QuestionLine::Waiting => String::new(),
+            QuestionLine::Keys if std::mem::replace(&mut self.written.has_keys, true) => {
+                String::new()
+            }
+            QuestionLine::Keys => {
+                let rows =
+                    rows::last(&self.question, &QuestionLine::Keys, columns, OutputFeatures::PLAIN);
                 rows.iter().map(|row| format!("{row}\n")).collect()
             }
-            Shown::Telling(text) => {
+            QuestionLine::Telling(text) => {
                 let text = crate::one_line(text);
                 let written = self.written.told.replace(text.clone());
                 match written.as_deref().map(|written| text.strip_prefix(written)) {
@@ -52,26 +55,26 @@ impl Open {
 }
 
 impl Screen {
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> OutputFeatures {
         self.state().look
     }
 
     /// Shows a question, and lets all other output wait.
-    pub(crate) fn begin_question(&self, question: &Question) -> io::Result<()> {
+    pub(crate) fn begin_question(&self, question: &KeyQuestion) -> io::Result<()> {
         let mut state = self.state();
         state.end_text()?;
         let columns = (state.size)().columns;
         let block = rows::block(question, columns, state.look);
         state.write(&block)?;
-        let (question, shown) = (question.clone(), Shown::Waiting);
-        state.asked = Some(Open { question, shown, written: Written::default() });
+        let (question, shown) = (question.clone(), QuestionLine::Waiting);
+        state.asked = Some(DisplayedQuestion { question, shown, written: LastRow::default() });
         state.write("")
     }
 
     /// Shows which keys answer a question at present.
-    pub(crate) fn show_answer(&self, shown: &Shown) -> io::Result<()> {
+    pub(crate) fn show_answer(&self, shown: &QuestionLine) -> io::Result<()> {
         let mut state = self.state();
-        let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
+        let ScreenState { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
         if open.shown == *shown {
             return Ok(());
         }
@@ -83,7 +86,7 @@ impl Screen {
     /// Shows the details of the question below its other rows. After that, they count as its rows.
     pub(crate) fn show_details(&self) -> io::Result<()> {
         let mut state = self.state();
-        let State { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
+        let ScreenState { asked: Some(open), look, size, .. } = &mut *state else { return Ok(()) };
         let (look, columns) = (*look, size().columns);
         let details = std::mem::take(&mut open.question.details);
         let mut rows = rows::facts(&details, columns, look);
@@ -103,14 +106,14 @@ impl Screen {
         let columns = (state.size)().columns;
         let look = state.look;
         let Some(open) = &mut state.asked else { return Ok(()) };
-        (open.shown, open.written) = (Shown::Waiting, Written::default());
+        (open.shown, open.written) = (QuestionLine::Waiting, LastRow::default());
         let block = rows::block(&open.question, columns, look);
         state.write_now(String::new(), &format!("\n{block}"))
     }
 
     /// Shows how a question was answered, or nothing if it was withdrawn. Then writes the output
     /// that waited.
-    pub(crate) fn end_question(&self, given: Option<&Given>) -> io::Result<()> {
+    pub(crate) fn end_question(&self, given: Option<&KeyReply>) -> io::Result<()> {
         let mut state = self.state();
         let Some(open) = state.asked.take() else { return Ok(()) };
         let end = rows::end(&open.question, given, state.look);

@@ -4,7 +4,7 @@ use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::question::{Question, Shown};
+use crate::question::{KeyQuestion, QuestionLine};
 
 /// A terminal that a screen writes to, with a line discipline before it.
 #[derive(Clone)]
@@ -18,9 +18,9 @@ impl Terminal {
         Self(Arc::new(Mutex::new(parser)), Arc::new(AtomicUsize::new(columns.get().into())))
     }
 
-    fn screen(&self, look: Look) -> Screen {
+    fn screen(&self, look: OutputFeatures) -> Screen {
         let columns = Arc::clone(&self.1);
-        let size = move || Size { columns: columns.load(Ordering::SeqCst), rows: 24 };
+        let size = move || TerminalSize { columns: columns.load(Ordering::SeqCst), rows: 24 };
         Screen::with_size(self.clone(), look, size)
     }
 
@@ -75,14 +75,14 @@ impl Write for Terminal {
     }
 }
 
-fn ended(error: Option<&'static str>) -> Ended<'static> {
-    Ended { duration: Duration::from_millis(12), size: 3_210, error }
+fn ended(error: Option<&'static str>) -> CallSummary<'static> {
+    CallSummary { duration: Duration::from_millis(12), size: 3_210, error }
 }
 
 #[test]
 fn parallel_calls_end_in_their_own_order() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.text("I will **look**").expect("a screen");
     screen.begin_call("1", "glob", r#"{"pattern":"*"}"#).expect("a screen");
     screen.begin_call("2", "bash", r#"{"command":"a\nb"}"#).expect("a screen");
@@ -115,7 +115,7 @@ fn parallel_calls_end_in_their_own_order() {
 #[test]
 fn text_that_streams_during_a_call_stands_above_it() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "glob", "{}").expect("a screen");
     screen.text("one two\nthree fo").expect("a screen");
     assert_eq!(terminal.lines(), ["one two", "three", "⠋ glob {}"]);
@@ -132,7 +132,7 @@ fn text_that_streams_during_a_call_stands_above_it() {
 #[test]
 fn waiting_leaves_nothing_behind() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.line("before").expect("a screen");
     let busy = screen.busy("scanning for tools").expect("a screen");
     assert_eq!(terminal.lines(), ["before", "⠋ scanning for tools"]);
@@ -145,7 +145,7 @@ fn waiting_leaves_nothing_behind() {
 #[test]
 fn thoughts_are_dimmed_and_wrapped() {
     let terminal = Terminal::new(20);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.text("An answer").expect("a screen");
     screen.thought("one two three four five\nsix\x1b[7m\n").expect("a screen");
     screen.line("after").expect("a screen");
@@ -158,7 +158,7 @@ fn thoughts_are_dimmed_and_wrapped() {
 #[test]
 fn calls_that_were_cancelled_have_an_end() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "glob", "{}").expect("a screen");
     screen.begin_call("2", "bash", "{}").expect("a screen");
     screen.end_call("1", "glob", ended(None)).expect("a screen");
@@ -175,7 +175,7 @@ fn calls_that_were_cancelled_have_an_end() {
 #[test]
 fn a_resize_during_a_call_loses_no_text() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.line("the text before").expect("a screen");
     screen
         .begin_call("1", "file_read", r#"{"file_path":"some/where/below/main.rs"}"#)
@@ -193,7 +193,7 @@ fn a_resize_during_a_call_loses_no_text() {
 #[test]
 fn more_calls_than_rows_are_not_drawn_over_text() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.line("the text before").expect("a screen");
     for id in 0..40 {
         screen.begin_call(&id.to_string(), "bash", "{}").expect("a screen");
@@ -209,7 +209,7 @@ fn more_calls_than_rows_are_not_drawn_over_text() {
 #[test]
 fn spinners_turn_by_themselves() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "bash", "{}").expect("a screen");
     let drawn = || terminal.0.lock().expect("the parser").screen().contents();
     let first = drawn();
@@ -222,7 +222,7 @@ fn spinners_turn_by_themselves() {
 #[test]
 fn without_a_terminal_each_call_is_one_line_and_text_is_as_it_came() {
     let terminal = Terminal::new(80);
-    let screen = terminal.screen(Look::PLAIN);
+    let screen = terminal.screen(OutputFeatures::PLAIN);
     screen.text("**as it** ca").expect("a screen");
     screen.text("me\x1b[2J").expect("a screen");
     screen.begin_call("1", "glob", "{}").expect("a screen");
@@ -234,7 +234,7 @@ fn without_a_terminal_each_call_is_one_line_and_text_is_as_it_came() {
 #[test]
 fn without_colours_lines_change_all_the_same() {
     let terminal = Terminal::new(80);
-    let screen = terminal.screen(Look { live: true, coloured: false });
+    let screen = terminal.screen(OutputFeatures { live: true, coloured: false });
     screen.text("**x** `y`\n").expect("a screen");
     screen.begin_call("1", "a\x1b[2Jb", "{}").expect("a screen");
     assert_eq!(terminal.lines(), ["x `y`", "⠋ a␛[2Jb {}"]);
@@ -252,7 +252,7 @@ fn without_colours_lines_change_all_the_same() {
 #[test]
 fn a_diff_shows_what_nobody_would_see() {
     let terminal = Terminal::new(80);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.diff("-a\n+a\r\n+b\rc\u{2028}d\u{200b}\u{e0041}\u{fe0f}\u{202e}\n").expect("a screen");
     assert_eq!(
         terminal.lines(),
@@ -264,17 +264,17 @@ fn a_diff_shows_what_nobody_would_see() {
 fn the_program_s_own_lines_break_between_words() {
     let line = "error: a tool was skipped because its schema is none";
     let terminal = Terminal::new(30);
-    terminal.screen(Look::FULL).line(line).expect("a screen");
+    terminal.screen(OutputFeatures::FULL).line(line).expect("a screen");
     assert_eq!(terminal.lines(), ["error: a tool was skipped", "because its schema is none"]);
     let terminal = Terminal::new(30);
-    terminal.screen(Look::PLAIN).line(line).expect("a screen");
+    terminal.screen(OutputFeatures::PLAIN).line(line).expect("a screen");
     assert_eq!(terminal.lines(), [line]);
 }
 
 #[test]
 fn a_call_that_waits_for_its_turn_has_no_clock() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "bash", "{}").expect("a screen");
     screen.queue_call("2", "glob", "{}").expect("a screen");
     screen.queue_call("3", "grep", "{}").expect("a screen");
@@ -295,7 +295,7 @@ fn a_call_that_waits_for_its_turn_has_no_clock() {
 fn a_narrower_window_leaves_no_line_behind() {
     for narrow in [Terminal::narrow, Terminal::resize] {
         let terminal = Terminal::new(60);
-        let screen = terminal.screen(Look::FULL);
+        let screen = terminal.screen(OutputFeatures::FULL);
         screen.line("the text before").expect("a screen");
         let arguments = r#"{"file_path":"some/where/below/main.rs"}"#;
         screen.begin_call("1", "file_read", arguments).expect("a screen");
@@ -332,7 +332,7 @@ fn a_narrower_window_leaves_no_line_behind() {
 #[test]
 fn what_is_typed_stands_below_a_text_that_streams() {
     let terminal = Terminal::new(40);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.text("one two ").expect("a screen");
     screen.text("**three** fo").expect("a screen");
     assert_eq!(terminal.lines(), ["one two three"]);
@@ -350,7 +350,7 @@ fn what_is_typed_stands_below_a_text_that_streams() {
 #[test]
 fn a_line_that_was_broken_by_the_terminal_is_lifted_whole() {
     let terminal = Terminal::new(20);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.text("before\nhttps://example.org/a/rather/long/path an").expect("a screen");
     screen.show_typed(Vec::new(), "x").expect("a screen");
     assert_eq!(terminal.lines(), ["before", "> x "]);
@@ -361,7 +361,7 @@ fn a_line_that_was_broken_by_the_terminal_is_lifted_whole() {
 #[test]
 fn a_result_stands_below_its_call_and_above_those_that_run() {
     let terminal = Terminal::new(40);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "bash", "{}").expect("a screen");
     screen.begin_call("2", "glob", "{}").expect("a screen");
     screen.end_call("1", "bash", ended(None)).expect("a screen");
@@ -378,15 +378,15 @@ fn a_result_stands_below_its_call_and_above_those_that_run() {
 #[test]
 fn a_question_that_is_shown_again_has_no_keys_until_they_count_again() {
     let terminal = Terminal::new(60);
-    let screen = terminal.screen(Look::FULL);
+    let screen = terminal.screen(OutputFeatures::FULL);
     let has_keys = || terminal.lines().iter().any(|line| line.contains("o once"));
     let choices = vec![('o', "once".to_owned())];
-    screen.begin_question(&Question { choices, ..Question::default() }).expect("a screen");
+    screen.begin_question(&KeyQuestion { choices, ..KeyQuestion::default() }).expect("a screen");
     assert!(!has_keys());
-    screen.show_answer(&Shown::Keys).expect("a screen");
+    screen.show_answer(&QuestionLine::Keys).expect("a screen");
     assert!(has_keys());
     screen.repeat_question().expect("a screen");
     assert!(!has_keys());
-    screen.show_answer(&Shown::Keys).expect("a screen");
+    screen.show_answer(&QuestionLine::Keys).expect("a screen");
     assert!(has_keys());
 }

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::line::FAINT;
 use crate::cells;
-use crate::look::Look;
+use crate::look::OutputFeatures;
 use crate::one_line;
 
 const PROMPT: &str = "> ";
@@ -13,12 +13,12 @@ const QUEUED: &str = "queued: ";
 
 /// The lines that wait, and the line that is being typed. All of it is sanitized.
 #[derive(Debug, Default)]
-pub(super) struct Typed {
+pub(super) struct TypedLines {
     queued: Vec<String>,
     draft: String,
 }
 
-impl Typed {
+impl TypedLines {
     pub(super) fn new(queued: Vec<String>, draft: &str) -> Self {
         let queued = queued.iter().map(|line| one_line(line)).collect();
         Self { queued, draft: one_line(draft) }
@@ -30,7 +30,7 @@ impl Typed {
 
     /// Returns a row for each line. The terminal's cursor is at another place, so the row of the
     /// draft ends with a cell in reverse video.
-    pub(super) fn rows(&self, columns: usize, look: Look) -> Vec<String> {
+    pub(super) fn rows(&self, columns: usize, look: OutputFeatures) -> Vec<String> {
         let room = columns.saturating_sub(1);
         let faint = look.style(FAINT);
         let queued = self.queued.iter().map(|line| {
@@ -58,15 +58,15 @@ mod tests {
 
     #[test]
     fn the_end_of_a_draft_is_seen() {
-        let typed = Typed::new(vec!["one\ntwo".to_owned()], "three\nfour five");
-        let rows = typed.rows(14, Look::PLAIN);
+        let typed = TypedLines::new(vec!["one\ntwo".to_owned()], "three\nfour five");
+        let rows = typed.rows(14, OutputFeatures::PLAIN);
         assert_eq!(rows, ["queued: one …", "> …four five "]);
     }
 
     proptest! {
         #[test]
         fn a_row_is_narrower_than_the_screen(line in "\\PC*", draft in "\\PC*", columns in 1_usize..80) {
-            for row in Typed::new(vec![line], &draft).rows(columns, Look::FULL) {
+            for row in TypedLines::new(vec![line], &draft).rows(columns, OutputFeatures::FULL) {
                 prop_assert!(cells::styled_width(&row) < columns, "{row:?}");
             }
         }

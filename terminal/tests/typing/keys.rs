@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
-use ikigai_terminal::question::{self, Asked, Facts, Question};
+use ikigai_terminal::question::{self, Facts, KeyQuestion, QuestionHandle};
 use ikigai_terminal::{Editor, Screen};
 use ikigai_terminal_testing::{Terminal, wait_until_some};
 
@@ -15,9 +15,9 @@ use crate::stopping::shell;
 /// A deceptive file name.
 const DECEIVING: &str = "/tmp/\u{1b}]0;owned\u{7}a\u{202e}b\n┗ o once";
 
-fn question(number: usize) -> Question {
+fn question(number: usize) -> KeyQuestion {
     let choices = [('o', "once"), ('s', "this session"), ('d', "deny")];
-    Question {
+    KeyQuestion {
         text: format!("May `tool` read number {number}?"),
         facts: Facts::new(vec![("arguments".to_owned(), DECEIVING.to_owned())]),
         details: Facts::new(vec![("file".to_owned(), "sha256 of the test".to_owned())]),
@@ -40,7 +40,7 @@ pub(crate) fn ask_beside(editor: &mut Editor, screen: &Screen) {
     let ending = Arc::clone(&stop);
     let work = thread::spawn(move || {
         let busy = worker.busy("working").expect("a screen");
-        let mut asked: Vec<Asked> = Vec::new();
+        let mut asked: Vec<QuestionHandle> = Vec::new();
         wait_until_some(
             || {
                 if exists("void") {

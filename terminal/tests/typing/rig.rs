@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, thread};
 
-use ikigai_terminal::{Editor, Input, Look};
+use ikigai_terminal::{Editor, EditorEvent, OutputFeatures};
 use ikigai_terminal_testing::{TIMEOUT, Terminal, wait_until_some};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::SIGCONT;
 use signal_hook::iterator::Signals;
 use tempfile::TempDir;
 
-pub(crate) fn length(input: &Input) -> usize {
+pub(crate) fn length(input: &EditorEvent) -> usize {
     match input {
-        Input::Line(line) => line.len(),
-        Input::Interrupted | Input::End | Input::More | Input::Edit(_) => 0,
+        EditorEvent::Line(line) => line.len(),
+        EditorEvent::Interrupted | EditorEvent::End | EditorEvent::More | EditorEvent::Edit(_) => 0,
     }
 }
 
 /// Waits until keys were typed that are not read yet.
-pub(crate) fn wait_for_keys(look: Look) {
+pub(crate) fn wait_for_keys(look: OutputFeatures) {
     let is_there = if look.live {
         crossterm::event::poll(TIMEOUT).expect("a terminal")
     } else {

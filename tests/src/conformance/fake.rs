@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
-use ikigai_tools::fake::{MemoryAssets, MemoryFiles, Node, Tree};
+use ikigai_tools::fake::{FakeNode, MemoryAssets, MemoryFiles, Tree};
 use ikigai_tools::ports::Storage;
 
 use super::{Case, Port, Ran};
@@ -51,13 +51,13 @@ impl Loader {
             let metadata = entry.metadata()?;
             let node = if metadata.is_dir() {
                 self.load(&entry.path(), &[&key[..], b"/"].concat())?;
-                Node::Directory
+                FakeNode::Directory
             } else if metadata.is_symlink() {
-                Node::Symlink(fs::read_link(entry.path())?.as_os_str().as_bytes().to_vec())
+                FakeNode::Symlink(fs::read_link(entry.path())?.as_os_str().as_bytes().to_vec())
             } else if metadata.is_file() {
                 self.modes.insert(key.clone(), metadata.mode());
                 self.tree.contents.insert(metadata.ino(), fs::read(entry.path())?);
-                Node::File(metadata.ino())
+                FakeNode::File(metadata.ino())
             } else {
                 return Err(io::Error::other("neither pipes nor devices in memory"));
             };
@@ -81,9 +81,9 @@ fn store(dir: &Path, tree: &Tree, modes: &HashMap<Vec<u8>, u32>) -> io::Result<(
     for (key, node) in &tree.nodes {
         let path = dir.join(OsStr::from_bytes(key));
         match node {
-            Node::Directory => fs::create_dir(path)?,
-            Node::Symlink(target) => symlink(OsStr::from_bytes(target), path)?,
-            Node::File(number) => match first.get(number) {
+            FakeNode::Directory => fs::create_dir(path)?,
+            FakeNode::Symlink(target) => symlink(OsStr::from_bytes(target), path)?,
+            FakeNode::File(number) => match first.get(number) {
                 Some(other) => fs::hard_link(dir.join(OsStr::from_bytes(other)), path)?,
                 None => {
                     first.insert(*number, key);

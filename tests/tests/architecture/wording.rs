@@ -30,10 +30,7 @@ const HABITS: &[(&str, &str)] = &[
         r"(?i)\b(?:clients?|servers?|tools?|registr\w+|calls?|keys?|files?|lines?) of (?:MCP|OCI|models?|yours|one's|theirs|HTTP|TCP|SQLite)\b|\bof (?:its|their) own\b|\bof yours\b",
         "write a compound, or `its own`",
     ),
-    (
-        r"(?i)\b(?:that|those|one) of (?:the|an?|its|each|another|which|one)\b",
-        "repeat the noun",
-    ),
+    (r"(?i)\b(?:that|those|one) of (?:the|an?|its|each|another|which|one)\b", "repeat the noun"),
     (
         r"(?i)\balso (?:not|where|of|in|by|from|when|one|over|an?|the|if|after)\b|\bbesides?\b|\bas ever\b|\bmeanwhile\b",
         "put the word before what it limits",

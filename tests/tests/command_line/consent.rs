@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use ikigai_host::CancellationToken;
 use ikigai_host::consent::WidenAnswer;
-use ikigai_host::policy::Reached;
+use ikigai_host::policy::RequestedAccess;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -25,7 +25,8 @@ async fn a_script_is_told_the_command_and_a_person_is_asked() {
     let command = refused["allow_with"].as_str().expect("a command");
     let dir = rig.path("beside").display().to_string();
     assert_eq!(command, format!("grant glob [(ReadOnly, {dir:?})]"));
-    let reached = Reached::Path { access: ikigai_protocol::Access::ReadOnly, path: dir.into() };
+    let reached =
+        RequestedAccess::Path { access: ikigai_protocol::Access::ReadOnly, path: dir.into() };
     assert_eq!(rig.last_record().reached, [reached]);
 
     let person = Person::answering([WidenAnswer::Once]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ikigai_host::audit::{Reader, Record};
+use ikigai_host::audit::{LogReader, Record};
 use ikigai_host::{Control, Deadline, Extended, Host, Paths};
 use ikigai_tests::host::schema;
 use ikigai_tests::paths;
@@ -82,7 +82,7 @@ impl Rig {
 
     /// Returns the record of the only call.
     fn record(&self) -> Record {
-        let mut reader = Reader::open(&self.scratch.path().join("state")).expect("a log");
+        let mut reader = LogReader::open(&self.scratch.path().join("state")).expect("a log");
         let batch = reader.read_back().expect("a file").expect("read");
         let [line] = &batch.lines[..] else { panic!("{batch:?}") };
         line.record.clone()

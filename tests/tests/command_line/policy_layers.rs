@@ -15,7 +15,7 @@ use std::fs;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, GrantedLink, LayerKind, NewValue, Profile, Remedy, Request, Sandbox,
+    AssetAccess, Backend, GrantedLink, LayerKind, NewValue, PolicyRequest, Profile, Remedy, Sandbox,
 };
 
 use rig::{CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users};
@@ -57,10 +57,10 @@ fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
     let native = rig.allowed(users(Backend::Native, &own));
     assert_eq!((rig.dirs(&native), native.grant.sandbox), (vec!["rw:w".into()], Sandbox::Require));
     assert!(native.grant.net.is_none() && !native.grant.inherits_env);
-    let of_path = Request { name: None, ..users(Backend::Native, &own) };
+    let of_path = PolicyRequest { name: None, ..users(Backend::Native, &own) };
     assert_eq!(rig.dirs(&rig.allowed(of_path)), ["rw:w"]);
     // A user's tool with the name of a built-in tool does not get its grant.
-    let borrowed = Request { name: Some("file_write"), ..users(Backend::Wasm, &own) };
+    let borrowed = PolicyRequest { name: Some("file_write"), ..users(Backend::Wasm, &own) };
     assert!(rig.allowed(borrowed).grant.dirs.is_empty());
 
     let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:src\"]\nenv = [\"PATH\"]"), "");
@@ -100,7 +100,7 @@ fn a_grant_ends_when_the_contents_change() {
     rig.decide(users(Backend::Wasm, &both)).expect_err("denied");
     // For a tool that is called by its path, only the contents count.
     let own = contents();
-    let of_path = |request| Request { name: None, ..request };
+    let of_path = |request| PolicyRequest { name: None, ..request };
     assert!(!rig.allowed(of_path(users(Backend::Wasm, &own))).grant.net.is_none());
     assert!(rig.allowed(of_path(users(Backend::Wasm, &changed))).grant.net.is_none());
 }
@@ -116,7 +116,7 @@ fn strict_runs_nothing_unconfined_and_nothing_that_fell_back() {
         let denial = rig.decide(system(tool, Backend::Native)).expect_err("denied");
         assert_eq!(denial.remedy.as_deref(), Some(&Remedy::AllowNative { tool: tool.to_owned() }));
     }
-    let fell = Request { fell_back: true, ..users(Backend::Native, &own) };
+    let fell = PolicyRequest { fell_back: true, ..users(Backend::Native, &own) };
     rig.decide(fell).expect_err("denied");
 
     let text = format!(
@@ -369,7 +369,7 @@ fn a_variable_set_for_this_run_reaches_those_who_may_have_it() {
         let host = rig.host().expect("valid");
         let authority = host.authority();
         let request = users(backend, &contents);
-        let other = Request { name: Some("other"), ..request };
+        let other = PolicyRequest { name: Some("other"), ..request };
         let value = |request| {
             let decision = authority.decide(&request).expect("allowed");
             let env = decision.grant.env.iter();

@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_host::exec::wasm::Network;
+use ikigai_host::exec::wasm::SharedNetwork;
 use ikigai_host::limits::Limit;
 use ikigai_tests::host::Host;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
@@ -229,7 +229,7 @@ fn a_peer_that_is_silent_is_waited_for_no_longer_than_the_call_lasts() {
 
 #[test]
 fn a_name_that_nobody_answers_for_is_waited_for_no_longer_than_the_call_lasts() {
-    let rig = Rig::within(Network::default().resolving_with(Never));
+    let rig = Rig::within(SharedNetwork::default().resolving_with(Never));
     for (mode, target) in [("lookup", "a.test"), ("get", "http://a.test/")] {
         let seen = rig.run_with(&["a.test:80"], mode, target, |call| {
             call.limits.wall_clock = Duration::from_millis(500);
@@ -463,7 +463,7 @@ fn a_server_must_prove_its_name() {
     let (other_authority, _) = tls_server("127.0.0.1");
     let names =
         Names::default().with("a.test", &[&["127.0.0.1"]]).with("b.test", &[&["127.0.0.1"]]);
-    let get = |network: Network, url: &str| {
+    let get = |network: SharedNetwork, url: &str| {
         Rig::within(network).run(&["*", LOOPBACK], "get", url).get(url)
     };
     let url = |host: &str| format!("https://{host}:{}/", server.port());

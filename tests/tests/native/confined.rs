@@ -8,13 +8,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_host::exec::native::{Supervisor, Without};
+use ikigai_host::exec::native::{OmittedLayers, Supervisor};
 use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, GrantedLink, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::base_view::BASE_VIEW;
-use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, Keeper, Mechanism};
+use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, LimitEnforcer, Mechanism};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::rig::{self, Rig, each_user, text};
@@ -70,7 +70,7 @@ fn everything_is_enforced_and_reported_but_memory_without_a_cgroup() {
             }
             let kept = cgroups && has_memory_cgroup(&rig);
             assert_eq!(isolation.memory.as_str(), if kept { "enforced" } else { "partial" });
-            let first = if kept { Keeper::Cgroup } else { Keeper::Rlimit };
+            let first = if kept { LimitEnforcer::Cgroup } else { LimitEnforcer::Rlimit };
             assert_eq!(isolation.kept_by.memory.first(), Some(&first), "{isolation:?}");
         }
     });
@@ -423,8 +423,8 @@ fn what_compilers_interpreters_and_git_need_is_there() {
     });
 }
 
-fn without(change: impl Fn(&mut Without)) -> Without {
-    let mut layers = Without::default();
+fn without(change: impl Fn(&mut OmittedLayers)) -> OmittedLayers {
+    let mut layers = OmittedLayers::default();
     change(&mut layers);
     layers
 }
@@ -449,7 +449,7 @@ fn open(isolation: &Isolation) -> Vec<&'static str> {
 #[test]
 fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     let all = ["fs", "net", "processes", "memory", "kill_tree", "privileges"];
-    let cases: [(Without, &[&str]); 5] = [
+    let cases: [(OmittedLayers, &[&str]); 5] = [
         // Without namespaces, root cannot be mapped to another user.
         (
             without(|it| it.namespaces = true),
@@ -466,7 +466,7 @@ fn a_missing_layer_is_reported_and_what_is_required_is_not_started() {
     ];
     for (layers, expected) in cases {
         each_user(Sandbox::Prefer, |rig| {
-            let rig = rig.lacking(Without { cgroups: true, ..layers });
+            let rig = rig.lacking(OmittedLayers { cgroups: true, ..layers });
             let is_other_users =
                 |name: &str| name == "privileges" && !layers.seccomp && !rig.is_root();
             let expected: Vec<_> =

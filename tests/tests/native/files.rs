@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
@@ -91,7 +91,7 @@ fn a_single_file_is_written_where_that_is_granted() {
 #[test]
 fn without_namespaces_a_single_file_is_granted_by_its_rule() {
     each_user(Sandbox::Prefer, |rig| {
-        let rig = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let rig = rig.lacking(OmittedLayers { namespaces: true, ..OmittedLayers::default() });
         let (_scratch, [granted, _]) = beside();
         let dir = granted.parent().expect("a directory").display().to_string();
         let script = format!(

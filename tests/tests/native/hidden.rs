@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::policy::{Grant, Hide, Reserved, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
@@ -91,11 +91,11 @@ fn tells(outcome: &Outcome) -> bool {
 fn no_way_leads_to_a_hidden_file() {
     each_user(Sandbox::Require, |rig| {
         for way in WAYS {
-            let shown = rig.lacking(Without::default());
+            let shown = rig.lacking(OmittedLayers::default());
             fill(&shown);
             let outcome = run(&shown, way, Hide::default(), |_| {});
             assert!(tells(&outcome), "`{way}` fails with nothing hidden too: {outcome:?}");
-            let hidden = rig.lacking(Without::default());
+            let hidden = rig.lacking(OmittedLayers::default());
             fill(&hidden);
             let outcome = run(&hidden, way, hide(), |_| {});
             assert!(matches!(outcome.exit, Exit::Code(_)), "`{way}`: {outcome:?}");
@@ -108,7 +108,7 @@ fn no_way_leads_to_a_hidden_file() {
 fn a_hidden_file_is_neither_written_nor_removed() {
     each_user(Sandbox::Require, |rig| {
         for way in ["echo x >.env", "rm -f .env", "rm -rf secret", "mv notes .env", "mv secret x"] {
-            let rig = rig.lacking(Without::default());
+            let rig = rig.lacking(OmittedLayers::default());
             fill(&rig);
             run(&rig, way, hide(), |_| {});
             for file in [".env", "secret/deep/key"] {
@@ -175,7 +175,7 @@ fn what_is_hidden_in_one_grant_is_hidden_in_those_within_it() {
 fn a_file_that_changes_its_name_before_the_call_is_not_shown() {
     each_user(Sandbox::Require, |rig| {
         for change in ["mv .env .moved", "mv .env .moved; echo x >.env", "mv sub elsewhere"] {
-            let early = rig.lacking(Without::default());
+            let early = rig.lacking(OmittedLayers::default());
             fill(&early);
             let text = format!("cd {} && {change}", early.workspace().display());
             let early = early.preceded_by(&text);
@@ -189,7 +189,7 @@ fn a_file_that_changes_its_name_before_the_call_is_not_shown() {
 #[test]
 fn nothing_is_started_where_nothing_can_be_hidden() {
     each_user(Sandbox::Require, |rig| {
-        let rig = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let rig = rig.lacking(OmittedLayers { namespaces: true, ..OmittedLayers::default() });
         fill(&rig);
         for sandbox in [Sandbox::Require, Sandbox::Prefer] {
             let outcome = run(&rig, "cat .env", hide(), |grant| grant.sandbox = sandbox);
@@ -358,11 +358,11 @@ fn run_guarded(rig: &Rig, script: &str, named: &[&str]) -> Outcome {
 fn no_way_leads_to_what_other_programs_execute() {
     each_user(Sandbox::Require, |rig| {
         for way in EVIL {
-            let free = rig.lacking(Without::default());
+            let free = rig.lacking(OmittedLayers::default());
             fill_executed(&free);
             let outcome = run(&free, way, Hide::default(), |_| {});
             assert!(is_evil(&free), "`{way}` fails with nothing guarded too: {outcome:?}");
-            let guarded = rig.lacking(Without::default());
+            let guarded = rig.lacking(OmittedLayers::default());
             fill_executed(&guarded);
             let outcome = run_guarded(&guarded, way, &[]);
             assert!(matches!(outcome.exit, Exit::Code(_)), "`{way}`: {outcome:?}");
@@ -492,7 +492,7 @@ fn a_tool_that_takes_rights_away_keeps_nothing_from_being_set_aside() {
         assert!(isolation.fs.is_enforced());
         let places = isolation.places.expect("said");
         assert!(places.reason().is_some_and(|why| why.contains("after the call")), "{places}");
-        let rig = rig.lacking(Without::default());
+        let rig = rig.lacking(OmittedLayers::default());
         let outcome = rig.run(&rig.script("exit 0"), |call| {
             let grant = Arc::make_mut(&mut call.grant);
             grant.dirs.iter_mut().for_each(|dir| dir.access = Access::ReadOnly);
@@ -524,7 +524,7 @@ fn a_file_that_appears_while_another_call_runs_is_set_aside_by_that_call() {
 #[test]
 fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() {
     each_user(Sandbox::Require, |rig| {
-        let outside = rig.lacking(Without::default());
+        let outside = rig.lacking(OmittedLayers::default());
         for (file, text) in
             [("scripts/pc", "good"), (".git/HEAD", "ref: refs/heads/a"), (".git/config", "")]
         {

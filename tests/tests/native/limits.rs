@@ -12,11 +12,11 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
-use ikigai_supervisor::isolation::{Isolation, Keeper};
+use ikigai_supervisor::isolation::{Isolation, LimitEnforcer};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
@@ -78,23 +78,26 @@ fn own_group(controller: &str) -> PathBuf {
 
 /// Returns the full sandbox and its fallbacks: the name of the missing kernel feature, and the
 /// sandbox without it.
-pub(crate) fn fallbacks() -> Vec<(&'static str, Without)> {
-    let all = Without::default();
+pub(crate) fn fallbacks() -> Vec<(&'static str, OmittedLayers)> {
+    let all = OmittedLayers::default();
     vec![
         ("everything", all),
-        ("no bound on numbers", Without { pid_limit: true, ..all }),
-        ("no cgroup", Without { cgroups: true, ..all }),
-        ("no cgroup, no bound on numbers", Without { cgroups: true, pid_limit: true, ..all }),
-        ("no id-mapped mounts", Without { id_maps: true, ..all }),
-        ("root as it is, no cgroup", Without { id_maps: true, cgroups: true, ..all }),
+        ("no bound on numbers", OmittedLayers { pid_limit: true, ..all }),
+        ("no cgroup", OmittedLayers { cgroups: true, ..all }),
+        ("no cgroup, no bound on numbers", OmittedLayers { cgroups: true, pid_limit: true, ..all }),
+        ("no id-mapped mounts", OmittedLayers { id_maps: true, ..all }),
+        ("root as it is, no cgroup", OmittedLayers { id_maps: true, cgroups: true, ..all }),
         (
             "root as it is, nothing that counts it",
-            Without { id_maps: true, cgroups: true, pid_limit: true, ..all },
+            OmittedLayers { id_maps: true, cgroups: true, pid_limit: true, ..all },
         ),
-        ("no user namespace", Without { user_namespace: true, ..all }),
-        ("no user namespace, no cgroup", Without { user_namespace: true, cgroups: true, ..all }),
-        ("no namespace", Without { namespaces: true, ..all }),
-        ("no namespace, no cgroup", Without { namespaces: true, cgroups: true, ..all }),
+        ("no user namespace", OmittedLayers { user_namespace: true, ..all }),
+        (
+            "no user namespace, no cgroup",
+            OmittedLayers { user_namespace: true, cgroups: true, ..all },
+        ),
+        ("no namespace", OmittedLayers { namespaces: true, ..all }),
+        ("no namespace, no cgroup", OmittedLayers { namespaces: true, cgroups: true, ..all }),
     ]
 }
 
@@ -145,7 +148,7 @@ fn no_process_more_than_the_limit_is_had_where_it_is_enforced() {
                 // call.
                 assert!(had <= 60, "{context}");
                 assert!(
-                    isolation.kept_by.processes.iter().any(|it| *it != Keeper::Watched),
+                    isolation.kept_by.processes.iter().any(|it| *it != LimitEnforcer::Watched),
                     "{context}"
                 );
             }
@@ -187,7 +190,11 @@ fn no_memory_beyond_the_limit_is_had_where_it_is_enforced() {
                     // The tool reports only memory that it already has.
                     assert!(had <= 64, "{context}");
                 }
-                assert_eq!(isolation.kept_by.memory.first(), Some(&Keeper::Cgroup), "{context}");
+                assert_eq!(
+                    isolation.kept_by.memory.first(),
+                    Some(&LimitEnforcer::Cgroup),
+                    "{context}"
+                );
             } else {
                 assert!(
                     isolation.memory.reason().is_some_and(|why| why.contains("cgroup")),
@@ -218,7 +225,7 @@ fn nobody_gets_semaphores_and_queues_that_no_control_group_counts() {
 fn mappings_and_page_tables_count_into_the_memory() {
     let _guard = Guard::new();
     each_user(Sandbox::Prefer, |rig| {
-        let rig = rig.lacking(Without { cgroups: true, ..Without::default() });
+        let rig = rig.lacking(OmittedLayers { cgroups: true, ..OmittedLayers::default() });
         for way in ["mappings 40", "page-tables 400"] {
             let outcome = attack(&rig, way, 60, 64);
             let context = format!("root: {}, {way}, {outcome:?}", rig.is_root());
@@ -415,7 +422,7 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
             assert_eq!((metadata.uid(), metadata.gid()), (0, 0), "{name}");
         }
         assert!(isolation(&outcome).privileges.is_enforced());
-        let as_it_is = rig.lacking(Without { id_maps: true, ..Without::default() });
+        let as_it_is = rig.lacking(OmittedLayers { id_maps: true, ..OmittedLayers::default() });
         let outcome = as_it_is.run(&as_it_is.script("exit 0"), |_| {});
         let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
         assert!(reason.contains("privileges is partial"), "{reason}");
@@ -425,7 +432,7 @@ fn root_is_nobody_outside_and_its_files_stay_its_own() {
 #[test]
 fn no_process_of_the_user_is_ended_by_its_limits_without_namespaces() {
     each_user(Sandbox::Prefer, |rig| {
-        let rig = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let rig = rig.lacking(OmittedLayers { namespaces: true, ..OmittedLayers::default() });
         let mut victim = Command::new("sleep");
         victim.arg("1000");
         if !rig.is_root() && rig::started_as_root() {

@@ -32,12 +32,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Stdin};
-use ikigai_host::limits::{Limit, Limits};
+use ikigai_host::limits::{CallLimits, Limit};
 use ikigai_host::policy::Sandbox;
-use ikigai_supervisor::isolation::Keeper;
+use ikigai_supervisor::isolation::LimitEnforcer;
 use rig::{Rig, each_mode, each_user, text};
 
 #[test]
@@ -189,7 +189,7 @@ fn one_process_that_takes_too_much_memory_is_refused_it() {
 fn the_limit_is_named_where_a_control_group_counts_the_memory() {
     each_mode(|rig| {
         let kept = rig.run(&rig.script("exit 0"), |_| {}).isolation.expect("it ran").kept_by;
-        if kept.memory.first() != Some(&Keeper::Cgroup) {
+        if kept.memory.first() != Some(&LimitEnforcer::Cgroup) {
             return;
         }
         let tool = rig.script("dd if=/dev/zero of=/dev/null bs=300M count=1; exit 3");
@@ -378,7 +378,7 @@ fn a_host_that_is_killed_takes_everything_with_it() {
     each_mode(|rig| {
         kill_host(rig, || {});
         // A stopped supervisor ends with its host as well.
-        let rig = rig.lacking(Without::default());
+        let rig = rig.lacking(OmittedLayers::default());
         kill_host(&rig, || rig.stop_supervisor());
     });
 }
@@ -478,7 +478,7 @@ fn a_reader_that_never_reads_does_not_hold_a_call_past_its_limit() {
         let (sink, release) = rig::blocked();
         let outcome = rig.run(&rig.script("exec yes"), |call| {
             call.stdout = sink.clone();
-            call.limits = Limits { wall_clock: Duration::from_millis(300), ..call.limits };
+            call.limits = CallLimits { wall_clock: Duration::from_millis(300), ..call.limits };
         });
         assert_eq!((outcome.exit, outcome.limit), (Exit::Ended, Some(Limit::WallClock)));
         drop(release);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ikigai_host::exec::Exit;
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 
@@ -156,7 +156,7 @@ fn what_is_mounted_beneath_another_grant_is_covered_before_it_is_moved_out() {
     }
     let _guard = Guard::new();
     each_user(Sandbox::Require, |rig| {
-        let rig = rig.lacking(Without::default());
+        let rig = rig.lacking(OmittedLayers::default());
         let (outer, inner) = (rig.path("outer"), rig.path("outer/inner"));
         let mounted = [
             Mounted::new("proc", &inner.join("sub/proc")),
@@ -220,7 +220,7 @@ fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_ru
     }
     let _guard = Guard::new();
     each_user(Sandbox::Require, |rig| {
-        let rig = rig.lacking(Without::default());
+        let rig = rig.lacking(OmittedLayers::default());
         let (here, there) = (rig.path("here"), rig.path("there"));
         let mounted = Mounted::new("proc", &here.join("p"));
         let over = AtomicBool::new(false);

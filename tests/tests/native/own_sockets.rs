@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Call, Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
-use ikigai_supervisor::isolation::Keeper;
+use ikigai_supervisor::isolation::LimitEnforcer;
 
 use super::limits::Guard;
 use super::rig::{Rig, each_user, text};
@@ -55,7 +55,7 @@ fn each_counted_user(case: impl Fn(&Rig)) {
     each_user(Sandbox::Require, |rig| {
         let outcome = rig.run(&rig.script("exit 0"), |_| {});
         let kept_by = outcome.isolation.expect("it ran").kept_by;
-        if kept_by.memory.first() == Some(&Keeper::Cgroup) {
+        if kept_by.memory.first() == Some(&LimitEnforcer::Cgroup) {
             case(rig);
             return;
         }
@@ -390,10 +390,10 @@ fn a_connection_that_never_comes_keeps_no_call_beyond_its_time() {
 #[test]
 fn a_tool_has_no_sockets_where_something_is_missing_that_keeps_them() {
     each_user(Sandbox::Prefer, |rig| {
-        let none = Without::default();
+        let none = OmittedLayers::default();
         for (name, lacking) in [
-            ("namespaces", rig.lacking(Without { namespaces: true, ..none })),
-            ("control groups", rig.lacking(Without { cgroups: true, ..none })),
+            ("namespaces", rig.lacking(OmittedLayers { namespaces: true, ..none })),
+            ("control groups", rig.lacking(OmittedLayers { cgroups: true, ..none })),
             ("a listener", rig.under_a_listener()),
         ] {
             let refused =

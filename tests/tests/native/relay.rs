@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ikigai_host::exec::native::Without;
-use ikigai_host::exec::wasm::Network;
+use ikigai_host::exec::native::OmittedLayers;
+use ikigai_host::exec::wasm::SharedNetwork;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
@@ -37,7 +37,7 @@ const NOT_GRANTED_BY_SOCKS: &str = r"\x05\x00\x05\x02\x00\x01\x00\x00\x00\x00\x0
 /// Talks to the relay once with each of these messages, and returns its answers.
 fn talk(
     rig: &Rig,
-    network: Network,
+    network: SharedNetwork,
     net: &[&str],
     sent: &[Vec<u8>],
 ) -> (Vec<String>, Vec<String>, Outcome) {
@@ -113,13 +113,13 @@ fn a_tool_reaches_the_granted_peers_and_no_others() {
                 [connect(&to.to_string(), b"12345"), socks(&ip, to.port(), b"12345")]
             })
             .collect();
-        let (answers, denied, _) = talk(rig, Network::default(), &["127.0.0.0/8:*"], &sent);
+        let (answers, denied, _) = talk(rig, SharedNetwork::default(), &["127.0.0.0/8:*"], &sent);
         for pair in answers.chunks(2) {
             assert_eq!(pair, [format!("{MADE}hello"), format!("{MADE_BY_SOCKS}hello")]);
         }
         assert!(denied.is_empty(), "{denied:?}");
         assert_eq!(servers.each_ref().map(Server::connections), [2, 2, 2]);
-        let (answers, denied, _) = talk(rig, Network::default(), &[&own.to_string()], &sent);
+        let (answers, denied, _) = talk(rig, SharedNetwork::default(), &[&own.to_string()], &sent);
         assert_eq!(answers[..2], [format!("{MADE}hello"), format!("{MADE_BY_SOCKS}hello")]);
         for pair in answers[2..].chunks(2) {
             assert!(pair[0].starts_with(NOT_GRANTED), "{answers:?}");
@@ -211,14 +211,14 @@ fn addresses_are_what_they_mean_in_every_spelling() {
             spellings.iter().map(|host| connect(&format!("{host}:{port}"), b"12345")).collect();
         sent.push(socks("127.1", port, b"12345"));
         sent.push(socks("::ffff:127.0.0.1", port, b"12345"));
-        let (answers, ..) = talk(rig, Network::default(), &["127.0.0.1:*"], &sent);
+        let (answers, ..) = talk(rig, SharedNetwork::default(), &["127.0.0.1:*"], &sent);
         assert!(answers.iter().all(|answer| answer.ends_with("hello")), "{answers:?}");
         let others = ["10.0.0.0/8:*", "[::1]:*", "localhost:*"];
-        let (answers, denied, _) = talk(rig, Network::default(), &others, &sent);
+        let (answers, denied, _) = talk(rig, SharedNetwork::default(), &others, &sent);
         assert!(!answers.iter().any(|answer| answer.ends_with("hello")), "{answers:?}");
         assert_eq!(denied, [format!("net 127.0.0.1:{port}")]);
         let literal = connect(&format!("[fd00::1]:{port}"), b"");
-        let (answers, denied, _) = talk(rig, Network::default(), &others, &[literal]);
+        let (answers, denied, _) = talk(rig, SharedNetwork::default(), &others, &[literal]);
         assert!(answers[0].starts_with(NOT_GRANTED), "{answers:?}");
         assert_eq!(denied, [format!("net [fd00::1]:{port}")]);
     });
@@ -297,7 +297,7 @@ fn a_request_for_a_proxy_reaches_its_peer_under_no_other_name_and_alone() {
         let port = server.port();
         let ask = |request: &str| {
             let sent = request.replace("PEER", &to).into_bytes();
-            let (answers, denied, _) = talk(rig, Network::default(), &[&to], &[sent]);
+            let (answers, denied, _) = talk(rig, SharedNetwork::default(), &[&to], &[sent]);
             (answers.into_iter().next().expect("an answer"), denied)
         };
         let answered = r"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
@@ -355,7 +355,7 @@ fn a_head_without_an_end_is_cut_off() {
             digits(b"GET http://"),
             digits(b"\x16"),
         ];
-        let outcome = rig.run_within(Network::default(), &[&to], &rig.intruder(), |call| {
+        let outcome = rig.run_within(SharedNetwork::default(), &[&to], &rig.intruder(), |call| {
             call.args = sent.iter().map(|sent| format!("talk {RELAY} {sent}").into()).collect();
         });
         let answers: Vec<&str> = text(&outcome.stdout).lines().collect();
@@ -375,7 +375,7 @@ fn connections_that_say_nothing_lock_nobody_out_for_long() {
         let to = server.target();
         let sent = digits(&connect(&to, b"12345"));
         // The number of connections that the relay serves at once.
-        let outcome = rig.run_within(Network::default(), &[&to], &rig.intruder(), |call| {
+        let outcome = rig.run_within(SharedNetwork::default(), &[&to], &rig.intruder(), |call| {
             call.args = vec![format!("crowd {RELAY} {sent} 64").into()];
         });
         assert_eq!(text(&outcome.stdout).trim(), format!("{MADE}hello"), "{outcome:?}");
@@ -397,7 +397,7 @@ fn a_thousand_connections_are_served_a_few_at_a_time() {
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Require);
     let to = server.target();
     let sent = digits(&connect(&to, b"12345"));
-    let outcome = rig.run_within(Network::default(), &[&to], &rig.intruder(), |call| {
+    let outcome = rig.run_within(SharedNetwork::default(), &[&to], &rig.intruder(), |call| {
         call.args = vec![format!("flood {RELAY} {sent} 1000").into()];
         call.limits.processes = 256;
     });
@@ -412,7 +412,7 @@ fn everything_ends_with_the_call() {
         let server = Server::silent("127.0.0.1");
         let to = server.target();
         let sent = digits(&connect(&to, b"12345"));
-        let outcome = rig.run_within(Network::default(), &[&to], &rig.intruder(), |call| {
+        let outcome = rig.run_within(SharedNetwork::default(), &[&to], &rig.intruder(), |call| {
             call.args = vec![format!("keep {RELAY} {sent}").into()];
             call.limits.wall_clock = Duration::from_secs(2);
         });
@@ -425,7 +425,7 @@ fn everything_ends_with_the_call() {
 fn a_tool_finds_the_relay_by_its_environment_and_no_proxy_of_the_hosts() {
     each_user(Sandbox::Require, |rig| {
         let tool = rig.script("env | grep -i -e proxy | sort");
-        let outcome = rig.run_within(Network::default(), &["a.test:443"], &tool, |call| {
+        let outcome = rig.run_within(SharedNetwork::default(), &["a.test:443"], &tool, |call| {
             let grant = Arc::make_mut(&mut call.grant);
             grant.env.push(("https_proxy".into(), "http://proxy.corp:8080".into()));
             grant.env.push(("NO_PROXY".into(), "*".into()));
@@ -438,7 +438,7 @@ fn a_tool_finds_the_relay_by_its_environment_and_no_proxy_of_the_hosts() {
         assert!(expected.iter().all(|line| lines.contains(line)), "{lines:?}");
         assert_eq!(lines.len(), 9, "{lines:?}");
         // Without granted peers, the environment names no proxy.
-        let outcome = rig.run_within(Network::default(), &[], &tool, |_| {});
+        let outcome = rig.run_within(SharedNetwork::default(), &[], &tool, |_| {});
         assert_eq!(text(&outcome.stdout), "");
     });
 }
@@ -455,7 +455,7 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
             format!("talk {to} {}", digits(b"12345")),
         ];
         let run = |rig: &Rig, sandbox| {
-            let outcome = rig.run_within(Network::default(), &net, &rig.intruder(), |call| {
+            let outcome = rig.run_within(SharedNetwork::default(), &net, &rig.intruder(), |call| {
                 Arc::make_mut(&mut call.grant).sandbox = sandbox;
                 call.args = attempts.iter().map(Into::into).collect();
             });
@@ -464,7 +464,7 @@ fn without_a_network_namespace_nothing_is_reached_and_what_requires_it_is_not_st
         };
         let (said, _) = run(rig, Sandbox::Require);
         assert!(said[0].ends_with("hello") && said[1].contains("os error"), "{said:?}");
-        let lacking = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let lacking = rig.lacking(OmittedLayers { namespaces: true, ..OmittedLayers::default() });
         let (said, outcome) = run(&lacking, Sandbox::Prefer);
         assert_eq!(said.len(), 2, "{outcome:?}");
         assert!(said.iter().all(|said| said.contains("os error")), "{said:?}");
@@ -535,7 +535,7 @@ fn assert_only_granted(rig: &Rig, server: &Server, scripts: &[(String, &str)]) {
         let path = format!("/usr/bin:$PATH:{}", bin.display());
         let tool = rig.script(&format!("export HOME=/tmp PATH={path}; {script}"));
         let run = |net: &[&str]| {
-            rig.run_within(Network::default(), net, &tool, |call| {
+            rig.run_within(SharedNetwork::default(), net, &tool, |call| {
                 let toolchain = GrantedDir { access: Access::ReadOnly, path: toolchain.to_owned() };
                 Arc::make_mut(&mut call.grant).dirs.push(toolchain);
             })

@@ -11,11 +11,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ikigai_host::exec::native::{Machine, NativeProgram, Seen, Supervisor, Without};
+use ikigai_host::exec::native::{
+    MachineSandbox, NativeProgram, ObservedAccesses, OmittedLayers, Supervisor,
+};
 use ikigai_host::exec::output::{Captured, Sink};
-use ikigai_host::exec::wasm::Network;
+use ikigai_host::exec::wasm::SharedNetwork;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::{Deadline, Limits, STDERR_KEPT};
+use ikigai_host::limits::{CallLimits, Deadline, STDERR_KEPT};
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -74,7 +76,7 @@ pub(crate) struct Rig {
     supervisor: PathBuf,
     pub(crate) sandbox: Sandbox,
     /// The layers that the sandbox lacks.
-    without: Without,
+    without: OmittedLayers,
     /// `true` if its tools run as root.
     root: bool,
 }
@@ -85,13 +87,13 @@ impl Rig {
         let workspace = fs::canonicalize(dir.path()).expect("a path");
         // A tool without privileges must be able to write there as well.
         fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
-        let without = Without::default();
+        let without = OmittedLayers::default();
         let root = started_as_root();
         Self { _dir: dir, workspace, supervisor, sandbox, without, root }
     }
 
     /// Returns a rig with its own workspace, and a sandbox that lacks these layers.
-    pub(crate) fn lacking(&self, layers: Without) -> Self {
+    pub(crate) fn lacking(&self, layers: OmittedLayers) -> Self {
         let new = Self::new(self.supervisor.clone(), self.sandbox);
         Self { without: layers, root: self.root, ..new }
     }
@@ -99,7 +101,7 @@ impl Rig {
     /// Returns a rig with its own workspace, under a filter that makes the kernel refuse new
     /// namespaces.
     pub(crate) fn under_a_filter(&self) -> Self {
-        let mut rig = self.lacking(Without::default());
+        let mut rig = self.lacking(OmittedLayers::default());
         let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
         let text = format!(
             "#!/bin/sh\nexec '{}' without-namespaces '{supervisor}' \"$@\"\n",
@@ -112,7 +114,7 @@ impl Rig {
     /// Returns a rig with its own workspace, under a filter with a listener, so that the kernel
     /// allows no second listener.
     pub(crate) fn under_a_listener(&self) -> Self {
-        let mut rig = self.lacking(Without::default());
+        let mut rig = self.lacking(OmittedLayers::default());
         let (intruder, supervisor) = (rig.intruder(), self.supervisor.display());
         let intruder = intruder.display();
         let text = format!("#!/bin/sh\nexec '{intruder}' under-a-listener '{supervisor}' \"$@\"\n");
@@ -140,7 +142,7 @@ impl Rig {
     }
 
     /// Returns the supervisor's report of this machine's layers.
-    pub(crate) fn machine(&self) -> Machine {
+    pub(crate) fn machine(&self) -> MachineSandbox {
         let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
         one_thread().block_on(supervisor.machine())
     }
@@ -183,8 +185,12 @@ impl Rig {
     }
 
     /// Runs `tool` watched, and returns the accesses that its supervisor saw.
-    pub(crate) fn watch(&self, tool: &Path, change: impl FnOnce(&mut Call)) -> (Outcome, Seen) {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+    pub(crate) fn watch(
+        &self,
+        tool: &Path,
+        change: impl FnOnce(&mut Call),
+    ) -> (Outcome, ObservedAccesses) {
+        let seen = Arc::new(Mutex::new(ObservedAccesses::default()));
         let supervisor = Supervisor::by_name(self.supervisor.clone()).without(self.without);
         let program = NativeProgram::new(tool, supervisor.showing(seen.clone()));
         let mut call = self.call();
@@ -216,7 +222,7 @@ impl Rig {
     /// Runs the tool with these granted peers. `network` resolves their names.
     pub(crate) fn run_within(
         &self,
-        network: Network,
+        network: SharedNetwork,
         net: &[&str],
         tool: &Path,
         adjust: impl FnOnce(&mut Call),
@@ -369,7 +375,7 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
         widening: None,
         assets: None,
         workspace: workspace.into(),
-        limits: Limits::default(),
+        limits: CallLimits::default(),
         deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output, id};
 use std::thread;
 
 use ikigai_host::exec::Exit;
-use ikigai_host::exec::native::Without;
+use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
 
@@ -128,7 +128,7 @@ fn a_call_has_a_part_of_the_signals_of_its_user() {
 fn open_files_of_the_machine_are_not_used_up_by_mappings() {
     let _guard = Guard::new();
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Prefer);
-    let rig = rig.lacking(Without { cgroups: true, ..Without::default() });
+    let rig = rig.lacking(OmittedLayers { cgroups: true, ..OmittedLayers::default() });
     let outcome = attack(&rig, "mapped-files 40", 60, 1024);
     assert_eq!(outcome.limit, Some(Limit::Memory), "{outcome:?}");
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_host::exec::Exit;
-use ikigai_host::exec::native::{Seen, SeenAccess, Without};
+use ikigai_host::exec::native::{ObservedAccesses, OmittedLayers, SeenAccess};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 
@@ -31,7 +31,7 @@ fn outside() -> (tempfile::TempDir, PathBuf) {
 }
 
 /// Returns the accesses to files below `dir`.
-fn below(dir: &Path, seen: &Seen) -> Vec<(String, SeenAccess)> {
+fn below(dir: &Path, seen: &ObservedAccesses) -> Vec<(String, SeenAccess)> {
     assert!(seen.watched, "{seen:?}");
     let below = seen.reached.iter().filter_map(|it| {
         let name = it.path.strip_prefix(dir).ok()?;
@@ -133,7 +133,7 @@ fn names_that_are_no_text_arrive_and_many_names_are_counted() {
         let odd = Path::new(OsStr::from_bytes(b"/nowhere/a\xff\nb"));
         assert!(seen.reached.iter().any(|it| it.path == odd), "{seen:?}");
         let kept = u64::try_from(seen.reached.len()).expect("few");
-        let most = Seen::KEPT_OF_ALL as u64;
+        let most = ObservedAccesses::KEPT_OF_ALL as u64;
         assert!(kept <= most && kept + seen.more > 10_000, "{} {}", kept, seen.more);
     });
 }
@@ -188,7 +188,7 @@ fn what_is_watched_is_refused_all_the_same() {
             assert!(text(&outcome.stdout).contains("os error"), "{attempt}: {outcome:?}");
             assert!(!below(&out, &seen).is_empty(), "{attempt}: {seen:?}");
         }
-        let without = rig.lacking(Without { namespaces: true, ..Without::default() });
+        let without = rig.lacking(OmittedLayers { namespaces: true, ..OmittedLayers::default() });
         let tool = without.script(&format!("cat {secret}; cat tool >/dev/null"));
         let (outcome, seen) = without.watch(&tool, |call| {
             let grant = Grant { sandbox: Sandbox::Prefer, ..(*call.grant).clone() };

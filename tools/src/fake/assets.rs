@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ikigai_protocol::ToolCode;
 
-use crate::ports::{AssetError, Assets, Lines};
+use crate::ports::{AssetError, Assets, LineWindow};
 
 /// The longest path of an asset, in bytes.
 const MAX_PATH: usize = 1024;
@@ -74,7 +74,7 @@ impl MemoryAssets {
 }
 
 impl Assets for MemoryAssets {
-    fn read(&self, uri: &str, lines: Lines) -> Result<String, AssetError> {
+    fn read(&self, uri: &str, lines: LineWindow) -> Result<String, AssetError> {
         let path = path(uri)?;
         let assets = self.lock();
         let asset = assets.get(path).ok_or_else(|| missing(uri))?;

@@ -8,19 +8,19 @@
 /// A compiled component that contains a wildcard.
 #[derive(Clone, Debug)]
 pub(crate) struct Wildcard {
-    tokens: Vec<Token>,
+    tokens: Vec<GlobToken>,
 }
 
 #[derive(Clone, Debug)]
-enum Token {
+enum GlobToken {
     Char(u32),
     AnyChar,
     AnyString,
-    Set { negated: bool, items: Vec<Item> },
+    Set { negated: bool, items: Vec<BracketItem> },
 }
 
 #[derive(Clone, Debug)]
-enum Item {
+enum BracketItem {
     Range(u32, u32),
     Class(fn(&u8) -> bool),
     /// A class that does not exist: the whole bracket matches nothing.
@@ -57,27 +57,29 @@ impl Wildcard {
         while at < pattern.len() {
             let rest = &pattern[at..];
             let (token, used) = match rest {
-                [b'*', ..] => (Token::AnyString, 1),
-                [b'?', ..] => (Token::AnyChar, 1),
-                [b'[', ..] => parse_set(rest).unwrap_or((Token::Char(u32::from(b'[')), 1)),
+                [b'*', ..] => (GlobToken::AnyString, 1),
+                [b'?', ..] => (GlobToken::AnyChar, 1),
+                [b'[', ..] => parse_set(rest).unwrap_or((GlobToken::Char(u32::from(b'[')), 1)),
                 // A backslash at the end stands for itself.
                 [b'\\', escaped @ ..] if !escaped.is_empty() => {
                     let (character, used) = next_char(escaped).unwrap_or((0, 1));
                     literal.extend_from_slice(&escaped[..used]);
-                    tokens.push(Token::Char(character));
+                    tokens.push(GlobToken::Char(character));
                     at += 1 + used;
                     continue;
                 }
                 _ => {
                     let (character, used) = next_char(rest).unwrap_or((0, 1));
-                    (Token::Char(character), used)
+                    (GlobToken::Char(character), used)
                 }
             };
-            wild |= !matches!(token, Token::Char(_));
+            wild |= !matches!(token, GlobToken::Char(_));
             literal.extend_from_slice(&rest[..used]);
             // A row of stars is one star.
-            let again =
-                matches!((&token, tokens.last()), (Token::AnyString, Some(Token::AnyString)));
+            let again = matches!(
+                (&token, tokens.last()),
+                (GlobToken::AnyString, Some(GlobToken::AnyString))
+            );
             if !again {
                 tokens.push(token);
             }
@@ -88,7 +90,7 @@ impl Wildcard {
 
     /// Returns `true` if a name that begins with a dot may match.
     pub(crate) fn takes_hidden(&self) -> bool {
-        matches!(self.tokens.first(), Some(Token::Char(first)) if *first == u32::from(b'.'))
+        matches!(self.tokens.first(), Some(GlobToken::Char(first)) if *first == u32::from(b'.'))
     }
 
     /// Returns `true` if `name` matches. Only a dot matches a dot at its start.
@@ -102,7 +104,7 @@ impl Wildcard {
         loop {
             let next = next_char(&name[at..]);
             match (self.tokens.get(token), next) {
-                (Some(Token::AnyString), _) => {
+                (Some(GlobToken::AnyString), _) => {
                     star = Some((token + 1, at));
                     token += 1;
                 }
@@ -123,13 +125,15 @@ impl Wildcard {
     }
 }
 
-impl Token {
+impl GlobToken {
     fn takes(&self, character: u32) -> bool {
         match self {
             Self::Char(wanted) => *wanted == character,
             Self::AnyChar => true,
             Self::AnyString => false,
-            Self::Set { items, .. } if items.iter().any(|item| matches!(item, Item::Unknown)) => {
+            Self::Set { items, .. }
+                if items.iter().any(|item| matches!(item, BracketItem::Unknown)) =>
+            {
                 false
             }
             Self::Set { negated, items } => {
@@ -139,7 +143,7 @@ impl Token {
     }
 }
 
-impl Item {
+impl BracketItem {
     fn takes(&self, character: u32) -> bool {
         match self {
             Self::Range(low, high) => (*low..=*high).contains(&character),
@@ -171,7 +175,7 @@ pub(crate) fn class(name: &[u8]) -> Option<fn(&u8) -> bool> {
 }
 
 /// Parses a bracket expression at the start of `pattern`; `None` if it is not closed.
-fn parse_set(pattern: &[u8]) -> Option<(Token, usize)> {
+fn parse_set(pattern: &[u8]) -> Option<(GlobToken, usize)> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };
     let mut at = start;
@@ -180,10 +184,10 @@ fn parse_set(pattern: &[u8]) -> Option<(Token, usize)> {
         let rest = &pattern[at..];
         match rest {
             [] => return None,
-            [b']', ..] if at > start => return Some((Token::Set { negated, items }, at + 1)),
+            [b']', ..] if at > start => return Some((GlobToken::Set { negated, items }, at + 1)),
             [b'[', b':', name @ ..] if name.windows(2).any(|pair| pair == b":]") => {
                 let end = name.windows(2).position(|pair| pair == b":]")?;
-                items.push(class(&name[..end]).map_or(Item::Unknown, Item::Class));
+                items.push(class(&name[..end]).map_or(BracketItem::Unknown, BracketItem::Class));
                 at += end + 4;
             }
             _ => {
@@ -192,10 +196,10 @@ fn parse_set(pattern: &[u8]) -> Option<(Token, usize)> {
                 match &pattern[at..] {
                     [b'-', end @ ..] if !matches!(end.first(), None | Some(b']')) => {
                         let (high, used) = parse_element(end)?;
-                        items.push(Item::Range(low, high));
+                        items.push(BracketItem::Range(low, high));
                         at += 1 + used;
                     }
-                    _ => items.push(Item::Range(low, low)),
+                    _ => items.push(BracketItem::Range(low, low)),
                 }
             }
         }

@@ -5,11 +5,11 @@
 //! pattern. Directories that cannot be read, and links that lead outside the grant, are skipped.
 
 use super::component::Wildcard;
-use crate::ports::{Directory, Files, Kind};
+use crate::ports::{Directory, FileKind, Files};
 
 /// A path that matches. Sorts by the bytes of the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Found {
+pub(crate) struct PathMatch {
     /// The path for the answer.
     pub(crate) path: Vec<u8>,
     /// The position of the last component in `path`.
@@ -18,23 +18,23 @@ pub(crate) struct Found {
 
 /// A parsed pattern.
 #[derive(Debug)]
-pub(crate) struct Pattern {
+pub(crate) struct GlobPattern {
     /// The text before the first component: empty, `/`, or a directory and `/`.
     prefix: Vec<u8>,
-    components: Vec<Component>,
+    components: Vec<PatternComponent>,
     /// `true` if the pattern ends in a slash: only directories match.
     directories_only: bool,
 }
 
 #[derive(Debug)]
-enum Component {
+enum PatternComponent {
     Literal(Vec<u8>),
     Wildcard(Wildcard),
     /// `**`: any number of directories.
     AnyDepth,
 }
 
-impl Pattern {
+impl GlobPattern {
     /// Parses a whole pattern; `None` for an empty one, which matches nothing.
     pub(crate) fn parse(pattern: &[u8]) -> Option<Self> {
         let prefix = if pattern.first() == Some(&b'/') { b"/".to_vec() } else { Vec::new() };
@@ -49,15 +49,16 @@ impl Pattern {
     }
 
     fn with_prefix(prefix: Vec<u8>, pattern: &[u8]) -> Self {
-        let mut components: Vec<Component> = Vec::new();
+        let mut components: Vec<PatternComponent> = Vec::new();
         for text in pattern.split(|byte| *byte == b'/').filter(|text| !text.is_empty()) {
             let component = match text {
-                b"**" => Component::AnyDepth,
-                _ => Wildcard::parse(text).map_or_else(Component::Literal, Component::Wildcard),
+                b"**" => PatternComponent::AnyDepth,
+                _ => Wildcard::parse(text)
+                    .map_or_else(PatternComponent::Literal, PatternComponent::Wildcard),
             };
             // A row of `**` is one `**`.
-            let again = matches!(component, Component::AnyDepth)
-                && matches!(components.last(), Some(Component::AnyDepth));
+            let again = matches!(component, PatternComponent::AnyDepth)
+                && matches!(components.last(), Some(PatternComponent::AnyDepth));
             if !again {
                 components.push(component);
             }
@@ -67,8 +68,7 @@ impl Pattern {
 
     /// Returns whether the pattern is absolute or begins with `..`.
     pub(crate) fn leaves_workspace(&self) -> bool {
-        let climbs =
-            matches!(self.components.first(), Some(Component::Literal(name)) if name == b"..");
+        let climbs = matches!(self.components.first(), Some(PatternComponent::Literal(name)) if name == b"..");
         self.prefix.first() == Some(&b'/') || (self.prefix.is_empty() && climbs)
     }
 
@@ -76,7 +76,7 @@ impl Pattern {
     pub(crate) fn fixed(&self) -> Vec<u8> {
         let mut fixed = self.prefix.clone();
         for component in &self.components {
-            let Component::Literal(name) = component else { break };
+            let PatternComponent::Literal(name) = component else { break };
             if !fixed.is_empty() && fixed.last() != Some(&b'/') {
                 fixed.push(b'/');
             }
@@ -88,8 +88,8 @@ impl Pattern {
 
 /// The paths that a pattern matches, in no order.
 #[derive(Debug, Default)]
-pub(crate) struct Matches {
-    pub(crate) found: Vec<Found>,
+pub(crate) struct PathMatches {
+    pub(crate) found: Vec<PathMatch>,
     /// The number of names that were left out, because the port cannot express them.
     pub(crate) left_out: u64,
 }
@@ -97,16 +97,18 @@ pub(crate) struct Matches {
 /// Returns every path that `pattern` matches.
 pub(crate) fn walk<F: Files>(
     files: &F,
-    pattern: &Pattern,
-    wanted: &dyn Fn(Kind) -> bool,
-) -> Matches {
-    let matches = Matches::default();
-    let mut walk = Walk { files, pattern, wanted, matches, waiting: Vec::new() };
+    pattern: &GlobPattern,
+    wanted: &dyn Fn(FileKind) -> bool,
+) -> PathMatches {
+    let matches = PathMatches::default();
+    let mut walk = GlobWalk { files, pattern, wanted, matches, waiting: Vec::new() };
     if pattern.components.is_empty() {
         // Only `/`, or a directory with nothing after it.
-        if files.kind(&pattern.prefix, true) == Ok(Kind::Directory) && wanted(Kind::Directory) {
+        if files.kind(&pattern.prefix, true) == Ok(FileKind::Directory)
+            && wanted(FileKind::Directory)
+        {
             let (path, name_at) = (pattern.prefix.clone(), pattern.prefix.len());
-            walk.matches.found.push(Found { path, name_at });
+            walk.matches.found.push(PathMatch { path, name_at });
         }
         return walk.matches;
     }
@@ -117,23 +119,23 @@ pub(crate) fn walk<F: Files>(
     walk.matches
 }
 
-struct Walk<'w, F> {
+struct GlobWalk<'w, F> {
     files: &'w F,
-    pattern: &'w Pattern,
-    wanted: &'w dyn Fn(Kind) -> bool,
-    matches: Matches,
+    pattern: &'w GlobPattern,
+    wanted: &'w dyn Fn(FileKind) -> bool,
+    matches: PathMatches,
     /// The directories still to visit: the path with its slash (empty for the current directory),
     /// and the components that apply to its entries.
     waiting: Vec<(Vec<u8>, Vec<usize>)>,
 }
 
-impl<F: Files> Walk<'_, F> {
+impl<F: Files> GlobWalk<'_, F> {
     /// Adds a directory to the list; `**` also matches no directory at all.
     fn enter(&mut self, prefix: Vec<u8>, mut states: Vec<usize>) {
         let mut at = 0;
         while at < states.len() {
             let state = states[at];
-            if matches!(self.pattern.components[state], Component::AnyDepth)
+            if matches!(self.pattern.components[state], PatternComponent::AnyDepth)
                 && state + 1 < self.pattern.components.len()
                 && !states.contains(&(state + 1))
             {
@@ -150,7 +152,7 @@ impl<F: Files> Walk<'_, F> {
 
     fn visit(&mut self, prefix: &[u8], states: &[usize]) {
         let literal = |state: &usize| match &self.pattern.components[*state] {
-            Component::Literal(name) => Some(name.clone()),
+            PatternComponent::Literal(name) => Some(name.clone()),
             _ => None,
         };
         // If only names are wanted, the directory need not be readable. `.` and `..` are never
@@ -193,9 +195,9 @@ impl<F: Files> Walk<'_, F> {
         let Ok(dir) = self.files.open_dir(if prefix.is_empty() { b"." } else { prefix }) else {
             return;
         };
-        let mut matched: Vec<(Vec<u8>, Kind, Vec<usize>)> = Vec::new();
-        let mut taken: Vec<(Vec<u8>, Kind)> = Vec::new();
-        let mut each = |name: &[u8], kind: Kind| {
+        let mut matched: Vec<(Vec<u8>, FileKind, Vec<usize>)> = Vec::new();
+        let mut taken: Vec<(Vec<u8>, FileKind)> = Vec::new();
+        let mut each = |name: &[u8], kind: FileKind| {
             let (mut result, mut next) = (false, Vec::new());
             for state in states {
                 self.step(*state, name, kind, &mut result, &mut next);
@@ -208,7 +210,7 @@ impl<F: Files> Walk<'_, F> {
             }
         };
         // The C library reports these two if a pattern spells their dot.
-        for (name, kind) in [(&b"."[..], Kind::Directory), (b"..", Kind::Directory)] {
+        for (name, kind) in [(&b"."[..], FileKind::Directory), (b"..", FileKind::Directory)] {
             each(name, kind);
         }
         // Entries that were listed before a failure are valid.
@@ -227,17 +229,17 @@ impl<F: Files> Walk<'_, F> {
         &self,
         state: usize,
         name: &[u8],
-        kind: Kind,
+        kind: FileKind,
         result: &mut bool,
         next: &mut Vec<usize>,
     ) {
         let dots = name == b"." || name == b"..";
         let matches = match &self.pattern.components[state] {
-            Component::Literal(wanted) => !dots && wanted == name,
-            Component::Wildcard(wildcard) => wildcard.matches(name),
-            Component::AnyDepth => {
+            PatternComponent::Literal(wanted) => !dots && wanted == name,
+            PatternComponent::Wildcard(wildcard) => wildcard.matches(name),
+            PatternComponent::AnyDepth => {
                 let visible = name.first() != Some(&b'.');
-                if visible && kind == Kind::Directory && !next.contains(&state) {
+                if visible && kind == FileKind::Directory && !next.contains(&state) {
                     next.push(state);
                 }
                 *result |= visible && self.is_last(state);
@@ -247,7 +249,7 @@ impl<F: Files> Walk<'_, F> {
         if matches && self.is_last(state) {
             *result = true;
         } else if matches
-            && matches!(kind, Kind::Directory | Kind::Symlink)
+            && matches!(kind, FileKind::Directory | FileKind::Symlink)
             && !next.contains(&(state + 1))
         {
             next.push(state + 1);
@@ -255,18 +257,18 @@ impl<F: Files> Walk<'_, F> {
     }
 
     /// Adds a result, if it is of a wanted kind.
-    fn take(&mut self, prefix: &[u8], name: &[u8], kind: Kind) {
+    fn take(&mut self, prefix: &[u8], name: &[u8], kind: FileKind) {
         let mut path = [prefix, name].concat();
         if self.pattern.directories_only {
             let followed =
-                if kind == Kind::Symlink { self.files.kind(&path, true) } else { Ok(kind) };
-            if followed != Ok(Kind::Directory) {
+                if kind == FileKind::Symlink { self.files.kind(&path, true) } else { Ok(kind) };
+            if followed != Ok(FileKind::Directory) {
                 return;
             }
             path.push(b'/');
         }
         if (self.wanted)(kind) {
-            self.matches.found.push(Found { path, name_at: prefix.len() });
+            self.matches.found.push(PathMatch { path, name_at: prefix.len() });
         }
     }
 }

@@ -57,7 +57,7 @@ const NEVER: &str = r"[^\x{0}-\x{10FFFF}]";
 
 /// Translates `pattern` for a matcher in multi-line mode.
 pub(super) fn translate(pattern: &str) -> Result<String, EreError> {
-    Translator { rest: pattern, levels: vec![Level::default()], groups: 0 }.run()
+    Translator { rest: pattern, levels: vec![OpenGroup::default()], groups: 0 }.run()
 }
 
 /// A part of the pattern that can be repeated.
@@ -142,14 +142,14 @@ impl Atom {
 
 /// An open group, or the whole pattern.
 #[derive(Debug, Default)]
-struct Level {
+struct OpenGroup {
     out: String,
     /// The atom that a repetition would apply to; `None` at the start and after an anchor.
     last: Option<Atom>,
     depth: usize,
 }
 
-impl Level {
+impl OpenGroup {
     fn flush(&mut self) {
         if let Some(atom) = self.last.take() {
             self.depth = self.depth.max(atom.depth);
@@ -170,7 +170,7 @@ impl Level {
 
 struct Translator<'p> {
     rest: &'p str,
-    levels: Vec<Level>,
+    levels: Vec<OpenGroup>,
     /// The number of closed groups, for the message on back-references.
     groups: u32,
 }
@@ -183,7 +183,7 @@ impl Translator<'_> {
                     if self.levels.len() > MAX_DEPTH {
                         return Err(EreError::TooBig);
                     }
-                    self.levels.push(Level::default());
+                    self.levels.push(OpenGroup::default());
                 }
                 ')' if self.levels.len() > 1 => self.close()?,
                 '|' => self.level().anchor("|"),
@@ -218,9 +218,9 @@ impl Translator<'_> {
     }
 
     /// Returns the innermost open group. There always is one: the outermost is never closed.
-    fn level(&mut self) -> &mut Level {
+    fn level(&mut self) -> &mut OpenGroup {
         if self.levels.is_empty() {
-            self.levels.push(Level::default());
+            self.levels.push(OpenGroup::default());
         }
         let last = self.levels.len() - 1;
         &mut self.levels[last]

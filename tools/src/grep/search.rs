@@ -14,7 +14,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 
 use crate::answer::OUTPUT_CAP;
-use crate::glob::Found;
+use crate::glob::PathMatch;
 use crate::json;
 use crate::ports::{Directory, Files};
 
@@ -30,7 +30,7 @@ const MAX_LINE_BYTES: usize = 256 << 20;
 
 /// The matches of one batch of files.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct BatchMatches {
     /// The matches, as the inside of a JSON string.
     pub(super) text: Vec<u8>,
     /// The number of matching lines.
@@ -40,9 +40,13 @@ pub(super) struct Part {
 }
 
 /// Searches `found`, which is sorted; the parts are in the same order.
-pub(super) fn search<F: Files>(files: &F, matcher: &RegexMatcher, found: &[Found]) -> Vec<Part> {
-    let batches: Vec<&[Found]> = found.chunks(BATCH_FILES).collect();
-    let job = Job {
+pub(super) fn search<F: Files>(
+    files: &F,
+    matcher: &RegexMatcher,
+    found: &[PathMatch],
+) -> Vec<BatchMatches> {
+    let batches: Vec<&[PathMatch]> = found.chunks(BATCH_FILES).collect();
+    let job = SearchJob {
         files,
         matcher,
         batches,
@@ -66,17 +70,17 @@ pub(super) fn search<F: Files>(files: &F, matcher: &RegexMatcher, found: &[Found
     parts.into_iter().map(|(_, part)| part).collect()
 }
 
-struct Job<'j, F> {
+struct SearchJob<'j, F> {
     files: &'j F,
     matcher: &'j RegexMatcher,
-    batches: Vec<&'j [Found]>,
+    batches: Vec<&'j [PathMatch]>,
     next: AtomicUsize,
     /// The number of bytes of text in the parts so far.
     kept: AtomicUsize,
-    parts: Mutex<Vec<(usize, Part)>>,
+    parts: Mutex<Vec<(usize, BatchMatches)>>,
 }
 
-impl<F: Files> Job<'_, F> {
+impl<F: Files> SearchJob<'_, F> {
     fn work(&self) {
         // Each thread has its own matcher, so that threads do not share scratch space.
         let matcher = self.matcher.clone();
@@ -94,7 +98,7 @@ impl<F: Files> Job<'_, F> {
             let Some(batch) = self.batches.get(index) else { return };
             // Batches are handed out in order, so the kept text comes before this batch.
             let room = OUTPUT_CAP.saturating_sub(self.kept.load(Ordering::Relaxed));
-            let mut sink = Matches { part: Part::default(), room, label: Vec::new() };
+            let mut sink = MatchSink { part: BatchMatches::default(), room, label: Vec::new() };
             for one in *batch {
                 let (prefix, name) = one.path.split_at(one.name_at);
                 if current.as_ref().is_none_or(|(known, _)| *known != prefix) {
@@ -122,9 +126,9 @@ impl<F: Files> Job<'_, F> {
         file: <F::Dir as Directory>::File,
         path: &[u8],
         ahead: &mut [u8],
-        sink: &mut Matches,
+        sink: &mut MatchSink,
     ) {
-        let file = Whole { file, ahead, unread: 0..0, ended: false };
+        let file = ReadAheadFile { file, ahead, unread: 0..0, ended: false };
         if let Err(error) = searcher.search_reader(matcher, file, sink) {
             // The specification skips files that fail; the log names them.
             let path = String::from_utf8_lossy(path);
@@ -136,7 +140,7 @@ impl<F: Files> Job<'_, F> {
 /// A file that is read with few calls. The searcher reads the first three bytes separately, and
 /// once more after the end. For a small file those are two of four system calls, and in a component
 /// each is a call into the host.
-struct Whole<'b, R> {
+struct ReadAheadFile<'b, R> {
     file: R,
     /// The buffer for a read that is larger than the caller's.
     ahead: &'b mut [u8],
@@ -150,7 +154,7 @@ const WORTH_A_READ: usize = 4 << 10;
 /// The size of the larger read, in bytes.
 const AHEAD: usize = 64 << 10;
 
-impl<R: Read> Read for Whole<'_, R> {
+impl<R: Read> Read for ReadAheadFile<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.unread.is_empty() {
             if self.ended || buffer.is_empty() {
@@ -173,21 +177,21 @@ impl<R: Read> Read for Whole<'_, R> {
 }
 
 /// A sink that collects matches as text.
-struct Matches {
-    part: Part,
+struct MatchSink {
+    part: BatchMatches,
     room: usize,
     /// The escaped path of the current file.
     label: Vec<u8>,
 }
 
-impl Matches {
+impl MatchSink {
     fn start(&mut self, path: &[u8]) {
         self.label.clear();
         json::escape(path, &mut self.label);
     }
 }
 
-impl Sink for Matches {
+impl Sink for MatchSink {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, Self::Error> {

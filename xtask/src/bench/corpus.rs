@@ -35,14 +35,14 @@ const KEYWORDS: [&str; 12] = [
 
 /// The shape of a tree of files.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct TreeShape {
     pub(crate) directories: u32,
     pub(crate) files_in_each: u32,
     /// The average size of a file.
     pub(crate) bytes: u64,
 }
 
-impl Shape {
+impl TreeShape {
     /// Returns a readable description.
     pub(crate) fn text(self) -> String {
         let files = u64::from(self.directories) * u64::from(self.files_in_each);
@@ -51,10 +51,10 @@ impl Shape {
 }
 
 /// Creates the tree `shape` in `root`, unless it is there.
-pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
+pub(crate) fn lay_out(root: &Path, shape: TreeShape) -> anyhow::Result<()> {
     // Increase it whenever the output of the generator changes.
     const VERSION: u32 = 1;
-    let Shape { directories, files_in_each, bytes } = shape;
+    let TreeShape { directories, files_in_each, bytes } = shape;
     let stamp = root.with_extension("stamp");
     let made = format!("{VERSION} {directories} {files_in_each} {bytes}");
     if fs::read_to_string(&stamp).is_ok_and(|text| text == made) {
@@ -63,7 +63,7 @@ pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
     if root.exists() {
         fs::remove_dir_all(root).with_context(|| format!("cannot remove `{}`", root.display()))?;
     }
-    let mut text = Text::new();
+    let mut text = TextSource::new();
     for directory in 0..directories {
         let directory = root.join(format!("d{directory:03}"));
         fs::create_dir_all(&directory)?;
@@ -82,12 +82,12 @@ pub(crate) fn lay_out(root: &Path, shape: Shape) -> anyhow::Result<()> {
 }
 
 /// A source of text that looks like code: words of a small vocabulary, few of them often.
-struct Text {
+struct TextSource {
     random: Random,
     words: Vec<String>,
 }
 
-impl Text {
+impl TextSource {
     fn new() -> Self {
         let mut random = Random(0x1CEB_00DA);
         let mut words: Vec<String> = KEYWORDS.iter().map(|word| (*word).to_owned()).collect();
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn the_text_is_the_same_everywhere_and_holds_the_names() {
-        let text = Text::new().lines(8 << 20);
-        assert_eq!(text, Text::new().lines(8 << 20));
+        let text = TextSource::new().lines(8 << 20);
+        assert_eq!(text, TextSource::new().lines(8 << 20));
         assert!(NAMES.iter().all(|name| text.contains(name)));
         assert!(!text.contains("this_is_nowhere_in_it"));
     }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::Layout;
+use super::BenchLayout;
 use super::processes::{host, peak_memory, voluntary_switches};
 use super::samples::{Figures, Samples, in_turn};
 use crate::place;
@@ -61,16 +61,20 @@ await server.connect(new StdioServerTransport());
 "#;
 
 /// Adds the figures of the MCP servers.
-pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) fn measure(
+    layout: &BenchLayout,
+    quick: bool,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let (rounds, calls) = if quick { (5, 200) } else { (20, 1000) };
     let mut servers = vec![
-        Server::start(
+        StdioServer::start(
             "ikigai",
             &mut ours(layout),
             "file_read",
             json!({ "file_path": SMALL_FILE }),
         )?,
-        Server::start(
+        StdioServer::start(
             "rmcp",
             &mut Command::new(layout.at("rmcp-echo")),
             "echo",
@@ -81,7 +85,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     if python.exists() {
         let mut plain = Command::new(python);
         plain.args(["-I", "-c", PLAIN]);
-        servers.push(Server::start("python", &mut plain, "echo", json!({ "x": 1 }))?);
+        servers.push(StdioServer::start("python", &mut plain, "echo", json!({ "x": 1 }))?);
     } else {
         note("the Python package `mcp` is not installed");
     }
@@ -90,7 +94,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
         let mut plain = Command::new("node");
         // The code finds its modules from the working directory.
         plain.args(["--input-type=module", "--eval", PLAIN_NODE]).current_dir(modules);
-        servers.push(Server::start("node", &mut plain, "echo", json!({ "x": 1 }))?);
+        servers.push(StdioServer::start("node", &mut plain, "echo", json!({ "x": 1 }))?);
     } else {
         note("the npm package `@modelcontextprotocol/sdk` is not installed");
     }
@@ -115,7 +119,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
 /// Measures one call of each server in turn, and counts the wake-ups of its threads. The first
 /// round is not kept.
 fn each(
-    servers: &mut [Server],
+    servers: &mut [StdioServer],
     rounds: usize,
     calls: u64,
     in_flight: u64,
@@ -140,12 +144,12 @@ fn each(
 
 /// Measures the time from the start of our server to its first list of tools, without servers as
 /// tools and with them.
-fn start(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
+fn start(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
     in_turn(
         rounds,
         &mut [
             ("ikigai", &mut || {
-                let mut server = Server::start("ikigai", &mut ours(layout), "", json!({}))?;
+                let mut server = StdioServer::start("ikigai", &mut ours(layout), "", json!({}))?;
                 let listed = server.ask("tools/list", &json!({}))?;
                 ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
                 Ok(())
@@ -156,7 +160,7 @@ fn start(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
 }
 
 /// Measures the memory that a large call adds to each server, for each byte of its arguments.
-fn large(layout: &Layout) -> anyhow::Result<Samples> {
+fn large(layout: &BenchLayout) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     let values = || format!(r#"[{}0]"#, "[1],".repeat(LARGE / 4));
     // The library refuses lines over 16 MiB.
@@ -170,9 +174,9 @@ fn large(layout: &Layout) -> anyhow::Result<Samples> {
     fs::set_permissions(&swallow, fs::Permissions::from_mode(0o755))?;
     let mut ours = ours(layout);
     ours.env("IKIGAI_USER_TOOLS", tools);
-    let theirs = || Server::start("rmcp", &mut Command::new(&rmcp), "echo", json!({}));
+    let theirs = || StdioServer::start("rmcp", &mut Command::new(&rmcp), "echo", json!({}));
     for (name, server, arguments) in [
-        ("ikigai", Server::start("ikigai", &mut ours, "swallow", json!({}))?, values()),
+        ("ikigai", StdioServer::start("ikigai", &mut ours, "swallow", json!({}))?, values()),
         ("rmcp values", theirs()?, quarter()),
         ("rmcp text", theirs()?, text()),
     ] {
@@ -192,14 +196,14 @@ fn large(layout: &Layout) -> anyhow::Result<Samples> {
 }
 
 /// Returns the command of our server, over the tools of the installation.
-fn ours(layout: &Layout) -> Command {
+fn ours(layout: &BenchLayout) -> Command {
     let mut command = host(layout);
     command.current_dir(layout.at("small")).args(["mcp", "serve"]);
     command
 }
 
 /// A running server and the ends of its pipes.
-struct Server {
+struct StdioServer {
     name: &'static str,
     tool: &'static str,
     arguments: Value,
@@ -209,7 +213,7 @@ struct Server {
     next_id: u64,
 }
 
-impl Server {
+impl StdioServer {
     /// Starts a server, and shakes hands.
     fn start(
         name: &'static str,
@@ -281,7 +285,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for StdioServer {
     fn drop(&mut self) {
         // The server has been measured, so its end does not matter.
         let _ = self.child.kill();

@@ -13,14 +13,18 @@ use serde_json::Value;
 use super::corpus::PATTERNS;
 use super::machine::cores;
 use super::samples::{Figures, in_turn};
-use super::{Layout, text};
+use super::{BenchLayout, text};
 use crate::run::{self, note};
 
 /// wasmtime's command line.
 const WASMTIME: &str = "wasmtime";
 
 /// Adds the figures of whole processes.
-pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) fn measure(
+    layout: &BenchLayout,
+    quick: bool,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("command".into(), command_line(layout, rounds(60))?);
     figures.insert("list".into(), start_and_list(layout, rounds(60))?);
@@ -54,7 +58,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
 }
 
 /// Measures `ikigai tool call` with everything cached, and the native tool without ikigai.
-fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+fn command_line(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let tree = layout.at("small");
     let arguments = r#"{"file_path":"d000/f0000.rs"}"#;
     let mut call = host(layout);
@@ -76,7 +80,7 @@ fn command_line(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples
 
 /// Measures a listing of the installed tools when nothing has changed, and a start of the program
 /// that does nothing.
-fn start_and_list(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+fn start_and_list(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let (mut list, mut version) = (host(layout), host(layout));
     list.current_dir(layout.at("small")).args(["tool", "list"]);
     version.current_dir(layout.at("small")).arg("--version");
@@ -90,7 +94,7 @@ fn start_and_list(layout: &Layout, rounds: usize) -> anyhow::Result<super::sampl
 }
 
 /// Measures a listing of unchanged components, and as many spawns of a native tool.
-fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+fn discovery(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let mut list = host(layout);
     list.env("IKIGAI_USER_TOOLS", layout.hundred());
     list.env("IKIGAI_SYSTEM_TOOLS", layout.at("no-tools"));
@@ -113,7 +117,10 @@ fn discovery(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::S
 
 /// Measures the start of the supervisor, which finds no plan on its stdin and ends, and the start
 /// of a program that does nothing.
-fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+fn supervisor_start(
+    layout: &BenchLayout,
+    rounds: usize,
+) -> anyhow::Result<super::samples::Samples> {
     /// The exit code of a supervisor that refuses to start anything.
     const REFUSED: i32 = 2;
     /// The starts in one sample. A single one would be lost in the machine's other load.
@@ -141,7 +148,7 @@ fn supervisor_start(layout: &Layout, rounds: usize) -> anyhow::Result<super::sam
 /// Measures the native `grep` and ripgrep, with the same number of threads over the same files.
 /// Also measures reading these files with as many threads, since every search must read them.
 fn ripgrep(
-    layout: &Layout,
+    layout: &BenchLayout,
     rg: &Path,
     (pattern, files): (&str, &[PathBuf]),
     rounds: usize,
@@ -210,7 +217,7 @@ fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Measures a component that only echoes: as `ikigai tool run` runs it, with its code in the cache,
 /// and as wasmtime's command line runs it, with code that was compiled before. wasmtime's command
 /// line applies no limits and grants nothing.
-fn other_host(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+fn other_host(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
     let guest = layout.at("guest.wasm");
     let compiled = layout.at("guest.cwasm");
     let mut compile = Command::new(WASMTIME);
@@ -235,7 +242,7 @@ fn other_host(layout: &Layout, rounds: usize) -> anyhow::Result<super::samples::
 /// Measures the first schema of a large component that was never compiled here, and the wait after
 /// that until optimised code has replaced the code that answered.
 fn first_answer(
-    layout: &Layout,
+    layout: &BenchLayout,
     component: &Path,
     rounds: usize,
 ) -> anyhow::Result<super::samples::Samples> {
@@ -278,7 +285,7 @@ fn compiled(cache: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// Returns the installed host, without any of this user's settings.
-pub(super) fn host(layout: &Layout) -> Command {
+pub(super) fn host(layout: &BenchLayout) -> Command {
     let mut command = Command::new(layout.host());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("IKIGAI_") {

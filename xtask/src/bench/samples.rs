@@ -10,11 +10,11 @@ pub(crate) type Samples = BTreeMap<String, Vec<f64>>;
 pub(crate) type Figures = BTreeMap<String, Samples>;
 
 /// A thing to time, by its name.
-pub(crate) type Subject<'a> = (&'a str, &'a mut dyn FnMut() -> anyhow::Result<()>);
+pub(crate) type TimedSubject<'a> = (&'a str, &'a mut dyn FnMut() -> anyhow::Result<()>);
 
 /// Runs the subjects in turn, so that other load on the machine affects all of them alike. The
 /// first round is not kept.
-pub(crate) fn in_turn(rounds: usize, subjects: &mut [Subject<'_>]) -> anyhow::Result<Samples> {
+pub(crate) fn in_turn(rounds: usize, subjects: &mut [TimedSubject<'_>]) -> anyhow::Result<Samples> {
     let mut samples = Samples::new();
     for round in 0..=rounds {
         for (name, subject) in &mut *subjects {

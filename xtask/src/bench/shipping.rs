@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 
-use self::registry::{Artifact, Registry};
-use super::Layout;
+use self::registry::{BenchArtifact, BenchRegistry};
+use super::BenchLayout;
 use super::corpus::Random;
 use super::processes::{finish, host, peak_memory};
 use super::samples::{Figures, Samples};
@@ -34,7 +34,11 @@ const MODULE: usize = 50_000;
 const LOOK: Duration = Duration::from_micros(200);
 
 /// Adds the figures of installed tools.
-pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> anyhow::Result<()> {
+pub(crate) fn measure(
+    layout: &BenchLayout,
+    quick: bool,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("module".into(), first_use(layout, rounds(20))?);
     if !run::works("sha256sum", &["--version"]) {
@@ -43,13 +47,13 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
     }
     let place = layout.at("fetched");
     place::empty_directory(&place)?;
-    let file = |name: &'static str, length| -> anyhow::Result<Artifact> {
+    let file = |name: &'static str, length| -> anyhow::Result<BenchArtifact> {
         let path = layout.at(&format!("{name}.bin"));
         fs::write(&path, noise(length)).with_context(|| format!("cannot write `{name}`"))?;
-        Artifact::new(name, &path)
+        BenchArtifact::new(name, &path)
     };
     let (large, small) = (file("large", LARGE)?, file("small", SMALL)?);
-    let registry = Registry::start(&[&large, &small])?;
+    let registry = BenchRegistry::start(&[&large, &small])?;
     let [fetch_large, fetch_small] = [&large, &small].map(|artifact| {
         let mut command = host(layout);
         command.args(["tool", "fetch", &registry.reference(artifact), "--out"]);
@@ -75,7 +79,7 @@ pub(crate) fn measure(layout: &Layout, quick: bool, figures: &mut Figures) -> an
 fn fetching(
     place: &Path,
     ours: &mut Command,
-    (registry, artifact): (&Registry, &Artifact),
+    (registry, artifact): (&BenchRegistry, &BenchArtifact),
     rounds: usize,
 ) -> anyhow::Result<Samples> {
     const SCRIPT: &str = r#"curl -q -sS --noproxy '*' -o "$1" "$2" && sha256sum "$1""#;
@@ -147,7 +151,7 @@ fn peak(command: &mut Command) -> anyhow::Result<u64> {
 }
 
 /// Measures the schema of a core module that was never used here, and the same a second time.
-fn first_use(layout: &Layout, rounds: usize) -> anyhow::Result<Samples> {
+fn first_use(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
     let path = layout.at("module.wasm");
     fs::write(&path, module::of_length(MODULE)).context("cannot write the module")?;
     let cache = layout.at("empty-cache");

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use super::samples::{Figures, Spread};
 
 /// One line of the table.
-pub(crate) struct Row {
+pub(crate) struct ReportRow {
     what: String,
-    target: Option<Target>,
+    target: Option<TargetValue>,
     unit: Unit,
     today: Option<Spread>,
     /// The value at the physical limit.
@@ -23,7 +23,7 @@ pub(crate) struct Row {
 }
 
 #[derive(Clone, Copy)]
-enum Target {
+enum TargetValue {
     AtMost(f64),
     AtLeast(f64),
 }
@@ -41,20 +41,21 @@ enum Unit {
     Count,
 }
 
-use Target::{AtLeast, AtMost};
+use TargetValue::{AtLeast, AtMost};
 use Unit::{Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
 use limits::limit;
 use lines::{
-    From::{self, Alone, More, Ratio},
-    Line, lines,
+    RowDefinition,
+    RowValue::{self, Alone, More, Ratio},
+    lines,
 };
 
 /// The patterns for which the packed searchers of the native build have no equivalent in wasm.
 const NO_WASM_FORM: [&str; 2] = ["alternation", "case-insensitive"];
 
 /// Returns the whole table.
-pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
-    let mut rows: Vec<Row> = lines().into_iter().map(|line| row(figures, line)).collect();
+pub(crate) fn rows(figures: &Figures) -> Vec<ReportRow> {
+    let mut rows: Vec<ReportRow> = lines().into_iter().map(|line| row(figures, line)).collect();
     for (name, _) in super::PATTERNS {
         rows.push(search(figures, "grep_rg", name, ("grep", "rg"), "ripgrep, equal threads", 1.1));
     }
@@ -66,7 +67,7 @@ pub(crate) fn rows(figures: &Figures) -> Vec<Row> {
     rows
 }
 
-fn values(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
+fn values(figures: &Figures, figure: &str, from: &RowValue) -> Option<Spread> {
     let samples = figures.get(figure)?;
     match *from {
         Ratio(one, other) => Spread::pairs(samples, (one, other), |one, other| one / other),
@@ -75,10 +76,10 @@ fn values(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
     }
 }
 
-fn row(figures: &Figures, (what, figure, from, unit, target): Line) -> Row {
+fn row(figures: &Figures, (what, figure, from, unit, target): RowDefinition) -> ReportRow {
     let today = values(figures, figure, &from).map(|today| today.in_unit(unit));
     let limit = limit(figures, figure, &from).map(|limit| limit.in_unit(unit));
-    Row { what: what.to_owned(), target, unit, today, limit }
+    ReportRow { what: what.to_owned(), target, unit, today, limit }
 }
 
 fn search(
@@ -88,11 +89,11 @@ fn search(
     pair: (&str, &str),
     against: &str,
     most: f64,
-) -> Row {
+) -> ReportRow {
     let samples = figures.get(&format!("{figure} {name}"));
     let is_wasm = figure == "grep_wasm";
     let build = if is_wasm { "component" } else { "native" };
-    Row {
+    ReportRow {
         what: format!("`grep`, {build}, {name}: against {against}"),
         target: Some(AtMost(most)),
         unit: Times,
@@ -142,7 +143,7 @@ impl Unit {
     }
 }
 
-impl Target {
+impl TargetValue {
     fn is_met(self, value: f64) -> bool {
         match self {
             AtMost(most) => value <= most,
@@ -168,7 +169,7 @@ impl Target {
     }
 }
 
-impl Row {
+impl ReportRow {
     fn verdict(&self) -> &'static str {
         match (self.target, self.today) {
             (_, None) => "not measured",
@@ -180,14 +181,14 @@ impl Row {
 }
 
 /// Returns the measured rows whose limit was not measured.
-pub(crate) fn without_limit(rows: &[Row]) -> impl Iterator<Item = &str> {
+pub(crate) fn without_limit(rows: &[ReportRow]) -> impl Iterator<Item = &str> {
     rows.iter()
         .filter(|row| row.today.is_some() && row.limit.is_none())
         .map(|row| row.what.as_str())
 }
 
 /// Formats the table as Markdown, with a list of the missed targets.
-pub(crate) fn text(rows: &[Row]) -> String {
+pub(crate) fn text(rows: &[ReportRow]) -> String {
     let header = ["what", "target", "today", "middle half", "limit", ""].map(str::to_owned);
     let mut cells = vec![header];
     for row in rows {
@@ -218,7 +219,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
             text.push_str("|\n");
         }
     }
-    let missed: Vec<&Row> = rows.iter().filter(|row| row.verdict() == "missed").collect();
+    let missed: Vec<&ReportRow> = rows.iter().filter(|row| row.verdict() == "missed").collect();
     if missed.is_empty() {
         text.push_str("\nEvery target that was measured is met.\n");
         return text;
@@ -233,7 +234,7 @@ pub(crate) fn text(rows: &[Row]) -> String {
 }
 
 /// Formats everything as JSON for a program.
-pub(crate) fn json(machine: &str, rows: &[Row], figures: &Figures) -> Value {
+pub(crate) fn json(machine: &str, rows: &[ReportRow], figures: &Figures) -> Value {
     let rows = rows.iter().map(|row| {
         json!({
             "what": row.what,

@@ -21,9 +21,9 @@ use rusqlite::{CachedStatement, OpenFlags, ToSql};
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::backoff::PAUSES;
-use crate::database::failure::Failure;
+use crate::database::failure::DatabaseFailure;
 use crate::database::row::{Column, Row};
-use crate::database::{Place, Value, digest, schema};
+use crate::database::{CallerThread, SqlParameter, digest, schema};
 
 /// The longest pause between two attempts at a lock, without jitter. It is shorter than between
 /// attempts at a transaction: with long pauses, a process would rarely meet a free moment of a
@@ -38,7 +38,7 @@ const STATEMENTS: usize = 100;
 const QUEUE: Duration = Duration::from_secs(5);
 
 /// The database of a pool, and the settings of each connection.
-pub(super) struct Target {
+pub(super) struct PoolSettings {
     /// The file; `None` for a database in memory.
     pub(super) path: Option<PathBuf>,
     /// The statements that set up a connection.
@@ -50,8 +50,8 @@ pub(super) struct Target {
 }
 
 /// The connections of a process to one database.
-pub(in crate::database) struct Connections {
-    target: Target,
+pub(in crate::database) struct SqlitePool {
+    target: PoolSettings,
     /// The device and the number of the file, since the first connection.
     file: OnceLock<(u64, u64)>,
     idle: Mutex<Vec<rusqlite::Connection>>,
@@ -62,8 +62,8 @@ pub(in crate::database) struct Connections {
     turn: Arc<Turn<()>>,
 }
 
-impl Connections {
-    pub(super) fn new(target: Target) -> Arc<Self> {
+impl SqlitePool {
+    pub(super) fn new(target: PoolSettings) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(target.connections as usize));
         let (file, idle) = (OnceLock::new(), Mutex::default());
         Arc::new(Self { target, file, idle, permits, turn: Arc::default() })
@@ -74,7 +74,7 @@ impl Connections {
     async fn connection(
         self: &Arc<Self>,
         turn: Option<OwnedMutexGuard<()>>,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<PooledConnection, DatabaseFailure> {
         let permits = Arc::clone(&self.permits);
         let permit = match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => permit,
@@ -82,30 +82,34 @@ impl Connections {
             Err(_) => {
                 let wait = self.target.busy_timeout + QUEUE;
                 let waited = tokio::time::timeout(wait, permits.acquire_owned()).await;
-                waited.map_err(|_| Failure::NoConnection)?.map_err(|_| Failure::Ended)?
+                waited
+                    .map_err(|_| DatabaseFailure::NoConnection)?
+                    .map_err(|_| DatabaseFailure::Ended)?
             }
         };
         if let Some(file) = self.file.get() {
             self.check_file(*file)?;
         }
         let open = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Ok(Connection { open, pool: Arc::clone(self), _permit: permit, _turn: turn })
+        Ok(PooledConnection { open, pool: Arc::clone(self), _permit: permit, _turn: turn })
     }
 
     /// Runs a statement that reads, outside any transaction.
     pub(in crate::database) async fn rows<T>(
         self: &Arc<Self>,
         statement: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlParameter<'_>],
         read: impl Fn(&Row<'_>) -> Column<T>,
-    ) -> Result<Vec<T>, Failure> {
+    ) -> Result<Vec<T>, DatabaseFailure> {
         self.connection(None).await?.rows(statement, values, read).await
     }
 
     /// Begins a transaction. It has the lock for writing before its first read, so no other
     /// writer changes what it read. A transaction that took the lock later would fail if another
     /// had written in between.
-    pub(in crate::database) async fn begin(self: &Arc<Self>) -> Result<Connection, Failure> {
+    pub(in crate::database) async fn begin(
+        self: &Arc<Self>,
+    ) -> Result<PooledConnection, DatabaseFailure> {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let mut connection = self.connection(Some(turn)).await?;
         connection.run(|open| Ok(open.prepare_cached("BEGIN IMMEDIATE")?.raw_execute()?)).await?;
@@ -113,11 +117,12 @@ impl Connections {
     }
 
     /// Puts a file into WAL mode, if no other process uses it at this moment.
-    pub(super) async fn enter_wal(self: &Arc<Self>) -> Result<(), Failure> {
+    pub(super) async fn enter_wal(self: &Arc<Self>) -> Result<(), DatabaseFailure> {
         let enter = |open: &rusqlite::Connection| {
-            open.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(())).map_err(Failure::from)
+            open.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+                .map_err(DatabaseFailure::from)
         };
-        self.connection(None).await?.run_aside(Place::Shared, enter).await
+        self.connection(None).await?.run_aside(CallerThread::Shared, enter).await
     }
 
     /// Closes the connections when they are no longer in use. The last connection to a file
@@ -133,14 +138,14 @@ impl Connections {
 
     /// Checks that the path still leads to the connections' file. SQLite also writes into a
     /// removed file, and such a change would be lost.
-    fn check_file(&self, file: (u64, u64)) -> Result<(), Failure> {
+    fn check_file(&self, file: (u64, u64)) -> Result<(), DatabaseFailure> {
         match &self.target.path {
-            Some(path) if identity(path).ok() != Some(file) => Err(Failure::Moved),
+            Some(path) if identity(path).ok() != Some(file) => Err(DatabaseFailure::Moved),
             _ => Ok(()),
         }
     }
 
-    fn open(&self) -> Result<rusqlite::Connection, Failure> {
+    fn open(&self) -> Result<rusqlite::Connection, DatabaseFailure> {
         // Not `CREATE`: the file has been made, with the right mode. A connection is never
         // shared, so SQLite needs no mutex for it.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -154,7 +159,7 @@ impl Connections {
         if let Some(path) = &self.target.path {
             // After opening: on an overlay, opening the file for writing may make another file
             // of it.
-            let now = identity(path).map_err(|_| Failure::Moved)?;
+            let now = identity(path).map_err(|_| DatabaseFailure::Moved)?;
             self.check_file(*self.file.get_or_init(|| now))?;
         }
         Ok(open)
@@ -168,7 +173,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// A dropped store does not wait for a disk: its log stays next to the file, for the next
 /// process that opens it.
-impl Drop for Connections {
+impl Drop for SqlitePool {
     fn drop(&mut self) {
         let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner);
         for open in idle {
@@ -180,24 +185,24 @@ impl Drop for Connections {
 
 /// A connection in use. When it is dropped, it goes back to the pool. A transaction that was not
 /// committed is rolled back before that.
-pub(in crate::database) struct Connection {
+pub(in crate::database) struct PooledConnection {
     /// `None` until the first statement.
     open: Option<rusqlite::Connection>,
-    pool: Arc<Connections>,
+    pool: Arc<SqlitePool>,
     // Dropped after the connection went back.
     _permit: OwnedSemaphorePermit,
     /// Present in a transaction.
     _turn: Option<OwnedMutexGuard<()>>,
 }
 
-impl Connection {
+impl PooledConnection {
     /// Runs a statement that reads.
     pub(in crate::database) async fn rows<T>(
         &mut self,
         statement: &'static str,
-        values: &[Value<'_>],
+        values: &[SqlParameter<'_>],
         read: impl Fn(&Row<'_>) -> Column<T>,
-    ) -> Result<Vec<T>, Failure> {
+    ) -> Result<Vec<T>, DatabaseFailure> {
         self.run(|open| {
             let mut statement = bound(open, statement, values)?;
             let names: Vec<Box<str>> = statement.column_names().map(Box::from).collect();
@@ -215,8 +220,8 @@ impl Connection {
     pub(in crate::database) async fn execute(
         &mut self,
         statement: &'static str,
-        values: &[Value<'_>],
-    ) -> Result<u64, Failure> {
+        values: &[SqlParameter<'_>],
+    ) -> Result<u64, DatabaseFailure> {
         self.run(|open| Ok(bound(open, statement, values)?.raw_execute()? as u64)).await
     }
 
@@ -225,7 +230,7 @@ impl Connection {
     pub(in crate::database) async fn script(
         &mut self,
         statements: &'static str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DatabaseFailure> {
         self.run(|open| {
             digest::register(open)?;
             open.execute_batch("SAVEPOINT script")?;
@@ -240,7 +245,10 @@ impl Connection {
     }
 
     /// Commits the transaction. When this returns, the disk has it.
-    pub(in crate::database) async fn commit(self, place: Place) -> Result<(), Failure> {
+    pub(in crate::database) async fn commit(
+        self,
+        place: CallerThread,
+    ) -> Result<(), DatabaseFailure> {
         let commit = |open: &rusqlite::Connection| {
             open.prepare_cached("COMMIT")?.raw_execute()?;
             Ok(())
@@ -252,16 +260,16 @@ impl Connection {
     /// another process has the lock that it needs.
     async fn run<T>(
         &mut self,
-        mut work: impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        mut work: impl FnMut(&rusqlite::Connection) -> Result<T, DatabaseFailure>,
+    ) -> Result<T, DatabaseFailure> {
         let mut pauses = Pauses::for_target(&self.pool.target);
         loop {
             // Without a yield in between, many statements would keep the thread from other work,
             // and a caller's timeout would not be noticed.
             tokio::task::coop::consume_budget().await;
             match self.attempt(&mut work) {
-                Attempt::Done(done) => return done,
-                Attempt::Locked(failure) => pauses.pause_after(failure).await?,
+                StatementAttempt::Done(done) => return done,
+                StatementAttempt::Locked(failure) => pauses.pause_after(failure).await?,
             }
         }
     }
@@ -269,10 +277,10 @@ impl Connection {
     /// Runs work that waits for the disk, on a thread that may wait.
     async fn run_aside<T: Send + 'static>(
         mut self,
-        place: Place,
-        work: fn(&rusqlite::Connection) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
-        if place == Place::Own || self.pool.target.path.is_none() {
+        place: CallerThread,
+        work: fn(&rusqlite::Connection) -> Result<T, DatabaseFailure>,
+    ) -> Result<T, DatabaseFailure> {
+        if place == CallerThread::Own || self.pool.target.path.is_none() {
             return self.run(work).await;
         }
         let mut pauses = Pauses::for_target(&self.pool.target);
@@ -286,11 +294,11 @@ impl Connection {
             let (connection, attempt) =
                 aside.await.map_err(|error| match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    Err(_) => Failure::Ended,
+                    Err(_) => DatabaseFailure::Ended,
                 })?;
             match attempt {
-                Attempt::Done(done) => return done,
-                Attempt::Locked(failure) => pauses.pause_after(failure).await?,
+                StatementAttempt::Done(done) => return done,
+                StatementAttempt::Locked(failure) => pauses.pause_after(failure).await?,
             }
             self = connection;
         }
@@ -298,23 +306,23 @@ impl Connection {
 
     fn attempt<T>(
         &mut self,
-        work: &mut impl FnMut(&rusqlite::Connection) -> Result<T, Failure>,
-    ) -> Attempt<T> {
+        work: &mut impl FnMut(&rusqlite::Connection) -> Result<T, DatabaseFailure>,
+    ) -> StatementAttempt<T> {
         let before = self.in_transaction();
         let open = match self.open.take().map_or_else(|| self.pool.open(), Ok) {
             Ok(open) => self.open.insert(open),
-            Err(failure) if failure.is_busy() => return Attempt::Locked(failure),
-            Err(failure) => return Attempt::Done(Err(failure)),
+            Err(failure) if failure.is_busy() => return StatementAttempt::Locked(failure),
+            Err(failure) => return StatementAttempt::Done(Err(failure)),
         };
         match work(open) {
             Err(failure) if failure.is_of_tables() => {
-                Attempt::Done(Err(newer(open).unwrap_or(failure)))
+                StatementAttempt::Done(Err(newer(open).unwrap_or(failure)))
             }
             // SQLite may have rolled back the transaction, and it then cannot be continued.
             Err(failure) if failure.is_busy() && self.in_transaction() == before => {
-                Attempt::Locked(failure)
+                StatementAttempt::Locked(failure)
             }
-            done => Attempt::Done(done),
+            done => StatementAttempt::Done(done),
         }
     }
 
@@ -323,7 +331,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let Some(open) = self.open.take() else { return };
         if !open.is_autocommit() {
@@ -338,17 +346,17 @@ impl Drop for Connection {
 }
 
 /// Returns the failure for tables that a newer ikigai has changed while this process had them open.
-fn newer(open: &rusqlite::Connection) -> Option<Failure> {
+fn newer(open: &rusqlite::Connection) -> Option<DatabaseFailure> {
     let version = open.query_row(schema::VERSION, [], |row| row.get::<_, i64>(0));
     let version = u64::try_from(version.ok()?).ok()?;
-    (version > schema::KNOWN).then_some(Failure::Newer(version))
+    (version > schema::KNOWN).then_some(DatabaseFailure::Newer(version))
 }
 
 /// The outcome of an attempt at a statement.
-enum Attempt<T> {
-    Done(Result<T, Failure>),
+enum StatementAttempt<T> {
+    Done(Result<T, DatabaseFailure>),
     /// Another process has the lock. Nothing was changed.
-    Locked(Failure),
+    Locked(DatabaseFailure),
 }
 
 /// The pauses between attempts at a lock, from the first failed attempt until the time for it
@@ -359,12 +367,12 @@ struct Pauses {
 }
 
 impl Pauses {
-    fn for_target(target: &Target) -> Self {
+    fn for_target(target: &PoolSettings) -> Self {
         Self { time: target.busy_timeout, left: None }
     }
 
     /// Pauses, or returns the failure if the time is used up.
-    async fn pause_after(&mut self, failure: Failure) -> Result<(), Failure> {
+    async fn pause_after(&mut self, failure: DatabaseFailure) -> Result<(), DatabaseFailure> {
         let time = self.time;
         let begin = || (Instant::now() + time, PAUSES.with_max_delay(LONGEST_PAUSE).build());
         let (deadline, lengths) = self.left.get_or_insert_with(begin);
@@ -383,7 +391,7 @@ impl Pauses {
 fn bound<'c>(
     open: &'c rusqlite::Connection,
     statement: &str,
-    values: &[Value<'_>],
+    values: &[SqlParameter<'_>],
 ) -> Result<CachedStatement<'c>, rusqlite::Error> {
     let mut statement = open.prepare_cached(statement)?;
     for index in 1..=statement.parameter_count() {
@@ -397,14 +405,14 @@ fn bound<'c>(
     Ok(statement)
 }
 
-impl ToSql for Value<'_> {
+impl ToSql for SqlParameter<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(ToSqlOutput::Borrowed(match *self {
-            Value::Text(text) => text.into(),
-            Value::OptionalText(text) => text.map_or(ValueRef::Null, ValueRef::from),
-            Value::Bytes(bytes) => ValueRef::Blob(bytes),
-            Value::Int(number) => ValueRef::Integer(number),
-            Value::Flag(flag) => ValueRef::Integer(flag.into()),
+            SqlParameter::Text(text) => text.into(),
+            SqlParameter::OptionalText(text) => text.map_or(ValueRef::Null, ValueRef::from),
+            SqlParameter::Bytes(bytes) => ValueRef::Blob(bytes),
+            SqlParameter::Int(number) => ValueRef::Integer(number),
+            SqlParameter::Flag(flag) => ValueRef::Integer(flag.into()),
         }))
     }
 }

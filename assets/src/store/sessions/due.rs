@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{locked, select_session};
 use crate::agent::Agent;
 use crate::backoff::retried;
-use crate::database::Value;
+use crate::database::SqlParameter;
 use crate::error::{Error, Result};
 use crate::session::{SessionId, SessionSummary};
 use crate::store::{Store, micros_of, rows};
@@ -25,7 +25,10 @@ impl Store {
         let now = self.database.clock().await?;
         let statement =
             select_session!("WHERE agent = $1 AND updated_at < $2 ORDER BY updated_at, id");
-        let values = [Value::Text(agent.as_str()), Value::Int(now.saturating_sub(micros_of(age)))];
+        let values = [
+            SqlParameter::Text(agent.as_str()),
+            SqlParameter::Int(now.saturating_sub(micros_of(age))),
+        ];
         let old = self.database.rows(statement, &values, rows::session).await?;
         let old = old.into_iter().map(|kept| kept.summary(now));
         Ok(old.filter(|session| session.holder.is_none()).collect())
@@ -57,7 +60,8 @@ impl Store {
         }
         let statement = "DELETE FROM sessions WHERE id = $1 AND updated_at < $2";
         let name = id.to_string();
-        let values = [Value::Text(&name), Value::Int(now.saturating_sub(micros_of(age)))];
+        let values =
+            [SqlParameter::Text(&name), SqlParameter::Int(now.saturating_sub(micros_of(age)))];
         let removed = transaction.execute(statement, &values).await?;
         transaction.commit().await?;
         Ok(removed > 0)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{lease, locked};
 use crate::agent::Agent;
 use crate::backoff::retried;
-use crate::database::{Row, Transaction, Value};
+use crate::database::{Row, SqlParameter, Transaction};
 use crate::error::{Error, Result};
 use crate::session::{
     Lease, MAX_EVENT_BYTES, NewEvent, SessionEvent, SessionId, check_kind, check_owner,
@@ -66,13 +66,13 @@ impl Store {
             let json = event.json.as_bytes();
             let digest = event_digest(seq, event.kind, event.begins_turn, json);
             let values = [
-                Value::Text(&name),
+                SqlParameter::Text(&name),
                 int(seq),
-                Value::Text(event.kind),
-                Value::Flag(event.begins_turn),
-                Value::Int(now),
-                Value::Bytes(&digest),
-                Value::Bytes(json),
+                SqlParameter::Text(event.kind),
+                SqlParameter::Flag(event.begins_turn),
+                SqlParameter::Int(now),
+                SqlParameter::Bytes(&digest),
+                SqlParameter::Bytes(json),
             ];
             transaction.execute(statement, &values).await?;
         }
@@ -82,14 +82,14 @@ impl Store {
         let turns = events.iter().filter(|event| event.begins_turn).count();
         let bytes = events.iter().map(|event| event.json.len() as u64).sum();
         let values = [
-            Value::Text(&name),
+            SqlParameter::Text(&name),
             int(last),
             int(turns as u64),
             int(bytes),
-            Value::Int(now),
-            Value::Text(&lease.owner),
-            Value::Int(now),
-            Value::Int(lease::end(now, ttl)),
+            SqlParameter::Int(now),
+            SqlParameter::Text(&lease.owner),
+            SqlParameter::Int(now),
+            SqlParameter::Int(lease::end(now, ttl)),
         ];
         transaction.execute(statement, &values).await?;
         transaction.commit().await?;
@@ -111,7 +111,7 @@ impl Store {
         let name = id.to_string();
         let statement = "SELECT seq, kind, begins_turn, written_at, digest, json \
             FROM session_events WHERE session = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-        let values = [Value::Text(&name), int(after), Value::Int(i64::from(limit))];
+        let values = [SqlParameter::Text(&name), int(after), SqlParameter::Int(i64::from(limit))];
         let events =
             self.database.rows(statement, &values, |row| rows::session_event(row, *id)).await?;
         if events.is_empty() {
@@ -131,7 +131,7 @@ impl Store {
         let name = id.to_string();
         let statement = "SELECT seq FROM session_events WHERE session = $1 AND begins_turn \
             ORDER BY seq LIMIT 1 OFFSET $2";
-        let values = [Value::Text(&name), int(turns)];
+        let values = [SqlParameter::Text(&name), int(turns)];
         let next = one(self.database.rows(statement, &values, |row| row.count("seq")).await?);
         match next {
             Some(next) => Ok(next - 1),
@@ -183,27 +183,27 @@ impl Store {
             lease_owner, leased_at, lease_until) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, $13, $8, $14)";
         let values = [
-            Value::Text(&to),
-            Value::Text(agent.as_str()),
-            Value::Text(&original.workspace),
-            Value::OptionalText(original.title.as_deref()),
-            Value::OptionalText(original.provider.as_deref()),
-            Value::OptionalText(original.model.as_deref()),
-            Value::Text(&from),
-            Value::Int(now),
+            SqlParameter::Text(&to),
+            SqlParameter::Text(agent.as_str()),
+            SqlParameter::Text(&original.workspace),
+            SqlParameter::OptionalText(original.title.as_deref()),
+            SqlParameter::OptionalText(original.provider.as_deref()),
+            SqlParameter::OptionalText(original.model.as_deref()),
+            SqlParameter::Text(&from),
+            SqlParameter::Int(now),
             int(up_to),
             int(turns),
             int(bytes),
             int(lease.fence),
-            Value::Text(&lease.owner),
-            Value::Int(lease::end(now, ttl)),
+            SqlParameter::Text(&lease.owner),
+            SqlParameter::Int(lease::end(now, ttl)),
         ];
         transaction.execute(statement, &values).await?;
         let statement = "INSERT INTO session_events \
             (session, seq, kind, begins_turn, written_at, digest, json) \
             SELECT $1, seq, kind, begins_turn, written_at, digest, json \
             FROM session_events WHERE session = $2 AND seq <= $3";
-        let values = [Value::Text(&to), Value::Text(&from), int(up_to)];
+        let values = [SqlParameter::Text(&to), SqlParameter::Text(&from), int(up_to)];
         transaction.execute(statement, &values).await?;
         transaction.commit().await
     }
@@ -215,7 +215,7 @@ async fn sums(transaction: &mut Transaction<'_>, session: &str, up_to: u64) -> R
         CAST(COALESCE(SUM(CASE WHEN begins_turn THEN 1 ELSE 0 END), 0) AS BIGINT) AS turns, \
         CAST(COALESCE(SUM(octet_length(json)), 0) AS BIGINT) AS bytes \
         FROM session_events WHERE session = $1 AND seq <= $2";
-    let values = [Value::Text(session), int(up_to)];
+    let values = [SqlParameter::Text(session), int(up_to)];
     let read = |row: &Row| Ok((row.count("turns")?, row.count("bytes")?));
     Ok(one(transaction.rows(statement, &values, read).await?).unwrap_or((0, 0)))
 }

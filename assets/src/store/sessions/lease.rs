@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::locked;
 use crate::agent::Agent;
 use crate::backoff::retried;
-use crate::database::{Transaction, Value};
+use crate::database::{SqlParameter, Transaction};
 use crate::error::{Error, Result};
 use crate::session::{Lease, NewSession, SessionId, check_owner};
-use crate::store::kept::Kept;
+use crate::store::kept::SessionRow;
 use crate::store::{Store, int, micros_of};
 
 impl Store {
@@ -42,15 +42,15 @@ impl Store {
                 VALUES ($1, $2, $3, $4, $5, $6, $7, $7, 0, 0, 0, 1, $8, $7, $9)";
             let name = id.to_string();
             let values = [
-                Value::Text(&name),
-                Value::Text(agent.as_str()),
-                Value::Text(session.workspace),
-                Value::OptionalText(session.title),
-                Value::OptionalText(session.provider),
-                Value::OptionalText(session.model),
-                Value::Int(now),
-                Value::Text(owner),
-                Value::Int(end(now, ttl)),
+                SqlParameter::Text(&name),
+                SqlParameter::Text(agent.as_str()),
+                SqlParameter::Text(session.workspace),
+                SqlParameter::OptionalText(session.title),
+                SqlParameter::OptionalText(session.provider),
+                SqlParameter::OptionalText(session.model),
+                SqlParameter::Int(now),
+                SqlParameter::Text(owner),
+                SqlParameter::Int(end(now, ttl)),
             ];
             transaction.execute(statement, &values).await?;
             transaction.commit().await?;
@@ -111,7 +111,7 @@ impl Store {
             let statement = "UPDATE sessions SET fence = fence + 1, \
                 lease_owner = NULL, leased_at = NULL, lease_until = NULL WHERE id = $1";
             let name = lease.session.to_string();
-            transaction.execute(statement, &[Value::Text(&name)]).await?;
+            transaction.execute(statement, &[SqlParameter::Text(&name)]).await?;
             transaction.commit().await
         })
         .await
@@ -119,7 +119,7 @@ impl Store {
 }
 
 /// Locks the session of a lease and reads its row. Refuses a lease that was followed by another.
-pub(super) async fn held(transaction: &mut Transaction<'_>, lease: &Lease) -> Result<Kept> {
+pub(super) async fn held(transaction: &mut Transaction<'_>, lease: &Lease) -> Result<SessionRow> {
     let kept = locked(transaction, &lease.session).await?;
     if kept.fence == lease.fence { Ok(kept) } else { Err(Error::SessionLost(lease.session)) }
 }
@@ -135,11 +135,11 @@ async fn set(
         lease_until = $5 WHERE id = $1";
     let name = lease.session.to_string();
     let values = [
-        Value::Text(&name),
+        SqlParameter::Text(&name),
         int(lease.fence),
-        Value::Text(&lease.owner),
-        Value::Int(now),
-        Value::Int(end(now, ttl)),
+        SqlParameter::Text(&lease.owner),
+        SqlParameter::Int(now),
+        SqlParameter::Int(end(now, ttl)),
     ];
     transaction.execute(statement, &values).await.map(|_| ())
 }

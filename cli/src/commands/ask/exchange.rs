@@ -2,7 +2,7 @@
 //! parts too.
 
 use ikigai_assets::SessionId;
-use ikigai_provider::Usage;
+use ikigai_provider::TokenUsage;
 use ikigai_terminal::one_line;
 use serde::Serialize;
 use serde_json::Value;
@@ -11,27 +11,27 @@ use serde_json::value::RawValue;
 use super::prompt::UserPrompt;
 use super::schema::AnswerSchema;
 use crate::remedy;
-use ikigai_agent::{Called, End, Session, Turn};
+use ikigai_agent::{FinishedCall, Session, Turn, TurnEnd};
 
 /// The end of a turn, after the check of its answer.
-pub(super) enum Ending<'a> {
+pub(super) enum CheckedEnd<'a> {
     /// The model answered. With a schema, this is the JSON of the answer.
     Answered(Option<&'a str>),
     /// The answer does not match the schema, for this reason.
     Mismatched(String),
     /// The turn ended without a complete answer.
-    Other(&'a End),
+    Other(&'a TurnEnd),
 }
 
-impl<'a> Ending<'a> {
+impl<'a> CheckedEnd<'a> {
     pub(super) fn from_end(
-        end: &'a End,
+        end: &'a TurnEnd,
         answer: Option<&'a str>,
         schema: Option<&AnswerSchema>,
     ) -> Self {
         match (end, schema) {
-            (End::Answered, None) => Self::Answered(None),
-            (End::Answered, Some(schema)) => match schema.check(answer.unwrap_or_default()) {
+            (TurnEnd::Answered, None) => Self::Answered(None),
+            (TurnEnd::Answered, Some(schema)) => match schema.check(answer.unwrap_or_default()) {
                 Ok(json) => Self::Answered(Some(json)),
                 Err(reason) => Self::Mismatched(reason),
             },
@@ -59,34 +59,34 @@ impl<'a> Ending<'a> {
 }
 
 /// Returns the reason why a turn has no complete answer.
-pub(super) fn reason(end: &End) -> Option<String> {
+pub(super) fn reason(end: &TurnEnd) -> Option<String> {
     Some(match end {
-        End::Answered => return None,
-        End::Silent => "the model's answer is empty".to_owned(),
-        End::Cut => "the answer reached the limit on its length".to_owned(),
-        End::Refused(why) if why.is_empty() => "the model refused".to_owned(),
-        End::Refused(why) => format!("the model refused: {}", one_line(why)),
-        End::Exhausted { rounds } => {
+        TurnEnd::Answered => return None,
+        TurnEnd::Silent => "the model's answer is empty".to_owned(),
+        TurnEnd::Cut => "the answer reached the limit on its length".to_owned(),
+        TurnEnd::Refused(why) if why.is_empty() => "the model refused".to_owned(),
+        TurnEnd::Refused(why) => format!("the model refused: {}", one_line(why)),
+        TurnEnd::Exhausted { rounds } => {
             format!(
                 "the model was still calling tools after {rounds} requests, the limit for a turn"
             )
         }
-        End::Interrupted => "interrupted".to_owned(),
-        End::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
-        End::Unkept(reason) => reason.clone(),
-        End::Failed(failure) => failure.to_string(),
+        TurnEnd::Interrupted => "interrupted".to_owned(),
+        TurnEnd::Spent { per, spent, limit } => remedy::spend::reason(*per, *spent, *limit),
+        TurnEnd::Unkept(reason) => reason.clone(),
+        TurnEnd::Failed(failure) => failure.to_string(),
     })
 }
 
 /// The saved part of a conversation.
-pub(super) struct Outcome {
+pub(super) struct SaveOutcome {
     /// The session that it is saved in.
     pub(super) session: Option<SessionId>,
     /// The reason why the rest is not saved.
     pub(super) unkept: Option<String>,
 }
 
-impl Outcome {
+impl SaveOutcome {
     /// Returns the line for the user, if the conversation was meant to be saved.
     pub(super) fn line(&self) -> Option<String> {
         match (self.session, &self.unkept) {
@@ -100,7 +100,7 @@ impl Outcome {
 
 /// A whole exchange for programs. [`super::NOTES`] describes it.
 #[derive(Serialize)]
-pub(super) struct Exchange<'a> {
+pub(super) struct ExchangeReport<'a> {
     prompt: String,
     session: Option<String>,
     unkept: Option<&'a str>,
@@ -111,24 +111,24 @@ pub(super) struct Exchange<'a> {
     answer: Option<String>,
     rounds: u32,
     messages: Value,
-    calls: Vec<Call<'a>>,
-    usage: Tokens,
+    calls: Vec<EndedCall<'a>>,
+    usage: TokenCounts,
 }
 
 /// A call that has ended.
 #[derive(Serialize)]
-pub(super) struct Call<'a> {
+pub(super) struct EndedCall<'a> {
     id: &'a str,
     name: &'a str,
     arguments: &'a str,
-    envelope: Envelope<'a>,
+    envelope: EmbeddedEnvelope<'a>,
     duration_ms: u64,
 }
 
 /// An envelope inside other JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Envelope<'a> {
+enum EmbeddedEnvelope<'a> {
     /// The JSON as it is.
     Json(&'a RawValue),
     /// The JSON as text. It nests deeper, or has larger numbers, than JSON parsers accept, so they
@@ -138,7 +138,7 @@ enum Envelope<'a> {
 
 /// The tokens that requests cost, if the provider reports them.
 #[derive(Serialize)]
-pub(super) struct Tokens {
+pub(super) struct TokenCounts {
     input: Option<u64>,
     output: Option<u64>,
     cached: Option<u64>,
@@ -146,14 +146,14 @@ pub(super) struct Tokens {
     reasoning: Option<u64>,
 }
 
-impl<'a> Exchange<'a> {
+impl<'a> ExchangeReport<'a> {
     /// Describes the turn of a session that has just ended, and the part of it that is saved.
     pub(super) fn new(
         prompt: &UserPrompt,
         session: &'a Session,
-        kept: &'a Outcome,
+        kept: &'a SaveOutcome,
         turn: &'a Turn,
-        ending: &Ending<'_>,
+        ending: &CheckedEnd<'_>,
     ) -> Self {
         let model = session.model();
         Self {
@@ -167,32 +167,32 @@ impl<'a> Exchange<'a> {
             answer: turn.answer.clone(),
             rounds: turn.rounds,
             messages: session.transcript(),
-            calls: turn.calls.iter().map(Call::from).collect(),
+            calls: turn.calls.iter().map(EndedCall::from).collect(),
             usage: turn.usage.into(),
         }
     }
 }
 
-impl From<Usage> for Tokens {
-    fn from(usage: Usage) -> Self {
-        let Usage { input, output, cached, cache_written, reasoning } = usage;
+impl From<TokenUsage> for TokenCounts {
+    fn from(usage: TokenUsage) -> Self {
+        let TokenUsage { input, output, cached, cache_written, reasoning } = usage;
         Self { input, output, cached, cache_written, reasoning }
     }
 }
 
-impl<'a> From<&'a Called> for Call<'a> {
-    fn from(called: &'a Called) -> Self {
+impl<'a> From<&'a FinishedCall> for EndedCall<'a> {
+    fn from(called: &'a FinishedCall) -> Self {
         Self {
             id: &called.id,
             name: &called.name,
             arguments: &called.arguments,
-            envelope: Envelope::from_json(&called.content),
+            envelope: EmbeddedEnvelope::from_json(&called.content),
             duration_ms: u64::try_from(called.duration.as_millis()).unwrap_or(u64::MAX),
         }
     }
 }
 
-impl<'a> Envelope<'a> {
+impl<'a> EmbeddedEnvelope<'a> {
     fn from_json(json: &'a str) -> Self {
         // Build a tree to find out whether a reader could build it.
         match (serde_json::from_str::<Value>(json), serde_json::from_str(json)) {
@@ -210,8 +210,8 @@ mod tests {
 
     use super::*;
 
-    fn called(content: &str) -> Called {
-        Called {
+    fn called(content: &str) -> FinishedCall {
+        FinishedCall {
             id: "call-1".to_owned(),
             name: "grep".to_owned(),
             arguments: "{\"pattern\": \"ä\"}".to_owned(),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn reported(content: &str) -> String {
-        serde_json::to_string(&Call::from(&called(content))).expect("JSON")
+        serde_json::to_string(&EndedCall::from(&called(content))).expect("JSON")
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::fs::FileType;
 use rustix::process::getppid;
 
 use crate::error::CliError;
-use ikigai_agent::command::{COMMANDS, Command, Malformed};
+use ikigai_agent::command::{AgentCommand, COMMANDS, Malformed};
 
 /// The most bytes that are read from stdin, far more than any model accepts.
 const MAX_STDIN: u64 = 16 << 20;
@@ -65,7 +65,7 @@ fn words(arguments: &[String]) -> Result<(bool, String), CliError> {
         arguments.iter().partition(|argument| *argument == "-");
     let typed = words.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ");
     // A prompt may begin with a path, such as `/etc/hosts`.
-    let is_command = match Command::parse(&typed) {
+    let is_command = match AgentCommand::parse(&typed) {
         Ok(_) | Err(Malformed::Usage(_)) => true,
         Err(Malformed::Unknown { .. } | Malformed::Unclosed(_)) => false,
     };

@@ -7,19 +7,19 @@ use std::io::IsTerminal as _;
 use ikigai_terminal::{Screen, one_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::exchange::Ending;
-use super::{Form, stream};
+use super::exchange::CheckedEnd;
+use super::{ReportForm, stream};
 use crate::error::CliError;
 use crate::output::{eprint, print_exact};
 use crate::remedy;
-use ikigai_agent::{Called, Calling, End, Event};
+use ikigai_agent::{Calling, FinishedCall, TurnEnd, TurnEvent};
 
 /// The most characters of a name, of arguments or of an error on a line.
 const ARGUMENTS_SHOWN: usize = 120;
 
 /// The state of the report during a turn.
-pub(super) struct Report {
-    form: Form,
+pub(super) struct TurnReport {
+    form: ReportForm,
     /// The screen on stderr, if ikigai asks questions there.
     screen: Option<Screen>,
     /// The hints that were printed.
@@ -38,9 +38,9 @@ pub(super) struct Report {
     held: String,
 }
 
-impl Report {
+impl TurnReport {
     /// Makes a report. An answer that `is_checked` is held even at a terminal.
-    pub(super) fn new(form: Form, is_checked: bool, screen: Option<Screen>) -> Self {
+    pub(super) fn new(form: ReportForm, is_checked: bool, screen: Option<Screen>) -> Self {
         let is_terminal = std::io::stdout().is_terminal();
         let holds = is_checked || !is_terminal;
         let (hints, held) = (BTreeSet::new(), String::new());
@@ -58,32 +58,35 @@ impl Report {
     }
 
     /// Prints an event.
-    pub(super) fn on_event(&mut self, event: &Event<'_>) -> Result<(), CliError> {
-        if self.form == Form::Lines {
+    pub(super) fn on_event(&mut self, event: &TurnEvent<'_>) -> Result<(), CliError> {
+        if self.form == ReportForm::Lines {
             stream::print_event(event)?;
         }
         let is_line = !matches!(
             event,
-            Event::Text(_) | Event::Thinking(_) | Event::Asking(_) | Event::Running(..)
+            TurnEvent::Text(_)
+                | TurnEvent::Thinking(_)
+                | TurnEvent::Asking(_)
+                | TurnEvent::Running(..)
         );
         if is_line && self.is_terminal {
             // Both streams go to one screen.
             self.end_line()?;
         }
         match event {
-            Event::Warning(text) => self.note(&format!("warning: {}\n", one_line(text))),
-            Event::Image(image) => self.note(&format!("{}\n", one_line(&image.to_string()))),
-            Event::CrowdedOut(tools) => {
+            TurnEvent::Warning(text) => self.note(&format!("warning: {}\n", one_line(text))),
+            TurnEvent::Image(image) => self.note(&format!("{}\n", one_line(&image.to_string()))),
+            TurnEvent::CrowdedOut(tools) => {
                 self.note(&format!("warning: {}\n", one_line(&remedy::offer::warning(tools))));
             }
-            Event::Text(text) => self.text(text)?,
-            Event::Asking(_) => self.narrate(),
-            Event::Calling(Calling { name, arguments, .. }) => {
+            TurnEvent::Text(text) => self.text(text)?,
+            TurnEvent::Asking(_) => self.narrate(),
+            TurnEvent::Calling(Calling { name, arguments, .. }) => {
                 self.narrate();
                 self.note(&format!("→ {} {}\n", short(name), short(arguments)));
             }
-            Event::Called(called) => self.called(called),
-            Event::Retry { wait, failure, .. } => {
+            TurnEvent::Called(called) => self.called(called),
+            TurnEvent::Retry { wait, failure, .. } => {
                 // The failed request's text does not count.
                 self.held.clear();
                 let wait = wait.as_secs_f32();
@@ -92,9 +95,9 @@ impl Report {
                     one_line(&failure.to_string())
                 ));
             }
-            Event::Answered(_) => self.is_next = true,
-            Event::Compacted(compacted) => self.note(&format!("{compacted}\n")),
-            Event::Thinking(_) | Event::Running(..) => {}
+            TurnEvent::Answered(_) => self.is_next = true,
+            TurnEvent::Compacted(compacted) => self.note(&format!("{compacted}\n")),
+            TurnEvent::Thinking(_) | TurnEvent::Running(..) => {}
         }
         Ok(())
     }
@@ -102,7 +105,7 @@ impl Report {
     /// Prints a text of the model at a terminal, where both streams go to one screen. Otherwise the
     /// text is held until it is known whether it belongs to the last answer.
     fn text(&mut self, text: &str) -> Result<(), CliError> {
-        if self.form != Form::Text || text.is_empty() {
+        if self.form != ReportForm::Text || text.is_empty() {
             return Ok(());
         }
         if self.holds {
@@ -119,7 +122,7 @@ impl Report {
     }
 
     /// Prints the end of a call, with the command that would allow a refused access.
-    fn called(&mut self, called: &Called) {
+    fn called(&mut self, called: &FinishedCall) {
         self.note(&line(called));
         if let Some(command) = &called.allow_with
             && self.hints.insert(command.clone())
@@ -146,14 +149,14 @@ impl Report {
     }
 
     /// Prints the text that came last, according to the ending of the turn, and ends its last line.
-    pub(super) fn finish(&mut self, ending: &Ending<'_>) -> Result<(), CliError> {
+    pub(super) fn finish(&mut self, ending: &CheckedEnd<'_>) -> Result<(), CliError> {
         let text = match ending {
-            Ending::Answered(Some(json)) => (*json).to_owned(),
-            Ending::Answered(None) => std::mem::take(&mut self.held),
+            CheckedEnd::Answered(Some(json)) => (*json).to_owned(),
+            CheckedEnd::Answered(None) => std::mem::take(&mut self.held),
             // The beginning of a text is useful, but the beginning of JSON is not.
-            Ending::Other(End::Cut) if !self.is_checked => std::mem::take(&mut self.held),
+            CheckedEnd::Other(TurnEnd::Cut) if !self.is_checked => std::mem::take(&mut self.held),
             // A partial answer must not be mistaken for the answer.
-            Ending::Mismatched(_) | Ending::Other(_) => {
+            CheckedEnd::Mismatched(_) | CheckedEnd::Other(_) => {
                 self.narrate();
                 String::new()
             }
@@ -185,8 +188,8 @@ fn check_reader() -> Result<(), CliError> {
     Ok(())
 }
 
-fn line(called: &Called) -> String {
-    let Called { name, error, characters, .. } = called;
+fn line(called: &FinishedCall) -> String {
+    let FinishedCall { name, error, characters, .. } = called;
     let seconds = called.duration.as_secs_f32();
     let (mark, error) = match error {
         None => ("✓", String::new()),

@@ -5,12 +5,12 @@
 
 use serde::Serialize;
 
-use super::exchange::{Call, Ending, Outcome, Tokens};
+use super::exchange::{CheckedEnd, EndedCall, SaveOutcome, TokenCounts};
 use super::prompt::UserPrompt;
 use crate::error::CliError;
 use crate::output::print_exact;
 use crate::remedy;
-use ikigai_agent::{Calling, Event, Session, Turn};
+use ikigai_agent::{Calling, Session, Turn, TurnEvent};
 
 /// The version of the form, in the first line.
 const VERSION: u32 = 1;
@@ -18,7 +18,7 @@ const VERSION: u32 = 1;
 /// One line of the output.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Line<'a> {
+enum EventLine<'a> {
     /// The first line.
     Begin {
         version: u32,
@@ -56,7 +56,7 @@ enum Line<'a> {
     },
     /// An answer is complete. Its calls follow.
     Answered {
-        usage: Tokens,
+        usage: TokenCounts,
     },
     /// A call that will run.
     Call {
@@ -69,7 +69,7 @@ enum Line<'a> {
         id: &'a str,
     },
     /// A call has ended.
-    Result(Call<'a>),
+    Result(EndedCall<'a>),
     /// The last line.
     End {
         session: Option<String>,
@@ -78,14 +78,14 @@ enum Line<'a> {
         reason: Option<String>,
         answer: Option<String>,
         rounds: u32,
-        usage: Tokens,
+        usage: TokenCounts,
     },
 }
 
 /// Prints the first line.
 pub(super) fn print_begin(prompt: &UserPrompt, session: &Session) -> Result<(), CliError> {
     let model = session.model();
-    print(&Line::Begin {
+    print(&EventLine::Begin {
         version: VERSION,
         provider: model.map(|model| model.client.provider().as_str()),
         model: model.map(|model| model.name.as_str()),
@@ -94,37 +94,45 @@ pub(super) fn print_begin(prompt: &UserPrompt, session: &Session) -> Result<(), 
 }
 
 /// Prints the line of an event, if it has one.
-pub(super) fn print_event(event: &Event<'_>) -> Result<(), CliError> {
+pub(super) fn print_event(event: &TurnEvent<'_>) -> Result<(), CliError> {
     match event {
-        Event::Warning(text) => print(&Line::Warning { text }),
-        Event::CrowdedOut(tools) => print(&Line::Warning { text: &remedy::offer::warning(tools) }),
-        Event::Image(image) => {
+        TurnEvent::Warning(text) => print(&EventLine::Warning { text }),
+        TurnEvent::CrowdedOut(tools) => {
+            print(&EventLine::Warning { text: &remedy::offer::warning(tools) })
+        }
+        TurnEvent::Image(image) => {
             let (name, (width, height), bytes) = (image.name(), image.size(), image.bytes());
-            print(&Line::Image { name, width, height, bytes })
+            print(&EventLine::Image { name, width, height, bytes })
         }
-        Event::Text("") => Ok(()),
-        Event::Text(text) => print(&Line::Text { text }),
-        Event::Thinking(text) => print(&Line::Thinking { text }),
+        TurnEvent::Text("") => Ok(()),
+        TurnEvent::Text(text) => print(&EventLine::Text { text }),
+        TurnEvent::Thinking(text) => print(&EventLine::Thinking { text }),
         // The call itself follows when all of it has arrived.
-        Event::Asking(_) => Ok(()),
-        Event::Calling(Calling { id, name, arguments }) => {
-            print(&Line::Call { id, name, arguments })
+        TurnEvent::Asking(_) => Ok(()),
+        TurnEvent::Calling(Calling { id, name, arguments }) => {
+            print(&EventLine::Call { id, name, arguments })
         }
-        Event::Running(Calling { id, .. }, _) => print(&Line::Running { id }),
-        Event::Called(called) => print(&Line::Result(Call::from(*called))),
-        Event::Retry { attempt, wait, failure } => print(&Line::Retry {
+        TurnEvent::Running(Calling { id, .. }, _) => print(&EventLine::Running { id }),
+        TurnEvent::Called(called) => print(&EventLine::Result(EndedCall::from(*called))),
+        TurnEvent::Retry { attempt, wait, failure } => print(&EventLine::Retry {
             attempt: *attempt,
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
             reason: failure.to_string(),
         }),
-        Event::Compacted(compacted) => print(&Line::Compacted { text: compacted.to_string() }),
-        Event::Answered(usage) => print(&Line::Answered { usage: (*usage).into() }),
+        TurnEvent::Compacted(compacted) => {
+            print(&EventLine::Compacted { text: compacted.to_string() })
+        }
+        TurnEvent::Answered(usage) => print(&EventLine::Answered { usage: (*usage).into() }),
     }
 }
 
 /// Prints the last line of a turn, which is saved under this id.
-pub(super) fn print_end(kept: &Outcome, turn: &Turn, ending: &Ending<'_>) -> Result<(), CliError> {
-    print(&Line::End {
+pub(super) fn print_end(
+    kept: &SaveOutcome,
+    turn: &Turn,
+    ending: &CheckedEnd<'_>,
+) -> Result<(), CliError> {
+    print(&EventLine::End {
         session: kept.session.map(|id| id.to_string()),
         unkept: kept.unkept.as_deref(),
         stop: ending.word(),
@@ -135,7 +143,7 @@ pub(super) fn print_end(kept: &Outcome, turn: &Turn, ending: &Ending<'_>) -> Res
     })
 }
 
-fn print(line: &Line<'_>) -> Result<(), CliError> {
+fn print(line: &EventLine<'_>) -> Result<(), CliError> {
     let mut text = serde_json::to_string(line)?;
     text.push('\n');
     print_exact(&text)

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{ArgGroup, Args, ValueHint};
 use ikigai_assets::{
-    Agent, AssetPath, Author, Cause, Error, Expected, MAX_ASSET_BYTES, Metadata, Store,
+    Agent, AssetMetadata, AssetPath, Author, ChangeCause, Error, MAX_ASSET_BYTES, Precondition,
+    Store,
 };
 use serde_json::json;
 
@@ -55,11 +56,11 @@ pub(super) async fn put(
     let path = AssetPath::parse(&arguments.path).map_err(Error::from)?;
     let content = content(arguments.file)?;
     let expected = match arguments.if_version {
-        None => Expected::Any,
-        Some(0) => Expected::Absent,
-        Some(version) => Expected::Version(version),
+        None => Precondition::Any,
+        Some(0) => Precondition::Absent,
+        Some(version) => Precondition::Version(version),
     };
-    let author = Author { agent: agent.clone(), cause: Cause::Write };
+    let author = Author { agent: agent.clone(), cause: ChangeCause::Write };
     let written = if arguments.read_only || arguments.writable {
         store.put(&path, &content, &author, expected, arguments.read_only).await?
     } else {
@@ -134,7 +135,7 @@ pub(super) async fn remove(
             removed.iter().map(|it| json!({ "path": it.path.as_str(), "version": it.version }));
         print_json(&json!({ "removed": removed.collect::<Vec<_>>() }))?;
     } else {
-        for Metadata { path, version, .. } in &removed {
+        for AssetMetadata { path, version, .. } in &removed {
             let name = path.as_str();
             // Outputs of tools have no history.
             let kept = format!(
@@ -148,8 +149,8 @@ pub(super) async fn remove(
     done.map(|()| ExitCode::SUCCESS)
 }
 
-async fn remove_one(store: &Store, agent: &Agent, name: &str) -> Result<Metadata, CliError> {
+async fn remove_one(store: &Store, agent: &Agent, name: &str) -> Result<AssetMetadata, CliError> {
     let metadata = named(store, name).await?;
-    store.remove(&metadata.path, agent, Expected::Version(metadata.version)).await?;
+    store.remove(&metadata.path, agent, Precondition::Version(metadata.version)).await?;
     Ok(metadata)
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use clap::{Args, ValueHint};
 use ikigai_assets::{
-    AssetPath, Damage, Error, MAX_ASSET_BYTES, Metadata, Store, StoredText, references,
+    AssetMetadata, AssetPath, Damage, Error, MAX_ASSET_BYTES, Store, StoredText, references,
 };
 use ikigai_terminal::one_line;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ struct Dangling {
 }
 
 /// The outcome of a check.
-struct Findings {
+struct CheckReport {
     damage: Vec<Damage>,
     /// The number of texts that were searched for references.
     looked: usize,
@@ -55,7 +55,7 @@ pub(super) async fn run(
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
     let damage = store.check().await?;
-    let mut found = Findings { damage, looked: 0, dangling: Vec::new() };
+    let mut found = CheckReport { damage, looked: 0, dangling: Vec::new() };
     // A damaged file may lack assets, so every reference to those would look broken.
     if !found.damage.iter().any(|it| matches!(it, Damage::File(_))) {
         found.look(store, workspace, &arguments.files).await?;
@@ -78,7 +78,7 @@ pub(super) async fn run(
     Err(CliError::failed(anyhow!("store `{}` is damaged", store.url())).hints(hints))
 }
 
-impl Findings {
+impl CheckReport {
     /// Looks for references in the assets that are not damaged, and in files.
     async fn look(
         &mut self,
@@ -88,7 +88,7 @@ impl Findings {
     ) -> Result<(), CliError> {
         let assets = store.list("", None).await?;
         let known: BTreeSet<AssetPath> = assets.iter().map(|it| it.path.clone()).collect();
-        for Metadata { path, version, .. } in assets {
+        for AssetMetadata { path, version, .. } in assets {
             let text = StoredText::Asset { path: path.clone(), version };
             // Outputs of tools may contain anything.
             if path.is_output() || self.damage.contains(&Damage::Text(text)) {
@@ -172,7 +172,7 @@ fn counted(count: usize) -> String {
 }
 
 fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut Vec<Dangling>) {
-    let mut lines = Lines::new(text);
+    let mut lines = LineCounter::new(text);
     for reference in references(text) {
         let why = match &reference.path {
             Ok(path) if known.contains(path) => continue,
@@ -186,7 +186,7 @@ fn assets_in(text: &str, place: &str, known: &BTreeSet<AssetPath>, found: &mut V
 }
 
 fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>) {
-    let mut lines = Lines::new(text);
+    let mut lines = LineCounter::new(text);
     for (at, name) in file_names(text) {
         if workspace.join(name).exists() {
             continue;
@@ -198,13 +198,13 @@ fn files_in(text: &str, place: &str, workspace: &Path, found: &mut Vec<Dangling>
 }
 
 /// A counter of lines, which reads the text once.
-struct Lines<'t> {
+struct LineCounter<'t> {
     text: &'t str,
     at: usize,
     line: usize,
 }
 
-impl<'t> Lines<'t> {
+impl<'t> LineCounter<'t> {
     fn new(text: &'t str) -> Self {
         Self { text, at: 0, line: 1 }
     }

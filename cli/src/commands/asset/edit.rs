@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Expected, Store};
+use ikigai_assets::{Agent, AssetPath, Author, ChangeCause, Error, Precondition, Store};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
@@ -64,7 +64,7 @@ pub(super) async fn run(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let author = Author { agent: agent.clone(), cause: Cause::Edit };
+    let author = Author { agent: agent.clone(), cause: ChangeCause::Edit };
     match store.write(path, &after, &author, before.expected).await {
         Ok(written) if arguments.json => print_json(&json!({
             "path": path.as_str(),
@@ -85,30 +85,30 @@ pub(super) async fn run(
 }
 
 /// The asset before the edit.
-struct Before {
+struct OriginalAsset {
     path: AssetPath,
     content: Vec<u8>,
     /// The version that the edit replaces, so that the edit overwrites no other change.
-    expected: Expected,
+    expected: Precondition,
 }
 
 /// Reads the asset, which may not exist yet.
-async fn before(store: &Store, name: &str) -> Result<Before, CliError> {
+async fn before(store: &Store, name: &str) -> Result<OriginalAsset, CliError> {
     match named(store, name).await {
         Ok(metadata) => {
             if metadata.read_only {
                 return Err(Error::ReadOnly(metadata.path).into());
             }
             let asset = store.read(&metadata.path).await?;
-            let expected = Expected::Version(asset.metadata.version);
-            Ok(Before { path: metadata.path, content: asset.content, expected })
+            let expected = Precondition::Version(asset.metadata.version);
+            Ok(OriginalAsset { path: metadata.path, content: asset.content, expected })
         }
         Err(error) if error.exit == error::FAILED => {
             let path = AssetPath::parse(name).map_err(Error::from)?;
             // The name may have failed for another reason than a missing asset.
             match store.metadata(&path).await {
                 Err(Error::NotFound(path)) => {
-                    Ok(Before { path, content: Vec::new(), expected: Expected::Absent })
+                    Ok(OriginalAsset { path, content: Vec::new(), expected: Precondition::Absent })
                 }
                 _ => Err(error),
             }

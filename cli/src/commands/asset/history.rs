@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_assets::{Agent, AssetPath, Author, Cause, Error, Store, resolution};
+use ikigai_assets::{Agent, AssetPath, Author, ChangeCause, Error, Store, resolution};
 use serde_json::{Value, json};
 
 use super::{as_json, local, named, stamp};
@@ -68,7 +68,7 @@ async fn existing_or_removed(store: &Store, name: &str) -> Result<AssetPath, Cli
 }
 
 #[derive(Debug, Args)]
-pub(in crate::commands) struct Log {
+pub(in crate::commands) struct LogArguments {
     /// The asset, which may have been removed
     #[arg(add = complete::assets())]
     path: String,
@@ -77,7 +77,7 @@ pub(in crate::commands) struct Log {
     json: bool,
 }
 
-pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliError> {
+pub(super) async fn log(store: &Store, arguments: LogArguments) -> Result<ExitCode, CliError> {
     let path = existing_or_removed(store, &arguments.path).await?;
     let versions = store.log(&path).await?;
     if arguments.json {
@@ -115,7 +115,7 @@ pub(super) async fn log(store: &Store, arguments: Log) -> Result<ExitCode, CliEr
         let end = match &version.replaced {
             None => "-".to_owned(),
             // The next version does not name the agent that removed the asset.
-            Some(end) if end.cause == Cause::Remove => {
+            Some(end) if end.cause == ChangeCause::Remove => {
                 format!("{}, removed by {}", local(end.at), end.agent)
             }
             Some(end) => local(end.at),

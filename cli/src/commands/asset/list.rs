@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use ikigai_assets::{Agent, Error, Metadata, Store};
+use ikigai_assets::{Agent, AssetMetadata, Error, Store};
 use ikigai_terminal::one_line;
 use serde_json::json;
 
@@ -43,13 +43,13 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let assets = store.list(&arguments.prefix, None).await?;
     let found = match &arguments.search {
-        None => assets.into_iter().map(|metadata| Listed { metadata, line: None }).collect(),
+        None => assets.into_iter().map(|metadata| ListedAsset { metadata, line: None }).collect(),
         Some(text) => search(store, assets, text).await?,
     };
     let pins = store.pins(agent).await?;
     let pinned: HashSet<&str> = pins.iter().map(|pin| pin.metadata.path.as_str()).collect();
     if arguments.json {
-        let assets = found.iter().map(|Listed { metadata, line }| {
+        let assets = found.iter().map(|ListedAsset { metadata, line }| {
             let mut value = as_json(metadata);
             value["pinned"] = pinned.contains(metadata.path.as_str()).into();
             if arguments.search.is_some() {
@@ -73,7 +73,7 @@ pub(super) async fn run(
     let mut table = plain_table();
     let last = if arguments.search.is_some() { "FOUND" } else { "" };
     table.set_header(["PATH", "TOKENS", "VERSION", "WRITTEN", last]);
-    for Listed { metadata, line } in &found {
+    for ListedAsset { metadata, line } in &found {
         let is_pinned = pinned.contains(metadata.path.as_str());
         let marks = [(is_pinned, "pinned"), (metadata.read_only, "read-only")];
         let marks = marks.into_iter().filter_map(|(is, mark)| is.then_some(mark.to_owned()));
@@ -94,13 +94,17 @@ pub(super) async fn run(
 }
 
 /// An asset of the list, with its first matching line and the number of that line, from 1.
-struct Listed {
-    metadata: Metadata,
+struct ListedAsset {
+    metadata: AssetMetadata,
     line: Option<(usize, String)>,
 }
 
 /// Returns the assets whose path or lines contain a text.
-async fn search(store: &Store, assets: Vec<Metadata>, text: &str) -> Result<Vec<Listed>, CliError> {
+async fn search(
+    store: &Store,
+    assets: Vec<AssetMetadata>,
+    text: &str,
+) -> Result<Vec<ListedAsset>, CliError> {
     let wanted = text.to_lowercase();
     let has = |line: &str| line.to_lowercase().contains(&wanted);
     let mut found = Vec::new();
@@ -115,7 +119,7 @@ async fn search(store: &Store, assets: Vec<Metadata>, text: &str) -> Result<Vec<
         let line = content.lines().enumerate().find(|(_, line)| has(line));
         let line = line.map(|(index, line)| (index + 1, line.to_owned()));
         if line.is_some() || has(metadata.path.as_str()) {
-            found.push(Listed { metadata, line });
+            found.push(ListedAsset { metadata, line });
         }
     }
     Ok(found)

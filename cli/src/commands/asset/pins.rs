@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_assets::{Agent, Pinned, Store};
+use ikigai_assets::{Agent, PinOutcome, Store};
 use serde_json::{Value, json};
 
 use super::{as_json, named, stamp};
@@ -14,7 +14,7 @@ use crate::output::{print, print_json};
 use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
-pub(in crate::commands) struct Pin {
+pub(in crate::commands) struct PinArguments {
     /// The asset; without it, the pinned assets are shown
     #[arg(add = complete::assets())]
     path: Option<String>,
@@ -26,14 +26,14 @@ pub(in crate::commands) struct Pin {
 pub(super) async fn pin(
     store: &Store,
     agent: &Agent,
-    arguments: Pin,
+    arguments: PinArguments,
 ) -> Result<ExitCode, CliError> {
     let Some(name) = &arguments.path else {
         return show(store, agent, arguments.json).await;
     };
     let path = named(store, name).await?.path;
     let pinned = store.pin(agent, &path).await?;
-    let is_new = pinned == Pinned::Now;
+    let is_new = pinned == PinOutcome::Now;
     if arguments.json {
         print_json(&json!({
             "path": path.as_str(), "agent": agent.as_str(), "pinned": true, "changed": is_new,
@@ -104,7 +104,7 @@ async fn pins(store: &Store, agent: &Agent) -> Result<Vec<(String, Value)>, CliE
 }
 
 #[derive(Debug, Args)]
-pub(in crate::commands) struct Usage {
+pub(in crate::commands) struct UsageArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -113,7 +113,7 @@ pub(in crate::commands) struct Usage {
 pub(super) async fn usage(
     store: &Store,
     agent: &Agent,
-    arguments: Usage,
+    arguments: UsageArguments,
 ) -> Result<ExitCode, CliError> {
     let usage = store.usage(agent).await?;
     let pins = pins(store, agent).await?;

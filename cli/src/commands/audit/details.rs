@@ -11,8 +11,10 @@ use jiff::tz::TimeZone;
 
 use super::filter::short_id;
 use crate::commands::tool::list::plain_table;
-use ikigai_host::audit::{Arguments, Asked, Granted, Installation, Program, Record, Via};
-use ikigai_host::policy::Reached;
+use ikigai_host::audit::{
+    Arguments, GrantSummary, InstallationRecord, ProgramRecord, QuestionRecord, Record, Via,
+};
+use ikigai_host::policy::RequestedAccess;
 use ikigai_supervisor::isolation::Isolation;
 
 /// The columns of the table, and the width of each if the other rows are not known yet.
@@ -77,7 +79,7 @@ const THE_CALL: &str = "the call itself";
 
 /// Returns a refused access in the words of the table.
 fn refusal(access: &str) -> String {
-    if access == Reached::Run.to_string() { THE_CALL.to_owned() } else { plain(access) }
+    if access == RequestedAccess::Run.to_string() { THE_CALL.to_owned() } else { plain(access) }
 }
 
 /// Returns the outcome of a call or of an installation.
@@ -119,12 +121,12 @@ fn end(record: &Record) -> Option<String> {
 }
 
 /// All details of a call.
-pub(super) struct Details<'a> {
+pub(super) struct CallDetails<'a> {
     pub(super) record: &'a Record,
     pub(super) zone: &'a TimeZone,
 }
 
-impl fmt::Display for Details<'_> {
+impl fmt::Display for CallDetails<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let record = self.record;
         let mut table = plain_table();
@@ -148,7 +150,7 @@ impl fmt::Display for Details<'_> {
             row("client", format!("{}, as it calls itself", plain(client)));
         }
         row("outcome", outcome(record));
-        if let Some(Asked { answer, by, waited_ms }) = &record.consent {
+        if let Some(QuestionRecord { answer, by, waited_ms }) = &record.consent {
             let by = by.as_ref().map(|by| format!(" by the {}", plain(by))).unwrap_or_default();
             row("may it run", format!("{}{by}, after {waited_ms} ms", plain(answer)));
         }
@@ -231,7 +233,7 @@ fn outcome(record: &Record) -> String {
     text
 }
 
-fn program(program: &Program) -> String {
+fn program(program: &ProgramRecord) -> String {
     format!(
         "{}: {}\n{}\nsha256 {}",
         plain(&program.backend),
@@ -241,8 +243,8 @@ fn program(program: &Program) -> String {
     )
 }
 
-fn installation(installed: &Installation) -> String {
-    let Installation { action, source, version, signer, replaced } = installed;
+fn installation(installed: &InstallationRecord) -> String {
+    let InstallationRecord { action, source, version, signer, replaced } = installed;
     let version = version.as_ref().map(|it| format!(", version {}", plain(it))).unwrap_or_default();
     let mut text =
         format!("{} from {}{version}\nsigned by: {}", plain(action), plain(source), plain(signer));
@@ -261,19 +263,19 @@ fn arguments(arguments: &Arguments) -> String {
 /// The access of a tool that runs unconfined, whatever its grant.
 const UNCONFINED: &str = "unconfined: all that its user may";
 
-fn is_unconfined(grant: &Granted) -> bool {
+fn is_unconfined(grant: &GrantSummary) -> bool {
     grant.sandbox.as_deref() == Some("off")
 }
 
-fn files(grant: &Granted) -> String {
+fn files(grant: &GrantSummary) -> String {
     if is_unconfined(grant) { UNCONFINED.to_owned() } else { lines_or(grant.dirs.iter(), "none") }
 }
 
-fn network(grant: &Granted) -> String {
+fn network(grant: &GrantSummary) -> String {
     if is_unconfined(grant) { UNCONFINED.to_owned() } else { lines_or(grant.net.iter(), "none") }
 }
 
-fn variables(grant: &Granted) -> String {
+fn variables(grant: &GrantSummary) -> String {
     if grant.env == ["*"] {
         return "its user's own, less the keys of model providers".to_owned();
     }

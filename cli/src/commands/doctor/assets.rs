@@ -1,22 +1,22 @@
 //! The check of the asset store: its address, and whether it answers.
 
-use super::Check;
+use super::DoctorCheck;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::remedy;
 
 const SECTION: &str = "assets";
 
-pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
+pub(super) async fn checks(options: &SharedOptions) -> Result<Vec<DoctorCheck>, CliError> {
     let agent = options.agent()?;
     let Ok(assets) = options.assets() else {
-        let check = Check::new(SECTION, "store", "none");
+        let check = DoctorCheck::new(SECTION, "store", "none");
         return Ok(vec![check.warn("set HOME or XDG_DATA_HOME, or specify a store with --store")]);
     };
     let url = match assets.url() {
         Ok(url) => url,
         Err(error) => {
-            let check = Check::new(SECTION, "store", error.to_string());
+            let check = DoctorCheck::new(SECTION, "store", error.to_string());
             return Ok(vec![
                 check.warn("correct IKIGAI_STORE, or specify another store with --store"),
             ]);
@@ -24,7 +24,7 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
     };
     // The check must not create a store.
     if url.file().is_some_and(|file| !file.exists()) {
-        return Ok(vec![Check::new(SECTION, "store", format!("{url}, not created yet"))]);
+        return Ok(vec![DoctorCheck::new(SECTION, "store", format!("{url}, not created yet"))]);
     }
     let usage = match assets.open().await {
         Ok(store) => store.usage(&agent).await,
@@ -35,12 +35,15 @@ pub(super) async fn checks(options: &Options) -> Result<Vec<Check>, CliError> {
             let assets = format!("{url}, {} assets", usage.assets);
             let (pinned, budget) = (usage.pinned_tokens, usage.budget.0);
             let pinned = format!("{pinned} of {budget} tokens by `{agent}`");
-            vec![Check::new(SECTION, "store", assets), Check::new(SECTION, "pinned", pinned)]
+            vec![
+                DoctorCheck::new(SECTION, "store", assets),
+                DoctorCheck::new(SECTION, "pinned", pinned),
+            ]
         }
         Err(error) => {
             let advice = remedy::asset::hint(&error);
             let advice = advice.unwrap_or("check its URL, or specify another store with --store");
-            vec![Check::new(SECTION, "store", error.to_string()).warn(advice)]
+            vec![DoctorCheck::new(SECTION, "store", error.to_string()).warn(advice)]
         }
     })
 }

@@ -3,21 +3,21 @@
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry::Snapshot;
-use ikigai_supply::Lock;
+use ikigai_supply::ToolsLock;
 
-use super::Check;
+use super::DoctorCheck;
 use crate::error::CliError;
-use crate::shipping::{WorkspaceTools, read_lock};
+use crate::shipping::{WorkspaceToolPaths, read_lock};
 
 const SECTION: &str = "installed tools";
 
-pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
     let paths = host.registry().paths();
     let mut checks = Vec::new();
     if let Some(path) = paths.lock() {
         let shown = path.display().to_string();
         checks.push(match read_lock(&path) {
-            Ok(lock) if lock.is_empty() => Check::new(SECTION, "your lock", "no tools"),
+            Ok(lock) if lock.is_empty() => DoctorCheck::new(SECTION, "your lock", "no tools"),
             Ok(lock) => of_user(&shown, &lock, snapshot),
             Err(error) => unreadable("your lock", &error),
         });
@@ -27,7 +27,7 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
 }
 
 /// Compares the user's lock with the files that discovery found.
-fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
+fn of_user(path: &str, lock: &ToolsLock, snapshot: &Snapshot) -> DoctorCheck {
     let mut faults = Vec::new();
     for (name, locked) in lock.iter() {
         match snapshot.get(name) {
@@ -41,7 +41,8 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
             None => faults.push(format!("`{name}` is missing, or no longer a tool")),
         }
     }
-    let check = Check::new(SECTION, "your lock", format!("{} in `{path}`", lock.iter().count()));
+    let check =
+        DoctorCheck::new(SECTION, "your lock", format!("{} in `{path}`", lock.iter().count()));
     if faults.is_empty() {
         return check;
     }
@@ -49,8 +50,8 @@ fn of_user(path: &str, lock: &Lock, snapshot: &Snapshot) -> Check {
 }
 
 /// Returns the check of the workspace's lock, if there is one.
-fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
-    let workspace = WorkspaceTools::find(paths, host.authority().workspace())?;
+fn of_workspace(host: &Host, paths: &Paths) -> Option<DoctorCheck> {
+    let workspace = WorkspaceToolPaths::find(paths, host.authority().workspace())?;
     let path = workspace.lock();
     if !path.exists() {
         return None;
@@ -71,7 +72,7 @@ fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
         .collect();
     let gone = lock.iter().filter(|(_, tool)| !workspace.file(tool.sha256).is_file()).count();
     let check =
-        Check::new(SECTION, what, format!("{} in `{}`", lock.iter().count(), path.display()));
+        DoctorCheck::new(SECTION, what, format!("{} in `{}`", lock.iter().count(), path.display()));
     Some(match (waiting.as_slice(), gone) {
         ([], 0) => check,
         ([], _) => check.warn("`ikigai tool sync` downloads what is missing"),
@@ -80,6 +81,7 @@ fn of_workspace(host: &Host, paths: &Paths) -> Option<Check> {
     })
 }
 
-fn unreadable(what: &str, error: &CliError) -> Check {
-    Check::new(SECTION, what, error.reason()).warn("fix it by hand, or restore an earlier version")
+fn unreadable(what: &str, error: &CliError) -> DoctorCheck {
+    DoctorCheck::new(SECTION, what, error.reason())
+        .warn("fix it by hand, or restore an earlier version")
 }

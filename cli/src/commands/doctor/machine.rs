@@ -6,19 +6,19 @@ use std::thread;
 
 use bytesize::ByteSize;
 
-use super::Check;
+use super::DoctorCheck;
 use ikigai_host::Paths;
 
 const SECTION: &str = "machine";
 
-pub(super) fn checks(paths: &Paths) -> Vec<Check> {
+pub(super) fn checks(paths: &Paths) -> Vec<DoctorCheck> {
     let program = std::env::current_exe();
     let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
     let supervisor = paths.supervisor.as_ref().map_or_else(
-        || Check::new(SECTION, "supervisor", "not found").warn("install ikigai again"),
+        || DoctorCheck::new(SECTION, "supervisor", "not found").warn("install ikigai again"),
         |path| {
             let place = path.display().to_string();
-            let check = Check::new(SECTION, "supervisor", place);
+            let check = DoctorCheck::new(SECTION, "supervisor", place);
             let advice = "no native tool can run without it; reinstall ikigai";
             if path.is_file() { check } else { check.warn(advice) }
         },
@@ -29,11 +29,11 @@ pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     // Both fields have the word size of the C library.
     let memory = (info.totalram as u64).saturating_mul(u64::from(info.mem_unit));
     vec![
-        Check::new(SECTION, "ikigai", format!("{} at {program}", env!("CARGO_PKG_VERSION"))),
+        DoctorCheck::new(SECTION, "ikigai", format!("{} at {program}", env!("CARGO_PKG_VERSION"))),
         supervisor,
-        Check::new(SECTION, "system", system()),
-        Check::new(SECTION, "cores", cores),
-        Check::new(SECTION, "memory", ByteSize(memory).to_string()),
+        DoctorCheck::new(SECTION, "system", system()),
+        DoctorCheck::new(SECTION, "cores", cores),
+        DoctorCheck::new(SECTION, "memory", ByteSize(memory).to_string()),
     ]
 }
 

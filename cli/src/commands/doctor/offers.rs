@@ -2,7 +2,7 @@
 
 use ikigai_provider::Provider;
 
-use super::Check;
+use super::DoctorCheck;
 
 use crate::config::Config;
 use crate::remedy;
@@ -14,12 +14,12 @@ const SECTION: &str = "tools for models";
 /// The words for ikigai's own tool, which is not in the registry.
 const OWN: &str = ", including ikigai's own `slash_command`";
 
-pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+pub(super) fn checks(config: &Config, host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
     let tools: Vec<&Tool> = snapshot.tools().filter(|tool| host.offers(tool)).collect();
     Provider::ALL.map(|provider| check(config, provider, &tools)).into()
 }
 
-fn check(config: &Config, provider: Provider, tools: &[&Tool]) -> Check {
+fn check(config: &Config, provider: Provider, tools: &[&Tool]) -> DoctorCheck {
     let offer = config.offer(provider);
     // The host's own tool counts too.
     let all = tools.len() + 1;
@@ -30,14 +30,14 @@ fn check(config: &Config, provider: Provider, tools: &[&Tool]) -> Check {
     };
     let what = format!("tools for {provider}");
     if tools.left_out.is_empty() {
-        return Check::new(SECTION, what, format!("all {all} are offered{OWN}; {room}"));
+        return DoctorCheck::new(SECTION, what, format!("all {all} are offered{OWN}; {room}"));
     }
     let names: Vec<&str> = tools.left_out.iter().map(|left| left.tool.as_str()).collect();
     let offered = all.saturating_sub(names.len());
     let detail =
         format!("{offered} of {all} are offered{OWN}; {room}; left out: {}", names.join(", "));
     let is_crowded = tools.left_out.iter().any(|left| left.reason.is_too_many());
-    Check::new(SECTION, what, detail).warn(if is_crowded {
+    DoctorCheck::new(SECTION, what, detail).warn(if is_crowded {
         remedy::offer::hint(provider)
     } else {
         format!("`ikigai tool schema --provider {provider}` shows why")

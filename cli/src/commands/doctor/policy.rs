@@ -1,22 +1,22 @@
 //! The checks of the policy files, and of the profile in force.
 
-use super::Check;
+use super::DoctorCheck;
 use crate::error::CliError;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{FileStatus, Provenance};
 
 const SECTION: &str = "policy";
 
-pub(super) fn checks(host: &Host) -> Vec<Check> {
+pub(super) fn checks(host: &Host) -> Vec<DoctorCheck> {
     let authority = host.authority();
     let profile = match authority.profile() {
         Ok((profile, sources)) => {
             let sources: Vec<String> = sources.iter().map(Provenance::to_string).collect();
             let from =
                 if sources.is_empty() { "the default".to_owned() } else { sources.join(", ") };
-            Check::new(SECTION, "profile", format!("{} ({from})", profile.as_str()))
+            DoctorCheck::new(SECTION, "profile", format!("{} ({from})", profile.as_str()))
         }
-        Err(denial) => Check::new(SECTION, "profile", denial.reason)
+        Err(denial) => DoctorCheck::new(SECTION, "profile", denial.reason)
             .fail(denial.hint.unwrap_or_else(|| "no tool runs until then".to_owned())),
     };
     let files = authority.files();
@@ -24,26 +24,25 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
 }
 
 /// Returns the check of a policy that cannot be used for this reason.
-pub(super) fn none(error: &CliError) -> Check {
+pub(super) fn none(error: &CliError) -> DoctorCheck {
     let reason = error.reason();
     // The lines after the first show the place.
     let what = reason.lines().next().unwrap_or_default();
     let hint = error.given_hints().first().cloned();
-    Check::new(SECTION, "policy", what)
+    DoctorCheck::new(SECTION, "policy", what)
         .fail(hint.unwrap_or_else(|| "correct it: no tool runs until then".to_owned()))
 }
 
-fn file(file: &FileStatus) -> Check {
+fn file(file: &FileStatus) -> DoctorCheck {
     let path = file.path.display();
     match &file.problem {
         Some(problem) => {
-            Check::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what)).warn(
-                problem.hint.clone().unwrap_or_else(|| {
+            DoctorCheck::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what))
+                .warn(problem.hint.clone().unwrap_or_else(|| {
                     "its last valid text stays in force until you correct it".to_owned()
-                }),
-            )
+                }))
         }
-        None if file.exists => Check::new(SECTION, file.kind.as_str(), format!("`{path}`")),
-        None => Check::new(SECTION, file.kind.as_str(), format!("none at `{path}`")),
+        None if file.exists => DoctorCheck::new(SECTION, file.kind.as_str(), format!("`{path}`")),
+        None => DoctorCheck::new(SECTION, file.kind.as_str(), format!("none at `{path}`")),
     }
 }

@@ -1,16 +1,16 @@
 //! The checks of the runtime of components.
 
-use super::Check;
+use super::DoctorCheck;
 use ikigai_host::exec::wasm::{self, Capability};
 
 const SECTION: &str = "components";
 
-pub(super) fn checks() -> Vec<Check> {
+pub(super) fn checks() -> Vec<DoctorCheck> {
     let Capability { engine, baseline, pool, pagemap_scan } = wasm::capability();
     let engine = match engine {
-        Ok(()) => Check::new(SECTION, "runtime", "compiles and runs components"),
+        Ok(()) => DoctorCheck::new(SECTION, "runtime", "compiles and runs components"),
         Err(why) => {
-            return vec![Check::new(SECTION, "runtime", why).fail(
+            return vec![DoctorCheck::new(SECTION, "runtime", why).fail(
                 "the built-in tools are components; without a runtime only native tools work, with --backend native",
             )];
         }
@@ -20,10 +20,12 @@ pub(super) fn checks() -> Vec<Check> {
             .to_owned(),
         Err(why) => format!("a large new component waits until it is compiled: {why}"),
     };
-    let baseline = Check::new(SECTION, "first call", baseline);
+    let baseline = DoctorCheck::new(SECTION, "first call", baseline);
     let pool = match pool {
-        Ok(()) => Check::new(SECTION, "memory pool", "memory for calls is reserved in advance"),
-        Err(why) => Check::new(
+        Ok(()) => {
+            DoctorCheck::new(SECTION, "memory pool", "memory for calls is reserved in advance")
+        }
+        Err(why) => DoctorCheck::new(
             SECTION,
             "memory pool",
             format!("none; each call reserves its own memory: {why}"),
@@ -31,12 +33,12 @@ pub(super) fn checks() -> Vec<Check> {
         .warn("raise the limit on address space (`ulimit -v`); calls work, but slower"),
     };
     let scan = match pagemap_scan {
-        Ok(()) => Check::new(
+        Ok(()) => DoctorCheck::new(
             SECTION,
             "memory cleaning",
             "after a call, only the memory that it changed is cleaned",
         ),
-        Err(why) => Check::new(
+        Err(why) => DoctorCheck::new(
             SECTION,
             "memory cleaning",
             format!("after a call, all of its memory is cleaned: {why}"),

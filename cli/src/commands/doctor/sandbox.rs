@@ -1,22 +1,26 @@
 //! The checks of the native tools' sandbox, as the host tried it: the guarantees on this machine,
 //! its layers, and the tools for which policy requires more.
 
-use super::Check;
+use super::DoctorCheck;
 use crate::remedy;
-use ikigai_host::exec::native::Machine;
-use ikigai_host::host::{Host, Subject};
+use ikigai_host::exec::native::MachineSandbox;
+use ikigai_host::host::{CallTarget, Host};
 use ikigai_host::policy::{Backend, Sandbox};
 use ikigai_host::registry::Snapshot;
-use ikigai_supervisor::isolation::{Guarantee, Isolation, Layer};
+use ikigai_supervisor::isolation::{Guarantee, Isolation, SandboxLayer};
 
 const SECTION: &str = "native sandbox";
 
-pub(super) fn checks(host: &Host, snapshot: &Snapshot, machine: Machine) -> Vec<Check> {
-    let Machine { isolation, layers } = machine;
+pub(super) fn checks(
+    host: &Host,
+    snapshot: &Snapshot,
+    machine: MachineSandbox,
+) -> Vec<DoctorCheck> {
+    let MachineSandbox { isolation, layers } = machine;
     let states = isolation.guarantees().into_iter().zip(isolation.describe());
-    let mut checks: Vec<Check> = states
+    let mut checks: Vec<DoctorCheck> = states
         .map(|((_, guarantee), (boundary, state))| {
-            let check = Check::new(SECTION, boundary.as_str(), state);
+            let check = DoctorCheck::new(SECTION, boundary.as_str(), state);
             if guarantee.is_enforced() { check } else { check.warn_only() }
         })
         .collect();
@@ -25,13 +29,13 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot, machine: Machine) -> Vec<
     checks
 }
 
-fn layer(layer: &Layer) -> Check {
+fn layer(layer: &SandboxLayer) -> DoctorCheck {
     let detail = match (&layer.guarantee, &layer.detail) {
         (Guarantee::Enforced, Some(detail)) => detail.clone(),
         (Guarantee::Enforced, None) => "works".to_owned(),
         (guarantee, _) => guarantee.reason().unwrap_or("does not work").to_owned(),
     };
-    let check = Check::new("layers of the native sandbox", layer.mechanism.as_str(), detail);
+    let check = DoctorCheck::new("layers of the native sandbox", layer.mechanism.as_str(), detail);
     match &layer.remedy {
         _ if layer.guarantee.is_enforced() => check,
         Some(remedy) => check.warn(remedy::layer::sentence(remedy)),
@@ -41,7 +45,7 @@ fn layer(layer: &Layer) -> Check {
 
 /// Returns a check for each tool that does not run because the policy requires more guarantees than
 /// this machine has.
-fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Check> {
+fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<DoctorCheck> {
     let missing: Vec<String> = isolation
         .unmet()
         .map(|(boundary, guarantee)| format!("{boundary} is {}", guarantee.as_str()))
@@ -49,17 +53,17 @@ fn required(host: &Host, snapshot: &Snapshot, isolation: &Isolation) -> Vec<Chec
     if missing.is_empty() {
         return Vec::new();
     }
-    let requires = |subject: Subject<'_>| {
+    let requires = |subject: CallTarget<'_>| {
         subject.build.backend() == Backend::Native
             && host.decide(subject).is_ok_and(|it| it.grant.sandbox == Sandbox::Require)
     };
     snapshot
         .tools()
-        .filter(|tool| requires(Subject::from(*tool)))
+        .filter(|tool| requires(CallTarget::from(*tool)))
         .map(|tool| {
             let name = tool.name();
             let text = format!("policy requires a sandbox for it: {}", missing.join(", "));
-            Check::new(SECTION, name, text).fail(format!(
+            DoctorCheck::new(SECTION, name, text).fail(format!(
                 "add what is missing, or set `sandbox = \"prefer\"` in `[tools.{name}]` to run it with the \
                  protection that this machine supports"
             ))

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use bytesize::ByteSize;
 use rustix::fs::{Access, access, statvfs};
 
-use super::Check;
+use super::DoctorCheck;
 use crate::remedy::REINSTALL;
-use ikigai_host::audit::{self, Reader};
+use ikigai_host::audit::{self, LogReader};
 use ikigai_host::paths::{self, Paths};
 
 const SECTION: &str = "caches and audit log";
@@ -17,7 +17,7 @@ const SECTION: &str = "caches and audit log";
 /// The free space in bytes below which records and compiled code may soon not fit.
 const LITTLE: u64 = 64 << 20;
 
-pub(super) fn checks(paths: &Paths) -> Vec<Check> {
+pub(super) fn checks(paths: &Paths) -> Vec<DoctorCheck> {
     vec![
         system_cache(paths.system_cache.as_deref()),
         cache(paths.cache.as_deref()),
@@ -25,24 +25,26 @@ pub(super) fn checks(paths: &Paths) -> Vec<Check> {
     ]
 }
 
-fn system_cache(dir: Option<&Path>) -> Check {
+fn system_cache(dir: Option<&Path>) -> DoctorCheck {
     let what = "cache of the installation";
     match dir.map(|dir| (dir, size(dir))) {
-        Some((dir, Ok((files, bytes)))) => {
-            Check::new(SECTION, what, format!("`{}`, {}", dir.display(), counted(files, bytes)))
-        }
+        Some((dir, Ok((files, bytes)))) => DoctorCheck::new(
+            SECTION,
+            what,
+            format!("`{}`, {}", dir.display(), counted(files, bytes)),
+        ),
         Some((dir, Err(error))) => {
-            Check::new(SECTION, what, format!("`{}`: {error}", dir.display()))
+            DoctorCheck::new(SECTION, what, format!("`{}`: {error}", dir.display()))
                 .warn(format!("{REINSTALL}; until then, first calls compile"))
         }
-        None => Check::new(SECTION, what, "none: the path of the program is unknown"),
+        None => DoctorCheck::new(SECTION, what, "none: the path of the program is unknown"),
     }
 }
 
-fn cache(dir: Option<&Path>) -> Check {
+fn cache(dir: Option<&Path>) -> DoctorCheck {
     let what = "cache";
     let Some(dir) = dir else {
-        return Check::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
+        return DoctorCheck::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
     };
     let shown = dir.display();
     if let Some(check) = unusable(what, dir, "every run recompiles components and asks tools again")
@@ -55,62 +57,62 @@ fn cache(dir: Option<&Path>) -> Check {
             format!("`{shown}`, not created yet")
         }
         Err(error) => {
-            return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(
+            return DoctorCheck::new(SECTION, what, format!("`{shown}`: {error}")).warn(
                 "make it readable to yourself; until then every run recompiles components and asks tools again",
             );
         }
     };
-    with_room(Check::new(SECTION, what, text), dir)
+    with_room(DoctorCheck::new(SECTION, what, text), dir)
 }
 
-fn audit_log(dir: Option<&Path>) -> Check {
+fn audit_log(dir: Option<&Path>) -> DoctorCheck {
     let what = "audit log";
     let Some(dir) = dir else {
-        return Check::new(SECTION, what, "none").warn("set HOME or XDG_STATE_HOME");
+        return DoctorCheck::new(SECTION, what, "none").warn("set HOME or XDG_STATE_HOME");
     };
     let path = dir.join(audit::NAME);
     let shown = path.display();
     if let Some(check) = unusable(what, dir, "calls are not recorded") {
         return check;
     }
-    if let Err(error) = Reader::open(dir) {
-        return Check::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
+    if let Err(error) = LogReader::open(dir) {
+        return DoctorCheck::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
             "move it away: it must be a regular file that you own and that nobody else can write to",
         );
     }
     let text = match size(dir) {
         Ok((_, bytes)) if path.exists() => {
             if access(&path, Access::WRITE_OK).is_err() {
-                return Check::new(SECTION, what, format!("`{shown}` cannot be written"))
+                return DoctorCheck::new(SECTION, what, format!("`{shown}` cannot be written"))
                     .warn(format!("chmod u+rw '{shown}'; until then calls are not recorded"));
             }
             format!("`{shown}`, {} with the older ones", ByteSize(bytes))
         }
         _ => format!("`{shown}`, nothing recorded yet"),
     };
-    with_room(Check::new(SECTION, what, text), dir)
+    with_room(DoctorCheck::new(SECTION, what, text), dir)
 }
 
 /// Returns a check with the reason, if nothing can be stored in a directory, and with the effect.
-fn unusable(what: &str, dir: &Path, effect: &str) -> Option<Check> {
+fn unusable(what: &str, dir: &Path, effect: &str) -> Option<DoctorCheck> {
     let shown = dir.display();
     match fs::symlink_metadata(dir) {
         Ok(_) if !paths::is_trusted(dir, paths::is_own) => {
             let text = format!("`{shown}` is not used, so {effect}");
-            Some(Check::new(SECTION, what, text).warn(
+            Some(DoctorCheck::new(SECTION, what, text).warn(
                 "it must be a directory that you own and that nobody else can write to, not a link",
             ))
         }
         Ok(_) if access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() => {
             let text = format!("`{shown}` cannot be written, so {effect}");
-            Some(Check::new(SECTION, what, text).warn(format!("chmod u+rwx '{shown}'")))
+            Some(DoctorCheck::new(SECTION, what, text).warn(format!("chmod u+rwx '{shown}'")))
         }
         Ok(_) => None,
         Err(_) => {
             let above = existing(dir);
             access(&above, Access::WRITE_OK | Access::EXEC_OK).is_err().then(|| {
                 let text = format!("`{shown}` cannot be created, so {effect}");
-                Check::new(SECTION, what, text)
+                DoctorCheck::new(SECTION, what, text)
                     .warn(format!("make `{}` a directory that you can write to", above.display()))
             })
         }
@@ -123,7 +125,7 @@ fn existing(dir: &Path) -> PathBuf {
     found.unwrap_or(Path::new("/")).to_owned()
 }
 
-fn with_room(check: Check, dir: &Path) -> Check {
+fn with_room(check: DoctorCheck, dir: &Path) -> DoctorCheck {
     match statvfs(existing(dir)) {
         Ok(room) if room.f_bavail.saturating_mul(room.f_frsize) < LITTLE => {
             let left = ByteSize(room.f_bavail.saturating_mul(room.f_frsize));

@@ -1,6 +1,6 @@
 //! The checks of the directories of tools, and of discovery.
 
-use super::Check;
+use super::DoctorCheck;
 use crate::commands::mcp::session;
 use crate::remedy::REINSTALL;
 use crate::remedy::policy::sentence;
@@ -12,15 +12,15 @@ use ikigai_host::registry::{KnownServer, Snapshot};
 
 const SECTION: &str = "tools";
 
-pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
     let dirs = host.registry().paths();
     let mut checks = vec![
         directory(dirs, ToolOrigin::System, snapshot),
         directory(dirs, ToolOrigin::User, snapshot),
     ];
     checks.push(match snapshot.skipped().len() {
-        0 => Check::new(SECTION, "skipped", "none"),
-        count => Check::new(SECTION, "skipped", count.to_string())
+        0 => DoctorCheck::new(SECTION, "skipped", "none"),
+        count => DoctorCheck::new(SECTION, "skipped", count.to_string())
             .warn("`ikigai tool list --all` shows why"),
     });
     if !snapshot.servers().is_empty() {
@@ -28,19 +28,19 @@ pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<Check> {
         checks.extend(logins(host, snapshot));
     }
     for warning in snapshot.warnings() {
-        checks.push(Check::new(SECTION, "discovery", warning).warn_only());
+        checks.push(DoctorCheck::new(SECTION, "discovery", warning).warn_only());
     }
     checks
 }
 
-fn servers(snapshot: &Snapshot) -> Check {
+fn servers(snapshot: &Snapshot) -> DoctorCheck {
     let complaints: Vec<_> = snapshot.servers().iter().filter_map(KnownServer::complaint).collect();
-    let check = Check::new(SECTION, "MCP servers", snapshot.servers().len().to_string());
+    let check = DoctorCheck::new(SECTION, "MCP servers", snapshot.servers().len().to_string());
     if complaints.is_empty() { check } else { check.warn(complaints.join("; ")) }
 }
 
 /// Returns the check of the logins, if some server needs a login.
-fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
+fn logins(host: &Host, snapshot: &Snapshot) -> Option<DoctorCheck> {
     let states = snapshot.servers().iter();
     let states: Vec<_> = states
         .filter_map(|server| Some((&server.name, session::login_state(host, server)?)))
@@ -50,7 +50,7 @@ fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
     }
     let is_active = |state: &LoginState| matches!(state, LoginState::Active(_));
     let active = states.iter().filter(|(_, state)| is_active(state)).count();
-    let check = Check::new(SECTION, "logins", format!("{active} of {}", states.len()));
+    let check = DoctorCheck::new(SECTION, "logins", format!("{active} of {}", states.len()));
     let others = states.iter().filter(|(_, state)| !is_active(state));
     let others: Vec<_> = others
         .map(|(name, state)| {
@@ -62,14 +62,14 @@ fn logins(host: &Host, snapshot: &Snapshot) -> Option<Check> {
     Some(if others.is_empty() { check } else { check.warn(others.join("; ")) })
 }
 
-fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
+fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> DoctorCheck {
     let what = format!("{} tools", origin.as_str());
     let dir = match origin {
         ToolOrigin::System => paths.system_tools.as_deref(),
         ToolOrigin::User => paths.user_tools.as_deref(),
     };
     let Some(dir) = dir else {
-        return Check::new(SECTION, what, "no directory").warn("set HOME");
+        return DoctorCheck::new(SECTION, what, "no directory").warn("set HOME");
     };
     let shown = dir.display();
     let metadata = match dir.metadata() {
@@ -77,12 +77,12 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
         Err(error)
             if origin == ToolOrigin::User && error.kind() == std::io::ErrorKind::NotFound =>
         {
-            let check = Check::new(SECTION, what, format!("none: `{shown}` does not exist"));
+            let check = DoctorCheck::new(SECTION, what, format!("none: `{shown}` does not exist"));
             let is_named = paths.required.iter().any(|named| named == dir);
             return if is_named { check.warn("create it, or specify another") } else { check };
         }
         Err(error) => {
-            return Check::new(SECTION, what, format!("`{shown}`: {error}")).warn(format!(
+            return DoctorCheck::new(SECTION, what, format!("`{shown}`: {error}")).warn(format!(
                 "{REINSTALL}, or specify the directory of the tools with --system-tools"
             ));
         }
@@ -95,7 +95,7 @@ fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> Check {
     if served > 0 {
         text.push_str(&format!(", {served} of servers"));
     }
-    let check = Check::new(SECTION, what, text);
+    let check = DoctorCheck::new(SECTION, what, text);
     let is_known = |uid| uid == 0 || paths::is_own(uid) || paths::program_owner() == Some(uid);
     match paths::other_writer(&metadata, is_known) {
         Some(OtherWriter::Owner(_)) => check

@@ -8,13 +8,13 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
 use ikigai_host::paths::draft_in;
 use ikigai_host::policy::{
     Backend, LimitKey, NewKey, NewValue, Proposal, Sandbox, check_server_name, shell_quoted,
 };
-use ikigai_host::registry::{Definition, ServerState, definition_path};
+use ikigai_host::registry::{ServerDefinition, ServerState, definition_path};
 use similar::TextDiff;
 use toml_edit::{Array, DocumentMut, value};
 
@@ -22,7 +22,7 @@ use super::{approve, code};
 use crate::commands::policy::{grant, written};
 use crate::commands::program::find;
 use crate::error::{self, CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::eprint;
 use crate::servers::logins::{LoginState, Logins};
 
@@ -101,7 +101,10 @@ struct GrantArguments {
     limit: Vec<(LimitKey, String)>,
 }
 
-pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    mut arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     check_server_name(&arguments.name).map_err(|what| CliError::usage(anyhow::Error::msg(what)))?;
     if arguments.url.is_none() && arguments.command.is_empty() {
         let name = &arguments.name;
@@ -119,7 +122,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     })?;
     let path = definition_path(&dir, &arguments.name);
     let text = definition_text(&arguments)?;
-    let definition = Definition::parse(&path, text.as_bytes())?;
+    let definition = ServerDefinition::parse(&path, text.as_bytes())?;
     let before = fs::read_to_string(&path).ok();
     let unread = unread_code(&host, &definition, &arguments);
     let asks = !arguments.yes && std::io::stdin().is_terminal();
@@ -210,8 +213,10 @@ fn difference(before: Option<&str>, now: &str) -> String {
 }
 
 /// Returns the directories with the program's code that the arguments do not grant.
-fn unread_code(host: &Host, definition: &Definition, arguments: &Arguments) -> Vec<PathBuf> {
-    let Target::Process { program, .. } = &definition.server.target else { return Vec::new() };
+fn unread_code(host: &Host, definition: &ServerDefinition, arguments: &Arguments) -> Vec<PathBuf> {
+    let ServerTarget::Process { program, .. } = &definition.server.target else {
+        return Vec::new();
+    };
     let program = program.to_string_lossy().into_owned();
     let words = std::iter::once(program).chain(arguments.command.iter().skip(1).cloned());
     let GrantArguments { read, write, unconfined, .. } = &arguments.grant;
@@ -231,9 +236,9 @@ fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
 }
 
 /// Returns whether the server is a server over HTTP without a login.
-fn must_log_in(host: &Host, definition: &Definition) -> bool {
+fn must_log_in(host: &Host, definition: &ServerDefinition) -> bool {
     let server = &definition.server;
-    let Target::Remote { url, .. } = &server.target else { return false };
+    let ServerTarget::Remote { url, .. } = &server.target else { return false };
     let state = Logins::from_paths(host.registry().paths()).state(&server.name, url);
     !matches!(state, LoginState::Active(_))
 }
@@ -287,7 +292,7 @@ fn words(command: &str) -> anyhow::Result<Vec<String>> {
 /// Returns the keys of the server's entry in the policy.
 fn keys(
     host: &Host,
-    definition: &Definition,
+    definition: &ServerDefinition,
     arguments: &Arguments,
 ) -> Result<Vec<NewKey>, CliError> {
     let mut keys = vec![approve::contents_key(host, definition)?];
@@ -299,7 +304,7 @@ fn keys(
     {
         net.push(peer_of(url)?);
     }
-    let asked = grant::Asked { read, write, net: &net, env, limit };
+    let asked = grant::GrantRequest { read, write, net: &net, env, limit };
     keys.extend(grant::capability_keys(&asked, host.authority().workspace())?);
     if *unconfined {
         keys.push(("sandbox".to_owned(), NewValue::Word(Sandbox::Off.as_str().to_owned())));

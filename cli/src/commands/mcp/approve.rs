@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_host::Digest;
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal};
 use ikigai_host::registry::{
-    Definition, KnownServer, ListedTool, ServerState, Standing, server_request,
+    ApprovalState, KnownServer, ListedTool, ServerDefinition, ServerState, server_request,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use crate::decision::Decided;
 use crate::error::{self, CliError, with_path};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::person::UNCONFINED_MEANS;
 
@@ -42,7 +42,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { name, tools: names, yes, json } = arguments;
     let host = options.host()?;
     let mut server = known(&host, &name).await?;
@@ -89,7 +92,7 @@ pub(super) async fn known(host: &Host, name: &str) -> Result<KnownServer, CliErr
 /// Decides about a server as if the proposal were written, and warns if it would run unconfined.
 pub(super) fn decide_with(
     host: &Host,
-    definition: &Definition,
+    definition: &ServerDefinition,
     proposal: &Proposal,
 ) -> Result<Decided, CliError> {
     let contents = contents(host, definition)?;
@@ -116,7 +119,7 @@ pub(super) fn is_unconfined(host: &Host, server: &KnownServer) -> bool {
 fn hints(host: &Host, server: &KnownServer) -> Vec<String> {
     let name = &server.name;
     let target = server.definition.as_ref().map(|definition| &definition.server.target);
-    let is_process = matches!(target, Some(Target::Process { .. }));
+    let is_process = matches!(target, Some(ServerTarget::Process { .. }));
     let is_sandboxed = is_process && !is_unconfined(host, server);
     let sandbox = is_sandboxed.then(|| SANDBOX_HINT.to_owned());
     let kept = format!(
@@ -131,13 +134,13 @@ pub(super) const SANDBOX_HINT: &str = "it runs in a sandbox, with the system's p
      what it was granted; `ikigai mcp add` with --read DIR grants it what else it loads";
 
 /// Returns the key that binds the entry of a server to its definition and its program.
-pub(super) fn contents_key(host: &Host, definition: &Definition) -> Result<NewKey, CliError> {
+pub(super) fn contents_key(host: &Host, definition: &ServerDefinition) -> Result<NewKey, CliError> {
     let digests = contents(host, definition)?.iter().map(ToString::to_string).collect();
     Ok(("sha256".to_owned(), NewValue::List(digests)))
 }
 
 /// Returns the digests of the definition of a server and of its program.
-fn contents(host: &Host, definition: &Definition) -> Result<Vec<Digest>, CliError> {
+fn contents(host: &Host, definition: &ServerDefinition) -> Result<Vec<Digest>, CliError> {
     let contents = host.registry().server_contents(definition);
     contents.map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))
 }
@@ -218,7 +221,9 @@ fn chosen<'a>(
     names: &[String],
 ) -> Result<Vec<&'a ListedTool>, CliError> {
     if names.is_empty() {
-        let waits = |tool: &&ListedTool| matches!(tool.standing, Standing::New | Standing::Changed);
+        let waits = |tool: &&ListedTool| {
+            matches!(tool.standing, ApprovalState::New | ApprovalState::Changed)
+        };
         return Ok(listed.iter().filter(waits).collect());
     }
     let mut chosen = Vec::new();
@@ -230,13 +235,13 @@ fn chosen<'a>(
             CliError::usage(anyhow::Error::msg(what)).hint(hint)
         })?;
         match &tool.standing {
-            Standing::Approved => {}
-            Standing::New | Standing::Changed => chosen.push(tool),
-            Standing::NotChosen => {
+            ApprovalState::Approved => {}
+            ApprovalState::New | ApprovalState::Changed => chosen.push(tool),
+            ApprovalState::NotChosen => {
                 let what = format!("the definition of `{server}` does not choose `{name}`");
                 return Err(CliError::usage(anyhow::Error::msg(what)));
             }
-            Standing::Forbidden(reason) => {
+            ApprovalState::Forbidden(reason) => {
                 return Err(CliError::failed(anyhow::Error::msg(reason.clone())));
             }
         }
@@ -246,5 +251,5 @@ fn chosen<'a>(
 
 /// Returns the number of tools that are offered.
 pub(super) fn offered(listed: &[ListedTool]) -> usize {
-    listed.iter().filter(|tool| tool.standing == Standing::Approved).count()
+    listed.iter().filter(|tool| tool.standing == ApprovalState::Approved).count()
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::{ArgMatches, Args};
 use ikigai_host::Paths;
 use ikigai_host::paths::read_secret;
-use ikigai_mcp::{Access, HttpSettings, OAuth, Tls};
+use ikigai_mcp::{ClientAccess, HttpSettings, OAuth, Tls};
 
 use crate::error::CliError;
 use crate::mcp::token;
@@ -62,7 +62,7 @@ pub(super) fn is_asked_for(matches: &ArgMatches) -> bool {
 }
 
 /// A server over HTTP that the command line asks for.
-pub(super) struct Asked {
+pub(super) struct HttpServerSetup {
     pub(super) address: SocketAddr,
     pub(super) settings: HttpSettings,
     /// The file with the token that clients need.
@@ -77,7 +77,7 @@ impl HttpArguments {
     }
 
     /// Returns the server, if the command line asks for one.
-    pub(super) fn asked(self) -> Result<Option<Asked>, CliError> {
+    pub(super) fn asked(self) -> Result<Option<HttpServerSetup>, CliError> {
         let Some(address) = self.http else { return Ok(None) };
         self.check_remote(address)?;
         let (access, token) = self.access()?;
@@ -99,7 +99,7 @@ impl HttpArguments {
         if let Some(tls) = tls {
             settings = settings.tls(tls);
         }
-        Ok(Some(Asked { address, settings, token, has_tls }))
+        Ok(Some(HttpServerSetup { address, settings, token, has_tls }))
     }
 
     /// Checks that a server which other machines can reach has TLS and authenticates its clients.
@@ -123,26 +123,26 @@ impl HttpArguments {
     }
 
     /// Returns the clients that are accepted, and the file with their token.
-    fn access(&self) -> Result<(Access, Option<PathBuf>), CliError> {
+    fn access(&self) -> Result<(ClientAccess, Option<PathBuf>), CliError> {
         if self.no_auth {
-            return Ok((Access::Anyone, None));
+            return Ok((ClientAccess::Anyone, None));
         }
         if let (Some(issuer), Some(resource)) = (&self.oauth, &self.resource) {
             let oauth = OAuth::new(issuer, resource).context("--oauth, --resource");
-            return Ok((Access::OAuth(Box::new(oauth.map_err(CliError::usage)?)), None));
+            return Ok((ClientAccess::OAuth(Box::new(oauth.map_err(CliError::usage)?)), None));
         }
         if let Some(file) = &self.token_file {
             let token = token::read(file).map_err(|error| {
                 let hint = "write at least 32 letters and digits into it, and `chmod 600` it";
                 CliError::usage(error).hint(hint)
             })?;
-            return Ok((Access::Token(token), Some(file.clone())));
+            return Ok((ClientAccess::Token(token), Some(file.clone())));
         }
         let (token, file) = token::of_user(&Paths::of_user()).map_err(|error| {
             CliError::failed(error)
                 .hint("remove the file, or specify another with `--token-file FILE`")
         })?;
-        Ok((Access::Token(token), Some(file)))
+        Ok((ClientAccess::Token(token), Some(file)))
     }
 
     fn tls(&self) -> Result<Option<Tls>, CliError> {

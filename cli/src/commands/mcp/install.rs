@@ -13,9 +13,9 @@ use super::http;
 use crate::commands::policy::with_tilde;
 use crate::error::CliError;
 use crate::mcp::install::{
-    self, Client, ClientFile, Entry, PATIENCE_SECONDS, Scope, home, is_bare,
+    self, ClientFile, ClientProgram, EntryScope, PATIENCE_SECONDS, ServerEntry, home, is_bare,
 };
-use crate::options::{Options, shell_time};
+use crate::options::{SharedOptions, shell_time};
 use crate::output::print_raw;
 
 /// The examples of `mcp install`.
@@ -33,10 +33,10 @@ pub(super) const UNINSTALL: &str = "Examples:\n  \
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// The client
-    client: Client,
+    client: ClientProgram,
     /// The projects in which the client gets the tools
     #[arg(long, default_value = "user")]
-    scope: Scope,
+    scope: EntryScope,
     /// Print the entry without changing anything
     #[arg(long)]
     print: bool,
@@ -48,16 +48,16 @@ pub(in crate::commands) struct Arguments {
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Uninstall {
     /// The client
-    client: Client,
+    client: ClientProgram,
     /// The projects in which the client gets the tools
     #[arg(long, default_value = "user")]
-    scope: Scope,
+    scope: EntryScope,
 }
 
 /// Adds the server to the configuration of a client. `command` makes the definition of this
 /// program.
 pub(super) fn run(
-    options: &Options,
+    options: &SharedOptions,
     arguments: Arguments,
     command: fn() -> clap::Command,
 ) -> Result<ExitCode, CliError> {
@@ -84,7 +84,7 @@ pub(super) fn run(
         format!("added `ikigai` to `{place}`; restart the client to use it\n")
     };
     let steps = client.next_steps(scope).into_iter().map(|step| format!("- {step}\n"));
-    let shared = (scope == Scope::Project)
+    let shared = (scope == EntryScope::Project)
         .then(|| "- Everyone who opens the project needs `ikigai` on their PATH.\n".to_owned());
     let undo = format!("undo: `{}`\n", undo_line(options, client, scope)?);
     let lines = std::iter::once(done).chain(shared).chain(steps).chain([undo]);
@@ -93,7 +93,10 @@ pub(super) fn run(
 }
 
 /// Removes the entry from the configuration of a client.
-pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<ExitCode, CliError> {
+pub(super) fn uninstall(
+    options: &SharedOptions,
+    arguments: &Uninstall,
+) -> Result<ExitCode, CliError> {
     let Uninstall { client, scope } = *arguments;
     let project = options.workspace()?;
     let file = client.file(scope, &project).map_err(CliError::usage)?;
@@ -111,8 +114,8 @@ pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<Exit
     // A link may lead into a collection of files, so its file stays.
     let done = if is_bare(&after) && !opened.is_link() {
         let root = match scope {
-            Scope::User => home().context("HOME is not set").map_err(CliError::usage)?,
-            Scope::Project => project,
+            EntryScope::User => home().context("HOME is not set").map_err(CliError::usage)?,
+            EntryScope::Project => project,
         };
         opened.remove(&before, &root).map_err(CliError::failed)?;
         format!(
@@ -128,12 +131,12 @@ pub(super) fn uninstall(options: &Options, arguments: &Uninstall) -> Result<Exit
 
 /// Returns the error for a file without the entry. Its hint names the other scope if that has the
 /// entry.
-fn no_entry(client: Client, scope: Scope, file: &Path, project: &Path) -> CliError {
+fn no_entry(client: ClientProgram, scope: EntryScope, file: &Path, project: &Path) -> CliError {
     let error = anyhow::Error::msg(format!("`{}` has no entry `ikigai`", shown(file)));
     let error = CliError::failed(error);
     let other = match scope {
-        Scope::User => Scope::Project,
-        Scope::Project => Scope::User,
+        EntryScope::User => EntryScope::Project,
+        EntryScope::Project => EntryScope::User,
     };
     // A client without project files, or a file that cannot be read, has no entry to name.
     let Ok(other_file) = client.file(other, project) else { return error };
@@ -142,19 +145,23 @@ fn no_entry(client: Client, scope: Scope, file: &Path, project: &Path) -> CliErr
         return error;
     }
     error.hint(match other {
-        Scope::Project => {
+        EntryScope::Project => {
             let name = other_file.strip_prefix(project).unwrap_or(&other_file);
             format!("this project's {} has one: add `--scope project`", name.display())
         }
-        Scope::User => format!("{} has one: leave out `--scope project`", shown(&other_file)),
+        EntryScope::User => format!("{} has one: leave out `--scope project`", shown(&other_file)),
     })
 }
 
 /// Returns the command that removes an entry.
-fn undo_line(options: &Options, client: Client, scope: Scope) -> Result<String, CliError> {
+fn undo_line(
+    options: &SharedOptions,
+    client: ClientProgram,
+    scope: EntryScope,
+) -> Result<String, CliError> {
     let name = client.to_possible_value().map(|value| value.get_name().to_owned());
     let name = name.unwrap_or_default();
-    if scope == Scope::User {
+    if scope == EntryScope::User {
         return Ok(format!("ikigai mcp uninstall {name}"));
     }
     let workspace = options.named_workspace()?;
@@ -183,17 +190,17 @@ fn check_flags(flags: &[String], command: fn() -> clap::Command) -> Result<(), C
 }
 
 fn entry(
-    options: &Options,
-    client: Client,
-    scope: Scope,
+    options: &SharedOptions,
+    client: ClientProgram,
+    scope: EntryScope,
     flags: Vec<String>,
-) -> Result<Entry, CliError> {
+) -> Result<ServerEntry, CliError> {
     let own_word = client.workspace().map(ToOwned::to_owned);
     let named = options.named_workspace()?.map(|dir| dir.display().to_string());
     let workspace = match scope {
         // The file is in the workspace, and other users have that workspace at another path.
-        Scope::Project => own_word.or(named),
-        Scope::User => named.or(own_word),
+        EntryScope::Project => own_word.or(named),
+        EntryScope::User => named.or(own_word),
     };
     let workspace = workspace.ok_or_else(|| {
         let error = "this client starts servers outside of any project";
@@ -201,8 +208,8 @@ fn entry(
             .hint("specify the directory to work in: `ikigai --workspace DIR mcp install …`")
     })?;
     let command = match scope {
-        Scope::Project => "ikigai".to_owned(),
-        Scope::User => {
+        EntryScope::Project => "ikigai".to_owned(),
+        EntryScope::User => {
             let program = install::program().map_err(CliError::failed)?;
             program.to_str().map(ToOwned::to_owned).ok_or_else(|| {
                 let text =
@@ -216,7 +223,7 @@ fn entry(
     let serve = ["mcp", "serve"].map(str::to_owned);
     let time = options.timeout().unwrap_or_else(shell_time);
     let whole = time.as_secs() + u64::from(time > Duration::from_secs(time.as_secs()));
-    Ok(Entry {
+    Ok(ServerEntry {
         command,
         args: own.chain(serve).chain(flags).collect(),
         seconds: whole + PATIENCE_SECONDS,
@@ -224,8 +231,8 @@ fn entry(
 }
 
 /// Opens the file of a client.
-fn open(file: &Path, scope: Scope, project: &Path) -> Result<ClientFile, CliError> {
-    let project = (scope == Scope::Project).then_some(project);
+fn open(file: &Path, scope: EntryScope, project: &Path) -> Result<ClientFile, CliError> {
+    let project = (scope == EntryScope::Project).then_some(project);
     ClientFile::open(file, project).map_err(CliError::failed)
 }
 

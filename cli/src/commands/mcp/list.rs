@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, KnownServer, ListedTool, ServerState, Standing};
+use ikigai_host::registry::{ApprovalState, KnownServer, ListedTool, ScanDepth, ServerState};
 use serde_json::{Value, json};
 
 use super::approve::{is_unconfined, offered};
@@ -13,7 +13,7 @@ use super::session;
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::error::CliError;
 use crate::mcp::description;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 
 #[derive(Debug, Args)]
@@ -23,9 +23,12 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = host.registry().scan(Depth::Remembered).await;
+    let snapshot = host.registry().scan(ScanDepth::Remembered).await;
     print_warnings(&snapshot);
     if arguments.json {
         let servers: Vec<Value> =
@@ -69,7 +72,7 @@ pub(in crate::commands) fn in_conversation(host: &Host) -> String {
 fn described(host: &Host, server: &KnownServer) -> String {
     let mut text = format!("{}: {}\n  {}\n", server.name, state(host, server), target(server));
     if let ServerState::Listed { tools, .. } = &server.state {
-        for tool in tools.iter().filter(|tool| tool.standing != Standing::NotChosen) {
+        for tool in tools.iter().filter(|tool| tool.standing != ApprovalState::NotChosen) {
             text.push_str(&format!("  {}", description::in_short(tool)));
         }
     }
@@ -99,8 +102,8 @@ fn state(host: &Host, server: &KnownServer) -> String {
 pub(super) fn target(server: &KnownServer) -> String {
     match server.definition.as_ref().map(|definition| &definition.server.target) {
         None => server.path.display().to_string(),
-        Some(Target::Remote { url, .. }) => url.clone(),
-        Some(Target::Process { program, args }) => {
+        Some(ServerTarget::Remote { url, .. }) => url.clone(),
+        Some(ServerTarget::Process { program, args }) => {
             let args = args.iter().map(|arg| arg.to_string_lossy().into_owned());
             let words = std::iter::once(program.display().to_string()).chain(args);
             words.collect::<Vec<_>>().join(" ")
@@ -137,11 +140,11 @@ pub(super) fn as_json(host: &Host, server: &KnownServer) -> Value {
 
 fn tool_as_json(tool: &ListedTool) -> Value {
     let standing = match &tool.standing {
-        Standing::Approved => "approved",
-        Standing::New => "new",
-        Standing::Changed => "changed",
-        Standing::NotChosen => "not_chosen",
-        Standing::Forbidden(_) => "forbidden",
+        ApprovalState::Approved => "approved",
+        ApprovalState::New => "new",
+        ApprovalState::Changed => "changed",
+        ApprovalState::NotChosen => "not_chosen",
+        ApprovalState::Forbidden(_) => "forbidden",
     };
     json!({
         "name": tool.description.name,

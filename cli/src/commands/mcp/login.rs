@@ -9,7 +9,7 @@ use clap::Args;
 use ikigai_host::Host;
 use ikigai_host::exec::mcp::{Auth, Remote};
 use ikigai_mcp::{
-    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, Protection, Session,
+    Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, OAuthSession, Protection,
 };
 use ikigai_protocol::written_out;
 use indicatif::ProgressBar;
@@ -20,7 +20,7 @@ use crate::commands::cancelled_by_signals;
 use crate::commands::policy::agreed;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::{Login, Logins};
 use crate::servers::oauth::{issuer_http, server_http};
@@ -67,7 +67,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let remote = remote(&host, &arguments.name)?;
     // From here on, an interrupt closes the listener that waits for the browser, and stores
@@ -187,7 +190,7 @@ async fn with_browser(
     protection: &Protection,
     arguments: &Arguments,
     scope: Option<String>,
-) -> Result<Result<Session, OAuthError>, CliError> {
+) -> Result<Result<OAuthSession, OAuthError>, CliError> {
     let callback = Callback::bind(arguments.port).await;
     let place = || format!("cannot listen on port {} of this machine", arguments.port);
     let callback = callback.with_context(place).map_err(CliError::failed)?;

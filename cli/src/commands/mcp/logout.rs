@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::complete;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::{Login, Logins};
 use crate::servers::oauth::issuer_http;
@@ -29,7 +29,10 @@ enum Revoked {
     No(String),
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { name, json } = arguments;
     let host = options.host()?;
     let logins = Logins::from_paths(host.registry().paths());

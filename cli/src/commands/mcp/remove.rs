@@ -13,7 +13,7 @@ use crate::commands::policy::agreed;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::Logins;
 
@@ -30,7 +30,7 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) fn run(options: &SharedOptions, arguments: Arguments) -> Result<ExitCode, CliError> {
     let Arguments { name, yes, json } = arguments;
     let host = options.host()?;
     let dir = host.registry().paths().user_tools.as_deref();

@@ -1,6 +1,6 @@
 //! The state of the login at a server, in words and as JSON. No token is in either.
 
-use ikigai_host::exec::mcp::{Auth, Target};
+use ikigai_host::exec::mcp::{Auth, ServerTarget};
 use ikigai_host::host::Host;
 use ikigai_host::registry::KnownServer;
 use ikigai_protocol::written_out;
@@ -13,7 +13,9 @@ use crate::servers::logins::{LoginState, Logins};
 /// Returns the state of the login at a server; `None` if the server needs no login.
 pub(in crate::commands) fn login_state(host: &Host, server: &KnownServer) -> Option<LoginState> {
     let definition = server.definition.as_ref()?;
-    let Target::Remote { url, auth: Auth::OAuth } = &definition.server.target else { return None };
+    let ServerTarget::Remote { url, auth: Auth::OAuth } = &definition.server.target else {
+        return None;
+    };
     Some(Logins::from_paths(host.registry().paths()).state(&server.name, url))
 }
 

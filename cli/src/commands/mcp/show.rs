@@ -16,7 +16,7 @@ use crate::complete;
 use crate::error::{self, CliError};
 use crate::mcp::approved::Approved;
 use crate::mcp::description;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 use crate::person::UNCONFINED_MEANS;
 
@@ -30,7 +30,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let server = known(&host, &arguments.name).await?;
     let is_usable = !matches!(server.state, ServerState::Unusable(_));

@@ -23,16 +23,16 @@ use crate::commands::tool::list::{print_not_offered, print_warnings};
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::person::UNCONFINED_MEANS;
 use ikigai_host::Digest;
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::limits;
 use ikigai_host::policy::{
     Access, AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey,
-    NewValue, Peer, PeerHost, Proposal, Provenance, Reached, Sandbox, Shortfall, ToolOrigin,
-    WrittenPath, check_variable, executed_place, parse_limit, unconfining_keys,
+    NewValue, Peer, PeerHost, Proposal, Provenance, RequestedAccess, Sandbox, Shortfall,
+    ToolOrigin, WrittenPath, check_variable, executed_place, parse_limit, unconfining_keys,
 };
 use ikigai_host::registry::Tool;
 
@@ -136,7 +136,10 @@ pub(super) fn limit_key(name: &str) -> Result<LimitKey, String> {
     name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
     print_warnings(&snapshot);
@@ -190,7 +193,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             eprint(&format!("warning: `{}` can then no longer {what}\n", tool.name()));
         }
     }
-    let effect = Effect::new(tool, &proposal, &decided);
+    let effect = GrantEffect::new(tool, &proposal, &decided);
     effect.warn();
     if !carry_out(&proposal, arguments.yes)? {
         return Ok(ExitCode::from(error::FAILED));
@@ -283,10 +286,10 @@ fn check_environment(
 }
 
 /// Returns the directories that a tool loses.
-pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<Reached> {
+pub(super) fn lost(before: &decision::Decided, now: &decision::Decided) -> Vec<RequestedAccess> {
     let (Ok(before), Ok(now)) = (before, now) else { return Vec::new() };
     let had = before.grant.dirs.iter();
-    let had = had.map(|dir| Reached::Path { access: dir.access, path: dir.path.clone() });
+    let had = had.map(|dir| RequestedAccess::Path { access: dir.access, path: dir.path.clone() });
     had.filter(|reached| !now.grant.covers(reached)).collect()
 }
 
@@ -298,7 +301,8 @@ pub(super) fn checked(
     proposal: &Proposal,
 ) -> Result<decision::Decided, CliError> {
     let contents = [tool.build.digest];
-    let decided = host.authority().decide_with(proposal, &request(Subject::from(tool), &contents));
+    let decided =
+        host.authority().decide_with(proposal, &request(CallTarget::from(tool), &contents));
     match &decided {
         Err(denial) if !is_of_others(denial) => Err(denial.clone().into()),
         _ => Ok(decided),
@@ -311,13 +315,13 @@ fn is_of_others(denial: &Denial) -> bool {
 }
 
 /// The effect of a proposed entry: a ceiling or the workspace may take some of it away.
-pub(in crate::commands) struct Effect<'a> {
+pub(in crate::commands) struct GrantEffect<'a> {
     tool: &'a Tool,
     decided: &'a decision::Decided,
     taken_away: Vec<Shortfall>,
 }
 
-impl<'a> Effect<'a> {
+impl<'a> GrantEffect<'a> {
     pub(in crate::commands) fn new(
         tool: &'a Tool,
         proposal: &Proposal,
@@ -431,7 +435,7 @@ fn check_unconfined(tool: &Tool) -> Result<(), CliError> {
 }
 
 /// The capabilities that a user requests for a tool or a server.
-pub(in crate::commands) struct Asked<'a> {
+pub(in crate::commands) struct GrantRequest<'a> {
     pub(in crate::commands) read: &'a [PathBuf],
     pub(in crate::commands) write: &'a [PathBuf],
     pub(in crate::commands) net: &'a [String],
@@ -441,7 +445,7 @@ pub(in crate::commands) struct Asked<'a> {
 
 /// Returns the keys of an entry for directories, hosts, variables and limits.
 pub(in crate::commands) fn capability_keys(
-    asked: &Asked<'_>,
+    asked: &GrantRequest<'_>,
     workspace: &Path,
 ) -> Result<Vec<NewKey>, CliError> {
     let wrong = |what: String| CliError::usage(anyhow::Error::msg(what));

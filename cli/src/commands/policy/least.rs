@@ -34,15 +34,15 @@ pub(super) fn is_in_base_view(path: &Path) -> bool {
 
 /// A path that a call accessed or tried to access, with links in it resolved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Seen {
+pub(crate) struct AccessedPath {
     pub(crate) path: PathBuf,
     pub(crate) access: Access,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PathKind,
 }
 
 /// The kind of file at a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum PathKind {
     /// A regular file.
     File,
     /// A directory.
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 
 /// An entry of the present policy, which stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub(crate) struct ExistingEntry {
     pub(crate) access: Access,
     /// The path as the file has it.
     pub(crate) written: String,
@@ -65,14 +65,14 @@ pub(crate) struct Kept {
 
 /// An entry of the list `fs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct PathEntry {
     pub(crate) access: Access,
     pub(crate) path: PathBuf,
     /// The path as a policy has it: relative if it is in the workspace.
     pub(crate) written: String,
 }
 
-impl Entry {
+impl PathEntry {
     /// Returns the entry as a policy has it: `ro:docs`.
     pub(crate) fn rule(&self) -> String {
         format!("{}:{}", self.access.as_str(), self.written)
@@ -81,13 +81,13 @@ impl Entry {
 
 /// A path that a call accessed or tried to access, and that is not proposed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Left {
+pub(crate) struct OmittedPath {
     pub(crate) path: PathBuf,
     pub(crate) access: Access,
     pub(crate) why: Why,
 }
 
-impl Left {
+impl OmittedPath {
     /// Returns the access in words, such as ``read `/etc/shadow` ``.
     pub(crate) fn what(&self) -> String {
         path_in_words(self.access, &self.path.to_string_lossy())
@@ -160,9 +160,9 @@ pub(crate) fn one_line(text: &str) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Folded {
     /// The entries; the present ones that stay come first.
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<PathEntry>,
     /// The paths that are not covered.
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<OmittedPath>,
     /// The number of paths that calls looked for and that do not exist.
     pub(crate) missing: usize,
 }

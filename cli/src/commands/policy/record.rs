@@ -18,20 +18,20 @@ use clap::Args;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use self::recorder::{Noted, Recorder};
-use self::target::Target;
-use super::grant::{Effect, checked, contents};
-use super::least::look::Around;
-use super::least::proposal::{Proposed, Standing};
-use super::least::touch::Touch;
+use self::recorder::{PolicyRecorder, RecordedAccesses};
+use self::target::RecordedTool;
+use super::grant::{GrantEffect, checked, contents};
+use super::least::look::ToolSurroundings;
+use super::least::proposal::{CurrentGrant, Proposed};
+use super::least::touch::ToolAccess;
 use super::{carry_out, show};
 use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::credentials::{MISSING_CREDENTIALS, tool_error};
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
-use ikigai_host::exec::envelope::{Envelope, Layout};
+use ikigai_host::exec::envelope::{Envelope, JsonLayout};
 use ikigai_host::front_end::Recording;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{Backend, Proposal};
@@ -85,9 +85,9 @@ struct Recorded {
 
 /// A recording that has ended.
 struct Recordings {
-    target: Target,
+    target: RecordedTool,
     calls: Vec<Recorded>,
-    noted: Noted,
+    noted: RecordedAccesses,
     interrupted: bool,
 }
 
@@ -98,11 +98,14 @@ impl Recordings {
     }
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let calls = arguments::read(&arguments.calls)?;
     let host = options.host()?;
     let cancel = cancelled_by_signals()?;
-    let found = cancel.run_until_cancelled(Target::find(&host, &arguments.tool)).await;
+    let found = cancel.run_until_cancelled(RecordedTool::find(&host, &arguments.tool)).await;
     let Some(target) = found else { return Ok(ExitCode::from(error::INTERRUPTED)) };
     let target = target?;
     target.check(&host, arguments.permissive).await?;
@@ -143,12 +146,12 @@ fn unwatched(name: &str) -> CliError {
 /// Makes the calls, one after another.
 async fn record(
     host: &Arc<Host>,
-    target: Target,
+    target: RecordedTool,
     calls: Vec<Bytes>,
     how: Recording,
     cancel: &CancellationToken,
 ) -> Result<Recordings, CliError> {
-    let recorder = Arc::new(Recorder::new(how));
+    let recorder = Arc::new(PolicyRecorder::new(how));
     let count = calls.len();
     let mut recorded = Vec::with_capacity(count);
     for (at, arguments) in calls.into_iter().enumerate() {
@@ -169,7 +172,7 @@ async fn record(
     let mut noted = recorder.noted();
     // The recorder does not note a denial that no grant lifts, and then nothing was recorded.
     if target.path().is_none() && host.decide(target.subject()).is_err() {
-        noted.reached.insert(Touch::Run);
+        noted.reached.insert(ToolAccess::Run);
     }
     Ok(Recordings { target, calls: recorded, noted, interrupted: cancel.is_cancelled() })
 }
@@ -185,11 +188,11 @@ async fn propose(
     let backend = tool.build.backend();
     let from_nothing = arguments.permissive && target.begins_with_nothing(host);
     let standing = match target.path() {
-        None if !from_nothing => Standing::for_tool(host, tool),
-        _ => Standing::default(),
+        None if !from_nothing => CurrentGrant::for_tool(host, tool),
+        _ => CurrentGrant::default(),
     };
     let mut proposed =
-        Proposed::new(&noted.reach(), &standing, &Around::for_build(host, &tool.build));
+        Proposed::new(&noted.reach(), &standing, &ToolSurroundings::for_build(host, &tool.build));
     // A tool that began without grants needs only what it used.
     proposed.replaces = from_nothing;
     if arguments.limits {
@@ -211,11 +214,11 @@ async fn propose(
         print_json(&as_json(recordings, &proposed, change.as_ref(), written))?;
     }
     match (written, change) {
-        (Some(Written::Interrupted), _) => Ok(ExitCode::from(error::INTERRUPTED)),
-        (Some(Written::Refused), _) => Ok(ExitCode::from(error::FAILED)),
-        (Some(Written::Done), Some(change)) => {
+        (Some(ProposalFate::Interrupted), _) => Ok(ExitCode::from(error::INTERRUPTED)),
+        (Some(ProposalFate::Refused), _) => Ok(ExitCode::from(error::FAILED)),
+        (Some(ProposalFate::Done), Some(change)) => {
             let decided = checked(host, tool, &change)?;
-            let effect = Effect::new(tool, &change, &decided);
+            let effect = GrantEffect::new(tool, &change, &decided);
             effect.warn();
             Ok(effect.conclude())
         }
@@ -230,7 +233,7 @@ async fn propose(
 /// entry. Fails if the entry would not be a valid grant.
 fn change(
     host: &Host,
-    target: &Target,
+    target: &RecordedTool,
     proposed: &Proposed,
     is_needed: bool,
 ) -> Result<Option<Proposal>, CliError> {
@@ -249,7 +252,7 @@ fn change(
 
 /// The outcome of a proposal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Written {
+enum ProposalFate {
     Done,
     /// The user answered no.
     Refused,
@@ -260,11 +263,11 @@ enum Written {
 
 /// Shows a change, asks whether to write it, and writes it. Without a terminal it only shows the
 /// change.
-async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, CliError> {
+async fn written(change: &Proposal, arguments: &Arguments) -> Result<ProposalFate, CliError> {
     if !arguments.yes && !std::io::stdin().is_terminal() {
         show(change);
         eprint("nothing was changed: --yes writes this\n");
-        return Ok(Written::Shown);
+        return Ok(ProposalFate::Shown);
     }
     // This needs a new token, since a signal may have ended the recording with the other one.
     let cancel = cancelled_by_signals()?;
@@ -274,11 +277,11 @@ async fn written(change: &Proposal, arguments: &Arguments) -> Result<Written, Cl
     match cancel.run_until_cancelled(asking).await {
         None => {
             eprint("\nnothing was changed\n");
-            Ok(Written::Interrupted)
+            Ok(ProposalFate::Interrupted)
         }
         Some(asked) => match asked.map_err(CliError::failed)?? {
-            true => Ok(Written::Done),
-            false => Ok(Written::Refused),
+            true => Ok(ProposalFate::Done),
+            false => Ok(ProposalFate::Refused),
         },
     }
 }
@@ -297,13 +300,13 @@ fn as_json(
     recordings: &Recordings,
     proposed: &Proposed,
     change: Option<&Proposal>,
-    written: Option<Written>,
+    written: Option<ProposalFate>,
 ) -> Value {
     let Recordings { target, calls, noted, interrupted } = recordings;
     let tool = &target.tool;
     let calls = calls.iter().map(|call| {
         let failure = call.envelope.failure();
-        let envelope = call.envelope.to_json(Layout::Compact).unwrap_or_default();
+        let envelope = call.envelope.to_json(JsonLayout::Compact).unwrap_or_default();
         json!({
             "tool_success": failure.is_none(),
             "error_code": failure.map(|(code, _)| code.as_str()),
@@ -314,7 +317,9 @@ fn as_json(
             "envelope": text::shortened(&envelope),
         })
     });
-    let all = |touches: &BTreeSet<Touch>| touches.iter().map(Touch::as_json).collect::<Vec<_>>();
+    let all = |touches: &BTreeSet<ToolAccess>| {
+        touches.iter().map(ToolAccess::as_json).collect::<Vec<_>>()
+    };
     json!({
         "tool": tool.name(),
         "installed": target.path().is_none(),
@@ -329,12 +334,12 @@ fn as_json(
         "left_out": proposed.left_as_json(),
         "policy": change.map(|change| change.path.to_string_lossy()),
         "difference": change.map(Proposal::difference).unwrap_or_default(),
-        "written": written == Some(Written::Done),
+        "written": written == Some(ProposalFate::Done),
     })
 }
 
 /// Returns the costs in words. Components have fuel; native tools do not.
-fn costs_in_words(noted: &Noted, backend: Backend) -> String {
+fn costs_in_words(noted: &RecordedAccesses, backend: Backend) -> String {
     let costs = noted.costs;
     let mut parts = vec![format!("{:.1} s", costs.duration.as_secs_f64())];
     if let Some(bytes) = costs.peak_memory {

@@ -12,15 +12,15 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use self::parts::{Parts, Remainder};
+use self::parts::{Remainder, RevokedParts};
 use super::carry_out;
 use super::grant::lost;
 use super::grant::toolchain::Installed;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_exact};
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
@@ -31,7 +31,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(add = complete::tools())]
     tool: String,
     #[command(flatten)]
-    parts: Parts,
+    parts: RevokedParts,
     /// Do not ask
     #[arg(short, long)]
     yes: bool,
@@ -85,7 +85,10 @@ fn may_be_native(snapshot: &Snapshot, name: &str) -> bool {
     snapshot.get(name).is_some_and(is_native) || skipped.any(|skipped| skipped.is_called(name))
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let Arguments { tool: name, parts, yes, json } = arguments;
     if !parts.is_empty() {
@@ -120,7 +123,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 fn take_back(
     host: &Host,
     name: &str,
-    parts: &Parts,
+    parts: &RevokedParts,
     (yes, json): (bool, bool),
 ) -> Result<ExitCode, CliError> {
     let authority = host.authority();
@@ -159,7 +162,7 @@ fn without_entry(host: &Host, name: &str) -> CliError {
 /// Warns about directories that a tool regains when the entry that narrowed its access is gone.
 fn warn_of_gains(host: &Host, tool: &Tool, proposal: &Proposal) {
     let contents = [tool.build.digest];
-    let after = host.authority().decide_with(proposal, &request(Subject::from(tool), &contents));
+    let after = host.authority().decide_with(proposal, &request(CallTarget::from(tool), &contents));
     for reached in lost(&after, &host.decide(tool.into())) {
         eprint(&format!("warning: `{}` can then {reached}\n", tool.name()));
     }

@@ -10,14 +10,14 @@ use super::{signers, with_tilde};
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::complete;
-use crate::decision::{self, Row};
+use crate::decision::{self, ToolRow};
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{FileStatus, Provenance};
-use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
+use ikigai_host::registry::{KnownServer, ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -29,18 +29,21 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = match &arguments.tool {
         Some(name) => host.look_up(name).await,
-        None => host.registry().scan(Depth::Failed).await,
+        None => host.registry().scan(ScanDepth::Failed).await,
     };
     print_warnings(&snapshot);
     let tools: Vec<&Tool> = match &arguments.tool {
         None => snapshot.tools().collect(),
         Some(name) => vec![named_tool(&snapshot, name)?],
     };
-    let rows = Row::all(&host, tools.into_iter()).await;
+    let rows = ToolRow::all(&host, tools.into_iter()).await;
     if arguments.json {
         print_json(&as_json(&host, &rows)?)?;
     } else {
@@ -97,7 +100,7 @@ fn blocks(rows: &[Cells]) -> String {
     text
 }
 
-fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String, CliError> {
+fn as_text(host: &Host, snapshot: &Snapshot, rows: &[ToolRow<'_>]) -> Result<String, CliError> {
     let home = host.registry().paths().home.as_ref();
     let workspace = host.authority().workspace().display().to_string();
     // Shorten paths, so that more fits on the page.
@@ -112,7 +115,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     let mut all_cells: Vec<Cells> = Vec::with_capacity(rows.len());
     let mut denied = Vec::new();
     for row in rows {
-        let Row { tool, decided, isolation } = row;
+        let ToolRow { tool, decided, isolation } = row;
         let (backend, isolation) = (row.backend(), (*isolation).to_owned());
         let [name, source, build] =
             [tool.name(), tool.source(), backend.as_str()].map(str::to_owned);
@@ -190,7 +193,7 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[Row<'_>]) -> Result<String,
     text.push_str(&format!("\nProfile:   {profile}{by}\n"));
     text.push_str(&format!("Workspace: {workspace} (.)\n"));
     let sees_base_view =
-        |(row, decision): (&Row<'_>, _)| decision::sees_base_view(row.tool, decision);
+        |(row, decision): (&ToolRow<'_>, _)| decision::sees_base_view(row.tool, decision);
     if decided().any(sees_base_view) {
         text.push_str(decision::BASE_VIEW);
     }
@@ -227,9 +230,9 @@ fn unknown_tools(host: &Host, snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-fn as_json(host: &Host, rows: &[Row<'_>]) -> Result<Value, CliError> {
+fn as_json(host: &Host, rows: &[ToolRow<'_>]) -> Result<Value, CliError> {
     let tools = rows.iter().map(|row| {
-        let Row { tool, decided, isolation } = row;
+        let ToolRow { tool, decided, isolation } = row;
         let backend = row.backend();
         let mut value = json!({
             "name": tool.name(),

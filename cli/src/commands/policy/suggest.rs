@@ -17,20 +17,20 @@ use serde_json::{Value, json};
 use self::gather::{Gathered, gather};
 use self::servers::{ServerRefusals, untold};
 use super::grant::contents_key;
-use super::least::look::Around;
-use super::least::proposal::{Proposed, Reach, Standing};
+use super::least::look::ToolSurroundings;
+use super::least::proposal::{CurrentGrant, Proposed, Reach};
 use crate::commands::audit::filter::parse_time;
 use crate::commands::audit::{refused, warn_damaged};
 use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
 use crate::complete;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
-use ikigai_host::audit::Reader;
+use ikigai_host::audit::LogReader;
 use ikigai_host::host::{Host, Subject, request};
 use ikigai_host::policy::{Backend, EntryLists, Net, NewKey, WrittenPath};
-use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 use ikigai_host::toolchain::{self, Installation, ToolchainOffer};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -59,7 +59,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    mut arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     arguments.tool = arguments.tool.or(arguments.tool_flag.take());
     let dir = options.paths().state.ok_or_else(|| {
         let text = "there is no place for an audit log";
@@ -68,7 +71,7 @@ pub(super) async fn run(options: &Options, mut arguments: Arguments) -> Result<E
     let host = options.host()?;
     let snapshot = match &arguments.tool {
         Some(name) => host.look_up(name).await,
-        None => host.registry().scan(Depth::Failed).await,
+        None => host.registry().scan(ScanDepth::Failed).await,
     };
     print_warnings(&snapshot);
     let server = arguments.tool.as_deref().and_then(|name| meant(&snapshot, name));
@@ -165,7 +168,7 @@ fn read(
     (tools, servers): (&[&Tool], &mut [ServerRefusals<'_>]),
     since: Option<Timestamp>,
 ) -> Result<(Vec<Gathered>, u64), CliError> {
-    let mut reader = Reader::open(dir).map_err(|error| refused(error, dir))?;
+    let mut reader = LogReader::open(dir).map_err(|error| refused(error, dir))?;
     let mut gathered: Vec<Gathered> = tools.iter().map(|_| Gathered::default()).collect();
     let mut damaged = 0;
     while let Some(batch) = reader.read_back() {
@@ -260,8 +263,8 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     if gathered.refused.is_empty() {
         return None;
     }
-    let standing = Standing::for_tool(host, tool);
-    let around = Around::for_build(host, &tool.build);
+    let standing = CurrentGrant::for_tool(host, tool);
+    let around = ToolSurroundings::for_build(host, &tool.build);
     let propose = |reach: &Reach| Proposed::new(reach, &standing, &around);
     let (proposed, toolchains) = match with_toolchains(host, tool, &gathered.reach, &propose) {
         Some((rest, toolchains)) => (rest, Some(toolchains)),

@@ -15,11 +15,11 @@ use crate::commands::tool::list::print_warnings;
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 use ikigai_host::paths;
 use ikigai_host::policy::{
-    Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, Verdict,
+    Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, ScriptVerdict,
 };
 use ikigai_host::registry::Tool;
 
@@ -73,7 +73,7 @@ struct Answer {
     is_allowed: bool,
     by: String,
     /// The verdict on a script.
-    verdict: Option<Verdict>,
+    verdict: Option<ScriptVerdict>,
 }
 
 impl Answer {
@@ -84,7 +84,7 @@ impl Answer {
     /// Returns the verdict in a word.
     fn verdict(&self) -> &'static str {
         match &self.verdict {
-            Some(Verdict::Unlisted { .. }) if self.is_allowed => "allowed",
+            Some(ScriptVerdict::Unlisted { .. }) if self.is_allowed => "allowed",
             Some(verdict) => verdict.as_str(),
             None if self.is_allowed => "allowed",
             None => "denied",
@@ -92,7 +92,10 @@ impl Answer {
     }
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.tool).await;
     print_warnings(&snapshot);
@@ -114,7 +117,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 "question": answer.question,
                 "allowed": answer.is_allowed,
                 "decided_by": answer.by,
-                "verdict": answer.verdict.as_ref().map(Verdict::as_str),
+                "verdict": answer.verdict.as_ref().map(ScriptVerdict::as_str),
             })
         });
         let value = json!({
@@ -224,7 +227,7 @@ fn of_script(script: &str, backend: Backend, decision: &Decision) -> Result<Answ
         Requirement::Denied { reason } => (false, reason),
         Requirement::Consent { by, .. } => (false, format!("somebody is asked, by {by}")),
         Requirement::Nothing => match &verdict {
-            Verdict::Unlisted { reason } => {
+            ScriptVerdict::Unlisted { reason } => {
                 let asks = "with `approve = \"unlisted\"` somebody would be asked";
                 (true, format!("it runs; {reason}; {asks}"))
             }

@@ -81,7 +81,7 @@ pub(super) async fn rename(
 }
 
 #[derive(Debug, Args)]
-pub(in crate::commands) struct Remove {
+pub(in crate::commands) struct RemoveArguments {
     /// The conversations: each by its id, the beginning of its id, or its title
     #[arg(required = true, add = complete::sessions())]
     sessions: Vec<String>,
@@ -96,7 +96,7 @@ pub(in crate::commands) struct Remove {
 pub(super) async fn remove(
     store: &Store,
     agent: &Agent,
-    arguments: Remove,
+    arguments: RemoveArguments,
 ) -> Result<ExitCode, CliError> {
     let mut sessions: Vec<SessionSummary> = Vec::new();
     for name in &arguments.sessions {

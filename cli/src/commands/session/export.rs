@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::markdown::Results;
+use super::markdown::ResultLength;
 use super::{as_json, each_event, named, show, stamp};
 use crate::complete;
 use crate::error::CliError;
@@ -96,7 +96,7 @@ async fn write(
     mut put: impl FnMut(&str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     if !as_lines {
-        return put(&show::markdown(store, session, Results::Whole).await?);
+        return put(&show::markdown(store, session, ResultLength::Whole).await?);
     }
     let mut header = serde_json::Map::new();
     header.insert("format".to_owned(), FORMAT.into());
@@ -110,7 +110,7 @@ async fn write(
 
 /// A line with an event.
 #[derive(Serialize)]
-struct Line<'a> {
+struct ExportLine<'a> {
     seq: u64,
     kind: &'a str,
     written_at: String,
@@ -124,6 +124,6 @@ fn line(event: &SessionEvent) -> Result<String, CliError> {
     let raw = serde_json::from_str::<&RawValue>(json).ok().filter(|_| !json.contains('\n'));
     let raw =
         raw.ok_or_else(|| CliError::failed(anyhow!("event {seq} is not JSON in one line")))?;
-    let line = Line { seq: *seq, kind, written_at: stamp(*written_at), event: raw };
+    let line = ExportLine { seq: *seq, kind, written_at: stamp(*written_at), event: raw };
     Ok(serde_json::to_string(&line)? + "\n")
 }

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, anyhow, bail, ensure};
 use bytesize::ByteSize;
 use clap::{Args, ValueHint};
-use ikigai_agent::journal::{Event, Replayed, replay};
+use ikigai_agent::journal::{JournalEvent, Replayed, replay};
 use ikigai_assets::{Agent, Error, NewEvent, NewSession, SessionEvent, Store};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -39,14 +39,14 @@ pub(in crate::commands) struct Arguments {
 
 /// A file that was read and checked.
 struct Imported {
-    header: Header,
+    header: ImportHeader,
     events: Vec<SessionEvent>,
     replayed: Replayed,
 }
 
 /// The first line. Its other members are for people.
 #[derive(Deserialize)]
-struct Header {
+struct ImportHeader {
     format: String,
     version: u64,
     title: Option<String>,
@@ -56,7 +56,7 @@ struct Header {
 
 /// Another line.
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ImportLine<'a> {
     seq: u64,
     kind: String,
     #[serde(borrow)]
@@ -98,7 +98,7 @@ async fn keep(
     workspace: &str,
     imported: &Imported,
 ) -> Result<ikigai_assets::SessionSummary, Error> {
-    let Imported { header: Header { title, provider, model, .. }, events, .. } = imported;
+    let Imported { header: ImportHeader { title, provider, model, .. }, events, .. } = imported;
     let (title, provider) = (title.as_deref(), provider.as_deref());
     let new = NewSession { workspace, title, provider, model: model.as_deref() };
     let lease = store.create_session(agent, &new, &owner(), LEASE).await?;
@@ -141,7 +141,7 @@ fn read(file: Option<&Path>) -> anyhow::Result<String> {
 /// Reads the lines, and checks that the events make up a conversation.
 fn parse(text: &str) -> anyhow::Result<Imported> {
     let mut lines = (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty());
-    let header = lines.next().and_then(|(_, line)| serde_json::from_str::<Header>(line).ok());
+    let header = lines.next().and_then(|(_, line)| serde_json::from_str::<ImportHeader>(line).ok());
     let header = header.filter(|header| header.format == FORMAT);
     let header = header
         .ok_or_else(|| anyhow!("its first line is not from `ikigai session export --jsonl`"))?;
@@ -152,7 +152,7 @@ fn parse(text: &str) -> anyhow::Result<Imported> {
     );
     let mut events: Vec<SessionEvent> = Vec::new();
     for (number, line) in lines {
-        let line: Line<'_> =
+        let line: ImportLine<'_> =
             serde_json::from_str(line).with_context(|| format!("line {number} is not an event"))?;
         let expected = events.len() as u64 + 1;
         if line.seq != expected {
@@ -166,7 +166,7 @@ fn parse(text: &str) -> anyhow::Result<Imported> {
             begins_turn: false,
             written_at: SystemTime::now(),
         };
-        event.begins_turn = Event::read(&event)?.begins_turn();
+        event.begins_turn = JournalEvent::read(&event)?.begins_turn();
         events.push(event);
     }
     let replayed = replay(&events)?;

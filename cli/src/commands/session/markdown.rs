@@ -4,9 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use ikigai_agent::journal::{Event, Replayed};
+use ikigai_agent::journal::{JournalEvent, Replayed};
 use ikigai_assets::SessionSummary;
-use ikigai_provider::{Call, CallResult, Image, Part};
+use ikigai_provider::{CallResult, Image, ModelCall, Part};
 
 use super::model;
 
@@ -15,7 +15,7 @@ const SHOWN: usize = 1000;
 
 /// The length of the results of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Results {
+pub(super) enum ResultLength {
     /// Only their beginnings are shown.
     Beginnings,
     /// They are shown as a whole.
@@ -23,13 +23,13 @@ pub(super) enum Results {
 }
 
 /// A conversation.
-pub(super) struct Talk<'a> {
+pub(super) struct Transcript<'a> {
     pub(super) session: &'a SessionSummary,
     /// All events, with their numbers.
-    pub(super) events: Vec<(u64, Event)>,
+    pub(super) events: Vec<(u64, JournalEvent)>,
     /// The conversation that they make up.
     pub(super) replayed: Replayed,
-    pub(super) results: Results,
+    pub(super) results: ResultLength,
 }
 
 /// The side that spoke last.
@@ -41,17 +41,20 @@ enum Speaker {
 }
 
 /// The text so far.
-struct Page {
+struct TranscriptWriter {
     text: String,
     speaker: Speaker,
-    results: Results,
+    results: ResultLength,
 }
 
-impl Talk<'_> {
+impl Transcript<'_> {
     /// Returns the text.
     pub(super) fn render(&self) -> String {
-        let mut page =
-            Page { text: String::new(), speaker: Speaker::Nobody, results: self.results };
+        let mut page = TranscriptWriter {
+            text: String::new(),
+            speaker: Speaker::Nobody,
+            results: self.results,
+        };
         page.description(self.session);
         let shortened = self.shortened();
         let taken_back = self.taken_back();
@@ -84,10 +87,10 @@ impl Talk<'_> {
         let mut shortened = HashMap::new();
         for (seq, event) in &self.events {
             match event {
-                Event::Results { results } => {
+                JournalEvent::Results { results } => {
                     latest.extend(results.iter().map(|result| (result.id.as_str(), *seq)));
                 }
-                Event::Shortened { results } => {
+                JournalEvent::Shortened { results } => {
                     for (id, line) in results {
                         if let Some(of) = latest.get(id.as_str()) {
                             shortened.insert((*of, id.as_str()), line.as_str());
@@ -105,7 +108,7 @@ impl Talk<'_> {
     fn taken_back(&self) -> HashSet<u64> {
         let pairs = self.events.windows(2);
         let silent = pairs.filter_map(|pair| match pair {
-            [(_, prompt @ Event::Prompt { .. }), (seq, Event::End { parts, .. })]
+            [(_, prompt @ JournalEvent::Prompt { .. }), (seq, JournalEvent::End { parts, .. })]
                 if prompt.begins_turn() && said(parts).is_empty() =>
             {
                 Some(*seq)
@@ -116,7 +119,7 @@ impl Talk<'_> {
     }
 }
 
-impl Page {
+impl TranscriptWriter {
     fn description(&mut self, session: &SessionSummary) {
         let title = session.title.as_deref().unwrap_or("A conversation without a title");
         self.paragraph(&format!("# {title}"));
@@ -133,37 +136,37 @@ impl Page {
         self.paragraph(&lines.join("\n"));
     }
 
-    fn event(&mut self, seq: u64, event: &Event, shortened: &HashMap<(u64, &str), &str>) {
+    fn event(&mut self, seq: u64, event: &JournalEvent, shortened: &HashMap<(u64, &str), &str>) {
         match event {
-            Event::Prompt { typed, texts, images } => self.prompt(typed, texts, images),
-            Event::Calls { parts, .. } => self.answer(parts),
-            Event::Results { results } => {
+            JournalEvent::Prompt { typed, texts, images } => self.prompt(typed, texts, images),
+            JournalEvent::Calls { parts, .. } => self.answer(parts),
+            JournalEvent::Results { results } => {
                 for result in results {
                     self.result(result, shortened.get(&(seq, result.id.as_str())).copied());
                 }
             }
-            Event::Dropped => {
+            JournalEvent::Dropped => {
                 self.remark("The calls were given up. The model does not see them.");
             }
-            Event::End { reason, parts, .. } => {
+            JournalEvent::End { reason, parts, .. } => {
                 self.answer(parts);
                 if reason != "answered" {
                     self.remark(&format!("The turn ended: {reason}."));
                 }
             }
-            Event::Spent { .. } => {}
-            Event::Cleared => {
+            JournalEvent::Spent { .. } => {}
+            JournalEvent::Cleared => {
                 self.remark("The conversation was cleared. The model sees nothing of the above.");
                 self.speaker = Speaker::Nobody;
             }
-            Event::Model { provider, name } => {
+            JournalEvent::Model { provider, name } => {
                 self.remark(&format!("The model from here on: {provider}/{name}."));
             }
-            Event::Surroundings(_) => {}
-            Event::Shortened { results } => {
+            JournalEvent::Surroundings(_) => {}
+            JournalEvent::Shortened { results } => {
                 self.remark(&format!("To make room, {} became a line each.", count(results.len())));
             }
-            Event::Summarized { .. } => {
+            JournalEvent::Summarized { .. } => {
                 self.remark("To make room, a model wrote notes on the oldest messages.");
             }
         }
@@ -197,7 +200,7 @@ impl Page {
             Part::Call(call) => Some(call),
             _ => None,
         });
-        let calls: Vec<&Call> = calls.collect();
+        let calls: Vec<&ModelCall> = calls.collect();
         if text.is_empty() && calls.is_empty() {
             return;
         }
@@ -215,8 +218,8 @@ impl Page {
         let how = if result.is_error { "failed" } else { "answered" };
         self.paragraph(&format!("`{}` {how}:", result.name));
         match self.results {
-            Results::Whole => self.fence(&result.content),
-            Results::Beginnings => {
+            ResultLength::Whole => self.fence(&result.content),
+            ResultLength::Beginnings => {
                 let shown: String = result.content.chars().take(SHOWN).collect();
                 let rest = result.content.chars().count() - shown.chars().count();
                 self.fence(&shown);

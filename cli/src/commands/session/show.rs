@@ -6,7 +6,7 @@ use clap::Args;
 use ikigai_agent::journal::replay;
 use ikigai_assets::{Agent, SessionSummary, Store};
 
-use super::markdown::{Results, Talk};
+use super::markdown::{ResultLength, Transcript};
 use super::{as_json, log, named, unreadable};
 use crate::complete;
 use crate::error::CliError;
@@ -36,7 +36,7 @@ pub(super) async fn run(
         value["messages"] = replayed.transcript();
         print_json(&value)?;
     } else {
-        print(&markdown(store, &session, Results::Beginnings).await?)?;
+        print(&markdown(store, &session, ResultLength::Beginnings).await?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -45,11 +45,11 @@ pub(super) async fn run(
 pub(super) async fn markdown(
     store: &Store,
     session: &SessionSummary,
-    results: Results,
+    results: ResultLength,
 ) -> Result<String, CliError> {
     let (kept, read) = log(store, &session.id).await?;
     let replayed = replay(&kept).map_err(|error| unreadable(&session.id, error))?;
     let numbered = kept.iter().map(|event| event.seq).zip(read);
-    let talk = Talk { session, events: numbered.collect(), replayed, results };
+    let talk = Transcript { session, events: numbered.collect(), replayed, results };
     Ok(talk.render())
 }

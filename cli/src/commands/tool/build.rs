@@ -24,13 +24,13 @@ use ikigai_supply::Manifest;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::check::{self, Checked, Finding, Verdict};
+use super::check::{self, CheckFinding, CheckResults, Grade};
 use crate::commands::cancelled_by_signals;
 use crate::error::{self, CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 use crate::shipping::ProjectDirectory;
-use command::Ended;
+use command::CommandEnd;
 
 /// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -47,7 +47,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let project = ProjectDirectory::read(&arguments.dir)?;
     let build = project.build()?;
     // Report a configuration mistake before the command runs for minutes.
@@ -55,9 +58,9 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let cancel = cancelled_by_signals()?;
     eprint(&format!("building {}\n", project.manifest().name));
     match command::run(build, &project.path, &cancel).await? {
-        Ended::Interrupted => return Ok(ExitCode::from(error::INTERRUPTED)),
-        Ended::With(status) if !status.success() => return Err(failed(status)),
-        Ended::With(_) => {}
+        CommandEnd::Interrupted => return Ok(ExitCode::from(error::INTERRUPTED)),
+        CommandEnd::With(status) if !status.success() => return Err(failed(status)),
+        CommandEnd::With(_) => {}
     }
     let output = project.path.join(&build.output);
     let system_tools = options.paths().system_tools;
@@ -65,11 +68,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let finished = async {
         let component = component::build(output, manifest.clone(), system_tools, &cancel).await?;
         let staged = Staged::write(&project, &component)?;
-        let Checked { mut findings, tool } =
+        let CheckResults { mut findings, tool } =
             check::check(&host, &options.config, &staged.file).await;
         let name = tool.as_ref().map(|tool| tool.name());
         findings.push(manifest_finding(&staged.file, manifest, name));
-        let good = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
+        let good = findings.iter().all(|finding| finding.verdict != Grade::Bad);
         if good {
             staged.place(&project.built())?;
         }
@@ -130,15 +133,15 @@ impl Staged {
 
 /// Checks that the file carries the manifest of its project, and that the manifest names the tool
 /// in it.
-fn manifest_finding(file: &Path, manifest: &Manifest, name: Option<&str>) -> Finding {
+fn manifest_finding(file: &Path, manifest: &Manifest, name: Option<&str>) -> CheckFinding {
     const CHECK: &str = "manifest";
     let carried = File::open(file).map_err(|error| error.to_string());
     let carried =
         carried.and_then(|file| Manifest::of_file(file).map_err(|error| format!("it {error}")));
     match carried {
         Ok(Some(carried)) if carried == *manifest => {}
-        Ok(_) => return check::finding(CHECK, Verdict::Bad, "the file does not carry it"),
-        Err(reason) => return check::finding(CHECK, Verdict::Bad, reason),
+        Ok(_) => return check::finding(CHECK, Grade::Bad, "the file does not carry it"),
+        Err(reason) => return check::finding(CHECK, Grade::Bad, reason),
     }
     match name {
         Some(name) if name != manifest.name => {
@@ -146,11 +149,11 @@ fn manifest_finding(file: &Path, manifest: &Manifest, name: Option<&str>) -> Fin
                 "the tool is `{}` in `tool.toml`, and `{name}` in the schema; use the same name",
                 manifest.name
             );
-            check::finding(CHECK, Verdict::Bad, text)
+            check::finding(CHECK, Grade::Bad, text)
         }
         _ => {
             let text = format!("version {}, needs {}", manifest.version, needs(manifest));
-            check::finding(CHECK, Verdict::Good, text)
+            check::finding(CHECK, Grade::Good, text)
         }
     }
 }
@@ -163,12 +166,12 @@ fn needs(manifest: &Manifest) -> String {
 fn as_text(
     project: &ProjectDirectory,
     component: &[u8],
-    findings: &[Finding],
+    findings: &[CheckFinding],
     good: bool,
 ) -> String {
     let manifest = project.manifest();
-    let to_tell = findings.iter().filter(|finding| finding.verdict != Verdict::Good);
-    let mut text: String = to_tell.map(Finding::line).collect();
+    let to_tell = findings.iter().filter(|finding| finding.verdict != Grade::Good);
+    let mut text: String = to_tell.map(CheckFinding::line).collect();
     text += &if good {
         format!(
             "name     {}\nversion  {}\nneeds    {}\nsize     {} bytes\nsha256   {}\npath     {}\n",
@@ -188,7 +191,7 @@ fn as_text(
 fn as_json(
     project: &ProjectDirectory,
     component: &[u8],
-    findings: &[Finding],
+    findings: &[CheckFinding],
     good: bool,
 ) -> serde_json::Value {
     let manifest = project.manifest();
@@ -199,6 +202,6 @@ fn as_json(
         "sha256": Digest::from_bytes(component),
         "path": good.then(|| project.built().to_string_lossy().into_owned()),
         "good": good,
-        "findings": findings.iter().map(Finding::as_json).collect::<Vec<_>>(),
+        "findings": findings.iter().map(CheckFinding::as_json).collect::<Vec<_>>(),
     })
 }

@@ -23,13 +23,13 @@ use crate::complete;
 use crate::credentials;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_exact};
 use crate::person::Person;
 use crate::remedy;
 use crate::tool_flags::{HELP_OF_TOOL, ToolFlags, by_flags, in_json, usage};
 use ikigai_host::audit::Requester;
-use ikigai_host::exec::envelope::{Aside, Envelope, Layout};
+use ikigai_host::exec::envelope::{Aside, Envelope, JsonLayout};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
 use ikigai_host::nearest::nearest;
@@ -67,7 +67,7 @@ pub(in crate::commands) struct Arguments {
 }
 
 pub(super) async fn run(
-    options: &Options,
+    options: &SharedOptions,
     arguments: Arguments,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
@@ -113,7 +113,7 @@ pub(super) async fn run(
     if let Some(person) = person {
         person.settle();
     }
-    let layout = if arguments.pretty { Layout::Indented } else { Layout::Compact };
+    let layout = if arguments.pretty { JsonLayout::Indented } else { JsonLayout::Compact };
     let mut text = envelope.to_json(layout)?;
     text.push('\n');
     print_exact(&text)?;
@@ -134,7 +134,7 @@ pub(super) async fn run(
 }
 
 /// Prints the description and the parameters of a tool.
-async fn print_help(options: &Options, name: &str) -> Result<ExitCode, CliError> {
+async fn print_help(options: &SharedOptions, name: &str) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(name).await;
     list::print_warnings(&snapshot);

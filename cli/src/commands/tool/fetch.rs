@@ -7,20 +7,20 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueHint};
-use ikigai_supply::download::Origin;
-use ikigai_supply::layout::Layout;
+use ikigai_supply::download::DownloadSource;
+use ikigai_supply::layout::OciLayout;
 use ikigai_supply::oci::{self, MOST_REFERRERS};
 use ikigai_supply::reference::{Reference, RegistryReference};
-use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES};
+use ikigai_supply::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::VersionReq;
 use serde_json::{Value, json};
 
-use super::install::Network;
+use super::install::RegistryFlags;
 use super::push::{attached, packed};
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
-use crate::shipping::{Client, Examined, Fetched, Request, resolve, typed};
+use crate::shipping::{ExaminedTool, Fetched, RegistryClient, ToolRequest, resolve, typed};
 use ikigai_host::host::Host;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -39,18 +39,21 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "REQ")]
     version: Option<VersionReq>,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { references, out, version, network, json } = arguments;
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
-    let client = Client::new(&options.paths(), network.offline)?;
+    let client = RegistryClient::new(&options.paths(), network.offline)?;
     let host = options.host()?;
-    let layout = Layout::create(&out)?;
+    let layout = OciLayout::create(&out)?;
     let mut fetched: Vec<Value> = Vec::new();
     for reference in references {
         match &reference {
@@ -58,7 +61,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 fetched.push(copied(&client, &layout, registry, version.as_ref()).await?);
             }
             Reference::Path(_) | Reference::Url(_) => {
-                let request = Request { reference, versions: version.clone(), locked: None };
+                let request = ToolRequest { reference, versions: version.clone(), locked: None };
                 for tool in request.fetch(&client).await? {
                     fetched.push(added(&host, &layout, tool).await?);
                 }
@@ -77,16 +80,18 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// Copies an artifact of a registry byte by byte, with its signatures.
 async fn copied(
-    client: &Client,
-    layout: &Layout,
+    client: &RegistryClient,
+    layout: &OciLayout,
     registry: &RegistryReference,
     versions: Option<&VersionReq>,
 ) -> Result<Value, CliError> {
     let repository = client.repository(registry)?;
     let (artifact, source) = resolve(&repository, registry, versions).await?;
-    let downloaded = client.download(Origin::Blob(&repository, &artifact), &source.from).await?;
+    let downloaded =
+        client.download(DownloadSource::Blob(&repository, &artifact), &source.from).await?;
     let mut signatures = oci::referrers(&repository, artifact.manifest).await?;
-    signatures.retain(|referrer| Kind::of_artifact_type(&referrer.artifact_type).is_some());
+    signatures
+        .retain(|referrer| SignatureKind::of_artifact_type(&referrer.artifact_type).is_some());
     signatures.truncate(MOST_REFERRERS);
     let from = source.from.trim_start_matches("oci://");
     let name = match &source.tag {
@@ -105,8 +110,8 @@ async fn copied(
 }
 
 /// Packs a file that comes from elsewhere than a registry.
-async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, CliError> {
-    let examined = Examined::from_fetched(host, tool).await?;
+async fn added(host: &Host, layout: &OciLayout, tool: Fetched) -> Result<Value, CliError> {
+    let examined = ExaminedTool::from_fetched(host, tool).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)
         .context("cannot read the copy of the file")
         .map_err(CliError::failed)?
@@ -123,7 +128,7 @@ async fn added(host: &Host, layout: &Layout, tool: Fetched) -> Result<Value, Cli
     layout.add(&packed, &name)?;
     let signatures = &examined.fetched.source.signatures;
     for (place, bytes) in signatures {
-        let Some(kind) = Kind::from_bytes(bytes) else {
+        let Some(kind) = SignatureKind::from_bytes(bytes) else {
             let what = format!("`{place}` is not a signature");
             return Err(CliError::failed(anyhow::Error::msg(what)));
         };

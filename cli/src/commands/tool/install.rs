@@ -7,12 +7,12 @@ use clap::{Args, ValueHint};
 use semver::VersionReq;
 use serde_json::{Value, json};
 
-use super::installation::{Done, Expected, Flags, Installation};
-use super::target::Target;
+use super::installation::{ExpectedTool, Flags, InstallOutcome, Installer};
+use super::target::InstallTarget;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
-use crate::shipping::{Client, Request, root, typed};
+use crate::shipping::{RegistryClient, ToolRequest, root, typed};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ghcr.io/acme/weather --version '^1.2'\n  \
@@ -38,9 +38,9 @@ pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
-    shown: Shown,
+    shown: DisplayFlags,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Replace a built-in tool, or a tool from another source
     #[arg(long)]
     replace: bool,
@@ -65,7 +65,7 @@ pub(super) struct Consent {
 
 /// The flags for what is shown of a tool.
 #[derive(Debug, Args)]
-pub(super) struct Shown {
+pub(super) struct DisplayFlags {
     /// List the interfaces that a component imports
     #[arg(long)]
     pub(super) imports: bool,
@@ -73,7 +73,7 @@ pub(super) struct Shown {
 
 /// The flags of commands that ask registries.
 #[derive(Debug, Args)]
-pub(super) struct Network {
+pub(super) struct RegistryFlags {
     /// Do not use the network: use earlier downloads
     #[arg(long)]
     pub(super) offline: bool,
@@ -82,14 +82,17 @@ pub(super) struct Network {
     pub(super) trusted_root: Option<PathBuf>,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { references, version, in_workspace, consent, shown, network, replace, json } =
         arguments;
     // Parse all of them first, so that nothing is installed if one reference is invalid.
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
-    let client = Client::new(&paths, network.offline)?;
-    let target = Target::from_options(options, &paths, in_workspace)?;
+    let client = RegistryClient::new(&paths, network.offline)?;
+    let target = InstallTarget::from_options(options, &paths, in_workspace)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,
@@ -99,16 +102,16 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         ..Flags::default()
     };
     let root = root(network.trusted_root.as_deref())?;
-    let installation = Installation::new(&host, &paths, target, flags, "install", root)?;
-    let mut ended = Ended::default();
+    let installation = Installer::new(&host, &paths, target, flags, "install", root)?;
+    let mut ended = ToolResults::default();
     for reference in references {
-        let asked = Asked { name: None, from: reference.to_string() };
-        let request = Request { reference, versions: version.clone(), locked: None };
+        let asked = RequestedTool { name: None, from: reference.to_string() };
+        let request = ToolRequest { reference, versions: version.clone(), locked: None };
         match request.fetch(&client).await {
             Err(error) => ended.add(&asked, Err(error)),
             Ok(all) => {
                 for fetched in all {
-                    ended.add(&asked, installation.install(fetched, Expected::Any).await);
+                    ended.add(&asked, installation.install(fetched, ExpectedTool::Any).await);
                 }
             }
         }
@@ -118,7 +121,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// A tool that a command requests.
 #[derive(Clone)]
-pub(super) struct Asked {
+pub(super) struct RequestedTool {
     /// The name, if it was known before the tool was fetched.
     pub(super) name: Option<String>,
     /// The place that the tool comes from.
@@ -127,11 +130,11 @@ pub(super) struct Asked {
 
 /// The results for the tools of one command. A failed tool does not stop the others.
 #[derive(Default)]
-pub(super) struct Ended(Vec<(Asked, Result<Done, CliError>)>);
+pub(super) struct ToolResults(Vec<(RequestedTool, Result<InstallOutcome, CliError>)>);
 
-impl Ended {
+impl ToolResults {
     /// Adds the result for one tool, and prints its error at once.
-    pub(super) fn add(&mut self, asked: &Asked, end: Result<Done, CliError>) {
+    pub(super) fn add(&mut self, asked: &RequestedTool, end: Result<InstallOutcome, CliError>) {
         if let Err(error) = &end {
             eprint(&error.text());
         }
@@ -157,18 +160,19 @@ impl Ended {
             let (count, all) = (failed.len(), self.0.len());
             eprint(&format!("{count} of {all} failed: {}\n", failed.join(", ")));
         }
-        let is_bad = self.0.iter().any(|(_, end)| end.as_ref().map_or(true, Done::is_bad));
+        let is_bad =
+            self.0.iter().any(|(_, end)| end.as_ref().map_or(true, InstallOutcome::is_bad));
         Ok(ExitCode::from(if is_bad { error::FAILED } else { 0 }))
     }
 }
 
 /// Returns the text for a failed tool in a list; `None` for other tools.
-fn failed((asked, end): &(Asked, Result<Done, CliError>)) -> Option<String> {
+fn failed((asked, end): &(RequestedTool, Result<InstallOutcome, CliError>)) -> Option<String> {
     let text = asked.name.as_ref().unwrap_or(&asked.from);
     end.is_err().then(|| format!("`{text}`"))
 }
 
-fn failure(asked: &Asked, error: &CliError) -> Value {
+fn failure(asked: &RequestedTool, error: &CliError) -> Value {
     json!({
         "state": "failed",
         "name": asked.name,
@@ -178,14 +182,14 @@ fn failure(asked: &Asked, error: &CliError) -> Value {
 }
 
 /// Prints the results as JSON, if requested, and returns the exit code.
-pub(super) fn finish(done: &[Done], json: bool) -> Result<ExitCode, CliError> {
+pub(super) fn finish(done: &[InstallOutcome], json: bool) -> Result<ExitCode, CliError> {
     if json {
         print_json(&done.iter().map(as_json).collect::<Vec<Value>>())?;
     }
-    Ok(ExitCode::from(if done.iter().any(Done::is_bad) { error::FAILED } else { 0 }))
+    Ok(ExitCode::from(if done.iter().any(InstallOutcome::is_bad) { error::FAILED } else { 0 }))
 }
 
-fn as_json(done: &Done) -> Value {
+fn as_json(done: &InstallOutcome) -> Value {
     let mut value = json!({ "state": done.state });
     if let (Value::Object(value), Value::Object(report)) = (&mut value, &done.json) {
         value.extend(report.clone());

@@ -7,26 +7,27 @@ mod place;
 
 use std::io::IsTerminal as _;
 
-use ikigai_host::audit::{Granted, Installation as Recorded, Program};
-use ikigai_host::host::{Host, Subject};
+use ikigai_host::audit::{GrantSummary, InstallationRecord as Recorded, ProgramRecord};
+use ikigai_host::host::{CallTarget, Host};
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::{Profile, ToolOrigin};
-use ikigai_supply::Lock;
+use ikigai_supply::ToolsLock;
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::signature::Root;
+use ikigai_supply::signature::SigstoreRoot;
 use ikigai_supply::trust::{Trust, check_pin};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::target::{Target, user_lock};
+use super::target::{InstallTarget, user_lock};
 use crate::commands::policy::agreed;
-use crate::commands::policy::grant::Effect;
+use crate::commands::policy::grant::GrantEffect;
 use crate::error::CliError;
 use crate::output::eprint;
 use crate::shipping::{
-    Examined, Fetched, Installed, Placement, Report, Requested, Verdict, remove_file, trust,
+    ExaminedTool, Fetched, InstallReport, Placement, ReplacedTool, Requested, SignatureVerdict,
+    remove_file, trust,
 };
-pub(super) use entry::Expected;
+pub(super) use entry::ExpectedTool;
 use entry::entry;
 use grant::{Agreed, unbound};
 
@@ -50,21 +51,21 @@ pub(super) struct Flags {
 }
 
 /// The installation of tools by one command.
-pub(super) struct Installation<'a> {
+pub(super) struct Installer<'a> {
     pub(super) host: &'a Host,
     pub(super) paths: &'a Paths,
-    pub(super) target: Target,
+    pub(super) target: InstallTarget,
     pub(super) flags: Flags,
     /// The command, for the record.
     pub(super) action: &'static str,
     pub(super) trust: Trust,
-    pub(super) root: Root,
+    pub(super) root: SigstoreRoot,
 }
 
 /// The result of the installation of one tool.
-pub(super) struct Done {
+pub(super) struct InstallOutcome {
     /// The state.
-    pub(super) state: State,
+    pub(super) state: InstallState,
     /// False if the policy forbids calls of the tool now, for example because its grant is for
     /// another file.
     pub(super) is_callable: bool,
@@ -77,7 +78,7 @@ pub(super) struct Done {
 /// The result for a tool that was to be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(super) enum InstallState {
     /// The tool was installed, or was granted what it needs.
     Installed,
     /// The tool was there already.
@@ -86,22 +87,22 @@ pub(super) enum State {
     Declined,
 }
 
-impl Done {
+impl InstallOutcome {
     /// Returns whether a script that needs the tool has to react.
     pub(super) fn is_bad(&self) -> bool {
-        self.state == State::Declined || !self.is_callable || !self.is_whole
+        self.state == InstallState::Declined || !self.is_callable || !self.is_whole
     }
 }
 
-impl<'a> Installation<'a> {
+impl<'a> Installer<'a> {
     /// Makes an installation under the present policy.
     pub(super) fn new(
         host: &'a Host,
         paths: &'a Paths,
-        target: Target,
+        target: InstallTarget,
         flags: Flags,
         action: &'static str,
-        root: Root,
+        root: SigstoreRoot,
     ) -> Result<Self, CliError> {
         let signers = host.authority().signers()?;
         Ok(Self { host, paths, target, flags, action, trust: trust(&signers)?, root })
@@ -110,7 +111,7 @@ impl<'a> Installation<'a> {
     /// Checks that the user approved an entry of the lock before ikigai contacts the source that it
     /// names. The author of a workspace's lock chose that source.
     pub(super) fn check_approved(&self, name: &str, tool: &LockedTool) -> Result<(), CliError> {
-        let Target::Workspace(workspace) = &self.target else { return Ok(()) };
+        let InstallTarget::Workspace(workspace) = &self.target else { return Ok(()) };
         if workspace.is_approved(name, tool)? {
             return Ok(());
         }
@@ -123,16 +124,17 @@ impl<'a> Installation<'a> {
     pub(super) async fn install(
         &self,
         fetched: Fetched,
-        expected: Expected<'_>,
-    ) -> Result<Done, CliError> {
-        let examined = Examined::from_fetched(self.host, fetched).await?;
+        expected: ExpectedTool<'_>,
+    ) -> Result<InstallOutcome, CliError> {
+        let examined = ExaminedTool::from_fetched(self.host, fetched).await?;
         let name = examined.name().to_owned();
         let lock = self.target.lock()?;
         let approvals = self.target.approvals(self.paths)?;
         let source = &examined.fetched.source;
         let approved = approvals.find(&name, source);
         let accept_signer = self.flags.accept_signer;
-        let verdict = Verdict::reach(&examined, &self.trust, &self.root, approved, accept_signer)?;
+        let verdict =
+            SignatureVerdict::reach(&examined, &self.trust, &self.root, approved, accept_signer)?;
         // The lock of a workspace may name another signer than the user approved.
         let shared = lock.get(&name).map(|tool| (&*name, tool));
         check_pin(shared, &source.from, &verdict.signer, accept_signer)
@@ -147,7 +149,7 @@ impl<'a> Installation<'a> {
         let requested =
             Requested::from_needs(&needs, examined.fetched.digest, examined.is_native());
         let replaced = installed.as_ref().filter(|it| it.locked.sha256 != entry.sha256);
-        let report = Report {
+        let report = InstallReport {
             examined: &examined,
             verdict: &verdict,
             requested: &requested,
@@ -158,18 +160,23 @@ impl<'a> Installation<'a> {
         if !is_there && !self.is_agreed(&name, &entry)? {
             eprint("nothing was installed\n");
             let (is_callable, is_whole) = (true, true);
-            return Ok(Done { state: State::Declined, is_callable, is_whole, json: report.json() });
+            return Ok(InstallOutcome {
+                state: InstallState::Declined,
+                is_callable,
+                is_whole,
+                json: report.json(),
+            });
         }
         let proposal = self.proposal(&name, &report)?;
         let state = if is_there && self.is_granted(&name, proposal.as_ref())? {
-            State::Unchanged
+            InstallState::Unchanged
         } else {
             let is_confined = self.host.authority().profile()?.0 == Profile::Strict;
             if examined.is_native() && proposal.is_none() && !is_confined {
                 return Err(unbound(&name));
             }
             let outcome = self.carry_out(&examined, &placement, &entry, &lock, proposal.as_ref());
-            if !matches!(outcome, Ok(State::Unchanged)) {
+            if !matches!(outcome, Ok(InstallState::Unchanged)) {
                 self.record(&examined, &entry, replaced, proposal.is_some(), &placement, &outcome);
             }
             outcome?
@@ -180,22 +187,22 @@ impl<'a> Installation<'a> {
     /// Reports the result for a tool, and whether the policy allows calls of it now.
     fn conclude(
         &self,
-        state: State,
-        report: &Report<'_>,
+        state: InstallState,
+        report: &InstallReport<'_>,
         placement: &Placement,
         agreed: Option<&Agreed>,
-    ) -> Done {
-        let Report { examined, requested, .. } = report;
+    ) -> InstallOutcome {
+        let InstallReport { examined, requested, .. } = report;
         let name = examined.name();
-        let decided = self.host.decide(Subject::from(&examined.tool));
+        let decided = self.host.decide(CallTarget::from(&examined.tool));
         let is_callable = decided.is_ok();
-        let effect = agreed.map(|it| Effect::new(&examined.tool, &it.proposal, &decided));
+        let effect = agreed.map(|it| GrantEffect::new(&examined.tool, &it.proposal, &decided));
         let is_whole = effect.as_ref().is_none_or(|effect| !is_callable || effect.is_whole());
         let mut json = report.json();
         if let Value::Object(json) = &mut json {
             json.insert("callable".to_owned(), json!(is_callable));
-            if state == State::Installed {
-                let is_granted = effect.as_ref().is_some_and(Effect::is_whole);
+            if state == InstallState::Installed {
+                let is_granted = effect.as_ref().is_some_and(GrantEffect::is_whole);
                 json.insert("path".to_owned(), json!(placement.path.to_string_lossy()));
                 json.insert("granted".to_owned(), json!(is_granted));
                 if let Some(effect) = &effect {
@@ -203,7 +210,7 @@ impl<'a> Installation<'a> {
                 }
             }
         }
-        if state == State::Installed {
+        if state == InstallState::Installed {
             self.tell(name, placement, requested, agreed.map(|_| is_callable && is_whole));
         } else {
             eprint(&format!("`{name}` is already installed\n"));
@@ -218,23 +225,23 @@ impl<'a> Installation<'a> {
             let hint = denial.hint.map_or_else(String::new, |hint| format!("hint: {hint}\n"));
             eprint(&format!("warning: `{name}` cannot be called: {}\n{hint}", denial.reason));
         }
-        Done { state, is_callable, is_whole, json }
+        InstallOutcome { state, is_callable, is_whole, json }
     }
 
     /// Writes the file, the lock and the grant, in an order that leaves nothing wrong behind.
     /// Another command may have done the same in the meantime.
     fn carry_out(
         &self,
-        examined: &Examined,
+        examined: &ExaminedTool,
         placement: &Placement,
         entry: &LockedTool,
-        seen: &Lock,
+        seen: &ToolsLock,
         agreed: Option<&Agreed>,
-    ) -> Result<State, CliError> {
+    ) -> Result<InstallState, CliError> {
         let name = examined.name();
         let mut file = self.target.open(self.paths)?;
         if self.is_there(name, entry, file.lock(), placement)? && self.is_granted(name, agreed)? {
-            return Ok(State::Unchanged);
+            return Ok(InstallState::Unchanged);
         }
         let now = file.lock().get(name);
         if now != seen.get(name) && now != Some(entry) {
@@ -251,7 +258,7 @@ impl<'a> Installation<'a> {
         }
         placement.put(&examined.fetched)?;
         file.put(name, entry)?;
-        if let Target::Workspace(workspace) = &self.target {
+        if let InstallTarget::Workspace(workspace) = &self.target {
             // The next line takes the same lock again.
             drop(file);
             file = workspace.open_approved(&user_lock(self.paths)?)?;
@@ -266,16 +273,18 @@ impl<'a> Installation<'a> {
         }
         // The lock is held until here, so that two commands write their grants one after the other.
         drop(file);
-        Ok(State::Installed)
+        Ok(InstallState::Installed)
     }
 
     /// Asks the user to agree to a tool. If the user already approved this exact entry of a
     /// workspace's lock, no second answer is needed.
     fn is_agreed(&self, name: &str, entry: &LockedTool) -> Result<bool, CliError> {
         let question = match &self.target {
-            Target::User { .. } => format!("Install `{name}`?"),
-            Target::Workspace(workspace) if workspace.is_approved(name, entry)? => return Ok(true),
-            Target::Workspace(_) => format!("Let `{name}` run in this workspace?"),
+            InstallTarget::User { .. } => format!("Install `{name}`?"),
+            InstallTarget::Workspace(workspace) if workspace.is_approved(name, entry)? => {
+                return Ok(true);
+            }
+            InstallTarget::Workspace(_) => format!("Let `{name}` run in this workspace?"),
         };
         if self.flags.yes {
             return Ok(true);
@@ -292,15 +301,15 @@ impl<'a> Installation<'a> {
     /// Appends a record of the installation, or of its failure, to the audit log.
     fn record(
         &self,
-        examined: &Examined,
+        examined: &ExaminedTool,
         entry: &LockedTool,
-        replaced: Option<&Installed>,
+        replaced: Option<&ReplacedTool>,
         is_granted: bool,
         placement: &Placement,
-        outcome: &Result<State, CliError>,
+        outcome: &Result<InstallState, CliError>,
     ) {
         let build = &examined.tool.build;
-        let program = Program {
+        let program = ProgramRecord {
             origin: ToolOrigin::User.as_str().to_owned(),
             path: placement.path.to_string_lossy().into_owned(),
             digest: entry.sha256,
@@ -327,9 +336,9 @@ impl<'a> Installation<'a> {
     }
 
     /// Returns the present grant of the tool, in the form of a record.
-    fn granted(&self, examined: &Examined) -> Option<Granted> {
-        let decision = self.host.decide(Subject::from(&examined.tool)).ok()?;
-        Some(Granted::from_grant(
+    fn granted(&self, examined: &ExaminedTool) -> Option<GrantSummary> {
+        let decision = self.host.decide(CallTarget::from(&examined.tool)).ok()?;
+        Some(GrantSummary::from_grant(
             &decision.grant,
             examined.tool.build.backend(),
             decision.granted_by(),
@@ -347,9 +356,11 @@ impl<'a> Installation<'a> {
     ) {
         let place = placement.path.display();
         eprint(&match (&self.target, granted) {
-            (Target::User { .. }, Some(true)) => format!("installed as `{place}`, and granted\n"),
-            (Target::User { .. }, _) => format!("installed as `{place}`\n"),
-            (Target::Workspace(workspace), _) => {
+            (InstallTarget::User { .. }, Some(true)) => {
+                format!("installed as `{place}`, and granted\n")
+            }
+            (InstallTarget::User { .. }, _) => format!("installed as `{place}`\n"),
+            (InstallTarget::Workspace(workspace), _) => {
                 format!("locked in `{}`, and approved for you\n", workspace.lock().display())
             }
         });

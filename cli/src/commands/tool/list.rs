@@ -6,14 +6,14 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use crate::decision::Row;
+use crate::decision::ToolRow;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 use crate::remedy::REINSTALL;
-use crate::shipping::{NotOffered, WorkspaceTools};
+use crate::shipping::{NotOffered, WorkspaceToolPaths};
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, KnownServer, Snapshot, Tool};
+use ikigai_host::registry::{KnownServer, ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -25,9 +25,12 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let snapshot = host.registry().scan(Depth::Failed).await;
+    let snapshot = host.registry().scan(ScanDepth::Failed).await;
     print_warnings(&snapshot);
     print_not_offered(&host, &snapshot, &[]);
     if options.verbose {
@@ -35,7 +38,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             eprint(&format!("{}\n", skipped.line()));
         }
     }
-    let rows = Row::all(&host, snapshot.tools()).await;
+    let rows = ToolRow::all(&host, snapshot.tools()).await;
     if arguments.json {
         print_json(&as_json(&snapshot, &rows, arguments.all))?;
         return Ok(ExitCode::SUCCESS);
@@ -77,7 +80,7 @@ pub(in crate::commands) fn print_not_offered(
     names: &[String],
 ) -> bool {
     let workspace = host.authority().workspace();
-    let Some(tools) = WorkspaceTools::find(host.registry().paths(), workspace) else {
+    let Some(tools) = WorkspaceToolPaths::find(host.registry().paths(), workspace) else {
         return false;
     };
     let mut tools = match tools.not_offered() {
@@ -119,10 +122,10 @@ fn unreadable(error: &CliError) -> String {
     format!("warning: no tool of this workspace is offered: {}\n{hints}", error.reason())
 }
 
-fn table(rows: &[Row<'_>]) -> Table {
+fn table(rows: &[ToolRow<'_>]) -> Table {
     let mut table = plain_table();
     table.set_header(["NAME", "DESCRIPTION", "BACKEND", "SANDBOX", "SOURCE"]);
-    for Row { tool, isolation, .. } in rows {
+    for ToolRow { tool, isolation, .. } in rows {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
@@ -159,8 +162,8 @@ pub(in crate::commands) fn plain_table() -> Table {
     table
 }
 
-fn as_json(snapshot: &Snapshot, rows: &[Row<'_>], all: bool) -> Value {
-    let tools = rows.iter().map(|Row { tool, isolation, .. }| {
+fn as_json(snapshot: &Snapshot, rows: &[ToolRow<'_>], all: bool) -> Value {
+    let tools = rows.iter().map(|ToolRow { tool, isolation, .. }| {
         json!({
             "name": tool.name(),
             "description": tool.schema.description,

@@ -20,10 +20,10 @@ use strum::VariantArray as _;
 use crate::choice;
 use crate::commands::policy::answer;
 use crate::error::{CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 use ikigai_host::policy::shell_quoted;
-use template::{Language, Template};
+use template::{ProjectFile, ToolLanguage};
 
 /// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -44,8 +44,8 @@ pub(in crate::commands) struct Arguments {
     name: Option<String>,
     /// The language to write it in; at a terminal, ikigai asks if you leave it out
     #[arg(long, value_name = "LANG",
-          value_parser = choice::parser(Language::VARIANTS, |it| Some(it.help())))]
-    lang: Option<Language>,
+          value_parser = choice::parser(ToolLanguage::VARIANTS, |it| Some(it.help())))]
+    lang: Option<ToolLanguage>,
     /// Turn this program, an executable or a WebAssembly command, into a tool, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
     wrap: Option<String>,
@@ -58,7 +58,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { name, lang, wrap, dir, json } = arguments;
     let name = match (wrap, name) {
         (Some(program), name) => return wrap::run(options, &program, name, dir, json).await,
@@ -67,14 +70,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         (None, None) => return Err(CliError::usage(anyhow::Error::msg("a name is missing"))),
     };
     match lang.map_or_else(asked_language, Ok)? {
-        Language::Script => script::run(options, &name, dir, json).await,
+        ToolLanguage::Script => script::run(options, &name, dir, json).await,
         lang => begin(name, lang, dir, json),
     }
 }
 
 /// Asks the user at the terminal for the language.
-fn asked_language() -> Result<Language, CliError> {
-    let names: Vec<&str> = Language::VARIANTS.iter().map(<&str>::from).collect();
+fn asked_language() -> Result<ToolLanguage, CliError> {
+    let names: Vec<&str> = ToolLanguage::VARIANTS.iter().map(<&str>::from).collect();
     let missing = |what: &str| {
         let error = CliError::usage(anyhow::Error::msg(what.to_owned()));
         error.hint(format!("specify it with `--lang`: {}", names.join(", ")))
@@ -82,7 +85,7 @@ fn asked_language() -> Result<Language, CliError> {
     if !io::stdin().is_terminal() {
         return Err(missing("the tool's language is missing"));
     }
-    for language in Language::VARIANTS {
+    for language in ToolLanguage::VARIANTS {
         eprint(&format!("  {:<8}{}\n", <&str>::from(language), language.help()));
     }
     loop {
@@ -99,7 +102,7 @@ fn asked_language() -> Result<Language, CliError> {
 /// Begins a project.
 fn begin(
     name: String,
-    lang: Language,
+    lang: ToolLanguage,
     dir: Option<PathBuf>,
     json: bool,
 ) -> Result<ExitCode, CliError> {
@@ -170,7 +173,7 @@ fn check_directory(dir: &Path) -> Result<(), CliError> {
 }
 
 /// Writes the files. If one cannot be written, removes those that were written.
-fn write(dir: &Path, files: &[Template]) -> Result<(), CliError> {
+fn write(dir: &Path, files: &[ProjectFile]) -> Result<(), CliError> {
     let mut written = Vec::new();
     for file in files {
         let path = dir.join(file.path);

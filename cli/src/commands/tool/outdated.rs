@@ -8,19 +8,19 @@ use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use ikigai_supply::lock::LockedTool;
-use ikigai_supply::oci::{self, Content as _, Repository};
-use ikigai_supply::reference::{Place, Pointer, Reference};
+use ikigai_supply::oci::{self, ContentSource as _, Repository};
+use ikigai_supply::reference::{LocalTool, Pointer, Reference};
 use semver::{Version, VersionReq};
 use serde_json::json;
 
-use super::install::Network;
+use super::install::RegistryFlags;
 use super::list::plain_table;
-use super::target::Target;
+use super::target::InstallTarget;
 use super::update::source;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
-use crate::shipping::{Client, short, version_of};
+use crate::shipping::{RegistryClient, short, version_of};
 use ikigai_host::Digest;
 
 /// The most sources that are asked at once. It is enough that twenty tools need no more round trips
@@ -33,22 +33,22 @@ pub(in crate::commands) struct Arguments {
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// The result for one tool.
-struct Row {
+struct OutdatedRow {
     name: String,
     installed: String,
-    state: Result<State, CliError>,
+    state: Result<NewestVersion, CliError>,
     from: String,
 }
 
 /// The newest version of a tool.
-enum State {
+enum NewestVersion {
     /// The installed version.
     Current,
     /// A newer version, which `update` would install.
@@ -61,13 +61,16 @@ enum State {
     Unknown(&'static str),
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { in_workspace, network, json } = arguments;
     let paths = options.paths();
-    let client = Client::new(&paths, network.offline)?;
-    let lock = Target::from_options(options, &paths, in_workspace)?.lock()?;
+    let client = RegistryClient::new(&paths, network.offline)?;
+    let lock = InstallTarget::from_options(options, &paths, in_workspace)?.lock()?;
     let rows = stream::iter(lock.iter())
-        .map(async |(name, tool)| Row {
+        .map(async |(name, tool)| OutdatedRow {
             name: name.to_owned(),
             installed: tool
                 .version
@@ -77,10 +80,11 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             from: tool.from.clone(),
         })
         .buffered(AT_ONCE)
-        .collect::<Vec<Row>>()
+        .collect::<Vec<OutdatedRow>>()
         .await;
-    let is_outdated =
-        rows.iter().any(|row| matches!(row.state, Ok(State::Newer(_) | State::Moved(_))));
+    let is_outdated = rows
+        .iter()
+        .any(|row| matches!(row.state, Ok(NewestVersion::Newer(_) | NewestVersion::Moved(_))));
     let has_failed = rows.iter().any(|row| row.state.is_err());
     if json {
         print_json(&rows.iter().map(as_json).collect::<Vec<_>>())?;
@@ -100,24 +104,28 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     Ok(ExitCode::from(if is_outdated || has_failed { error::FAILED } else { 0 }))
 }
 
-fn newest(row: &Row) -> String {
+fn newest(row: &OutdatedRow) -> String {
     match &row.state {
-        Ok(State::Current) => "the same".to_owned(),
-        Ok(State::Newer(version)) => version.clone(),
-        Ok(State::Moved(digest)) => format!("another file under the same version ({digest})"),
-        Ok(State::Beyond(version)) => format!("{version}, which does not match the requirement"),
-        Ok(State::Unknown(why)) => (*why).to_owned(),
+        Ok(NewestVersion::Current) => "the same".to_owned(),
+        Ok(NewestVersion::Newer(version)) => version.clone(),
+        Ok(NewestVersion::Moved(digest)) => {
+            format!("another file under the same version ({digest})")
+        }
+        Ok(NewestVersion::Beyond(version)) => {
+            format!("{version}, which does not match the requirement")
+        }
+        Ok(NewestVersion::Unknown(why)) => (*why).to_owned(),
         Err(_) => "cannot be asked".to_owned(),
     }
 }
 
-fn as_json(row: &Row) -> serde_json::Value {
+fn as_json(row: &OutdatedRow) -> serde_json::Value {
     let (state, version) = match &row.state {
-        Ok(State::Current) => ("current", None),
-        Ok(State::Newer(version)) => ("outdated", Some(version)),
-        Ok(State::Moved(digest)) => ("moved", Some(digest)),
-        Ok(State::Beyond(version)) => ("beyond", Some(version)),
-        Ok(State::Unknown(_)) => ("unknown", None),
+        Ok(NewestVersion::Current) => ("current", None),
+        Ok(NewestVersion::Newer(version)) => ("outdated", Some(version)),
+        Ok(NewestVersion::Moved(digest)) => ("moved", Some(digest)),
+        Ok(NewestVersion::Beyond(version)) => ("beyond", Some(version)),
+        Ok(NewestVersion::Unknown(_)) => ("unknown", None),
         Err(_) => ("failed", None),
     };
     json!({
@@ -130,7 +138,7 @@ fn as_json(row: &Row) -> serde_json::Value {
     })
 }
 
-async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
+async fn state(client: &RegistryClient, tool: &LockedTool) -> Result<NewestVersion, CliError> {
     let (reference, versions) = source(tool)?;
     match reference {
         Reference::Registry(registry) => {
@@ -139,43 +147,43 @@ async fn state(client: &Client, tool: &LockedTool) -> Result<State, CliError> {
                 let found = oci::resolve(&repository, &registry.pointer()).await?.digest;
                 let is_version = tool.version.is_some() && version_of(tag) == tool.version;
                 return Ok(match changed(found, tool) {
-                    State::Newer(digest) if is_version => State::Moved(digest),
+                    NewestVersion::Newer(digest) if is_version => NewestVersion::Moved(digest),
                     state => state,
                 });
             }
             let tags = repository.tags().await?;
             let state = among(&tags, versions.as_ref(), tool);
             match tag_of(&tags, versions.as_ref(), tool) {
-                Some(tag) if !matches!(state, State::Newer(_)) => {
+                Some(tag) if !matches!(state, NewestVersion::Newer(_)) => {
                     Ok(moved(&repository, tag, tool).await?.unwrap_or(state))
                 }
                 _ => Ok(state),
             }
         }
-        Reference::Url(_) => Ok(State::Unknown("a URL has no versions")),
-        Reference::Path(path) => match Place::from_path(&path)? {
-            Place::File(file) => Ok(changed(Digest::of_reader(File::open(file)?)?, tool)),
-            Place::Layout(_) | Place::Project(_) => {
-                Ok(State::Unknown("a directory has no versions"))
+        Reference::Url(_) => Ok(NewestVersion::Unknown("a URL has no versions")),
+        Reference::Path(path) => match LocalTool::from_path(&path)? {
+            LocalTool::File(file) => Ok(changed(Digest::of_reader(File::open(file)?)?, tool)),
+            LocalTool::Layout(_) | LocalTool::Project(_) => {
+                Ok(NewestVersion::Unknown("a directory has no versions"))
             }
         },
     }
 }
 
-fn changed(found: Digest, tool: &LockedTool) -> State {
-    if found == tool.sha256 { State::Current } else { State::Newer(short(&found)) }
+fn changed(found: Digest, tool: &LockedTool) -> NewestVersion {
+    if found == tool.sha256 { NewestVersion::Current } else { NewestVersion::Newer(short(&found)) }
 }
 
 /// Compares the installed version with those that the tags name.
-fn among(tags: &[String], versions: Option<&VersionReq>, tool: &LockedTool) -> State {
-    let Some(installed) = &tool.version else { return State::Unknown("it has no version") };
+fn among(tags: &[String], versions: Option<&VersionReq>, tool: &LockedTool) -> NewestVersion {
+    let Some(installed) = &tool.version else { return NewestVersion::Unknown("it has no version") };
     let known = || tags.iter().filter_map(|tag| version_of(tag)).filter(|it| it > installed);
     if let Some(newer) = known().filter(|it| is_wanted(it, versions)).max() {
-        return State::Newer(newer.to_string());
+        return NewestVersion::Newer(newer.to_string());
     }
     match known().filter(|version| version.pre.is_empty()).max() {
-        Some(beyond) => State::Beyond(beyond.to_string()),
-        None => State::Current,
+        Some(beyond) => NewestVersion::Beyond(beyond.to_string()),
+        None => NewestVersion::Current,
     }
 }
 
@@ -203,7 +211,7 @@ async fn moved(
     repository: &Repository,
     tag: &str,
     tool: &LockedTool,
-) -> Result<Option<State>, CliError> {
+) -> Result<Option<NewestVersion>, CliError> {
     let pointer = Pointer::Tag(tag.to_owned());
     // For a tag that did not move, which is the usual case, one request is enough.
     let (manifest, _) = repository.manifest(&pointer).await?;
@@ -211,5 +219,5 @@ async fn moved(
         return Ok(None);
     }
     let found = oci::resolve(repository, &pointer).await?.digest;
-    Ok((found != tool.sha256).then(|| State::Moved(short(&found))))
+    Ok((found != tool.sha256).then(|| NewestVersion::Moved(short(&found))))
 }

@@ -8,18 +8,22 @@ use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueHint};
 use ikigai_supply::Signer;
-use ikigai_supply::layout::Layout;
-use ikigai_supply::oci::{self, Attached, Details, OciError, Packed};
+use ikigai_supply::layout::OciLayout;
+use ikigai_supply::oci::{self, ArtifactDetails, Attached, OciError, Packed};
 use ikigai_supply::reference::{Pointer, Reference, RegistryReference};
-use ikigai_supply::signature::{Kind, MAX_SIGNATURE_BYTES, Payload, Signature, SignatureError};
+use ikigai_supply::signature::{
+    MAX_SIGNATURE_BYTES, Payload, Signature, SignatureError, SignatureKind,
+};
 use ikigai_supply::trust::Trust;
 use serde_json::json;
 
-use super::install::Network;
+use super::install::RegistryFlags;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
-use crate::shipping::{Client, Examined, Interfaces, Request, root, trust, typed, version_of};
+use crate::shipping::{
+    ExaminedTool, Interfaces, RegistryClient, ToolRequest, root, trust, typed, version_of,
+};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool push ghcr.io/acme/weather dist/weather.wasm\n  \
@@ -43,24 +47,27 @@ pub(in crate::commands) struct Arguments {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { reference, file, sign, replace, network, json } = arguments;
     let reference = typed(&reference)?;
     let host = options.host()?;
-    let client = Client::new(&options.paths(), network.offline)?;
-    let request = Request { reference: Reference::Path(file), versions: None, locked: None };
+    let client = RegistryClient::new(&options.paths(), network.offline)?;
+    let request = ToolRequest { reference: Reference::Path(file), versions: None, locked: None };
     let mut fetched = request.fetch(&client).await?;
     let fetched = match (fetched.pop(), fetched.is_empty()) {
         (Some(fetched), true) => fetched,
         _ => return Err(wrong("only one tool can be pushed, and a layout has several".to_owned())),
     };
-    let examined = Examined::from_fetched(&host, fetched).await?;
+    let examined = ExaminedTool::from_fetched(&host, fetched).await?;
     let component: Bytes = std::fs::read(&examined.fetched.path)
         .context("cannot read the copy of the file")
         .map_err(CliError::failed)?
@@ -75,7 +82,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     let shown = match &reference {
         Reference::Path(path) => {
-            let layout = Layout::create(path)?;
+            let layout = OciLayout::create(path)?;
             let name = format!("{}:{tag}", examined.name());
             layout.add(&packed, &name)?;
             for (attached, _) in &attached {
@@ -116,7 +123,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 /// Pushes to a registry. Signatures come before the tag, so that clients never find an unsigned
 /// tool.
 async fn push(
-    client: &Client,
+    client: &RegistryClient,
     registry: &RegistryReference,
     tag: &str,
     packed: &Packed,
@@ -146,7 +153,7 @@ async fn push(
 }
 
 /// Returns the tag of the reference, or else the version.
-fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
+fn tag(reference: &Reference, examined: &ExaminedTool) -> Result<String, CliError> {
     let version = examined.manifest.as_ref().map(|manifest| manifest.version.to_string());
     let Reference::Registry(registry) = reference else {
         return Ok(version.unwrap_or_else(|| "latest".to_owned()));
@@ -179,7 +186,7 @@ fn tag(reference: &Reference, examined: &Examined) -> Result<String, CliError> {
 }
 
 /// Packs a component with the metadata that registries show.
-pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, CliError> {
+pub(super) fn packed(examined: &ExaminedTool, component: &Bytes) -> Result<Packed, CliError> {
     let from = &examined.fetched.source.from;
     if examined.is_native() {
         let what =
@@ -207,7 +214,7 @@ pub(super) fn packed(examined: &Examined, component: &Bytes) -> Result<Packed, C
         annotate("url", manifest.homepage.as_deref());
         annotate("source", manifest.repository.as_deref());
     }
-    let details = Details {
+    let details = ArtifactDetails {
         title: format!("{}.wasm", examined.name()),
         annotations,
         imports,
@@ -224,7 +231,7 @@ fn signed(
     component: &Bytes,
     packed: &Packed,
     trust: &Trust,
-    root: &ikigai_supply::signature::Root,
+    root: &ikigai_supply::signature::SigstoreRoot,
 ) -> Result<(Attached, String), CliError> {
     let shown = path.display();
     let read = std::fs::metadata(path).and_then(|metadata| {
@@ -256,7 +263,8 @@ fn signed(
         }
         Err(error) => return Err(bad(error)),
     };
-    let kind = Kind::from_bytes(&bytes).ok_or_else(|| bad(SignatureError::UnknownFormat))?;
+    let kind =
+        SignatureKind::from_bytes(&bytes).ok_or_else(|| bad(SignatureError::UnknownFormat))?;
     let title = path.file_name().unwrap_or_default().to_string_lossy();
     let attached = attached(bytes, kind, &title, packed)?;
     Ok((attached, signer.to_string()))
@@ -265,7 +273,7 @@ fn signed(
 /// Packs a signature so that it can be attached.
 pub(super) fn attached(
     bytes: Bytes,
-    kind: Kind,
+    kind: SignatureKind,
     title: &str,
     packed: &Packed,
 ) -> Result<Attached, CliError> {

@@ -7,19 +7,19 @@ use std::process::ExitCode;
 
 use clap::Args;
 use ikigai_host::Digest;
-use ikigai_host::audit::Installation as Recorded;
+use ikigai_host::audit::InstallationRecord as Recorded;
 use ikigai_host::policy::{Backend, ToolOrigin, shell_quoted};
 use ikigai_host::registry::Tool;
 use ikigai_supply::LockedTool;
 use serde_json::json;
 
-use super::target::{Target, user_lock};
+use super::target::{InstallTarget, user_lock};
 use super::update::chosen;
 use crate::commands::policy::revoke::Revocation;
 use crate::commands::policy::{agreed, carry_out};
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::shipping::{Placement, remove_file};
 
@@ -39,10 +39,13 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { name, in_workspace, yes, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let target = Target::from_options(options, &paths, in_workspace)?;
+    let target = InstallTarget::from_options(options, &paths, in_workspace)?;
     let mut file = target.open(&paths)?;
     let names = [name.clone()];
     let locked = match chosen(file.lock(), &names) {
@@ -60,7 +63,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     // Another tool of the workspace may have the same file. Without a lock entry, ikigai does not
     // offer the file.
-    if let Target::User { directory, .. } = &target {
+    if let InstallTarget::User { directory, .. } = &target {
         let paths = Placement::paths_in(directory, &name);
         let mut present = Vec::new();
         for path in &paths {
@@ -81,7 +84,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     }
     file.remove([&*name])?;
     drop(file);
-    if let Target::Workspace(workspace) = &target {
+    if let InstallTarget::Workspace(workspace) = &target {
         workspace.forget(&user_lock(&paths)?, &name)?;
     }
     let record = Recorded {

@@ -15,7 +15,7 @@ use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::eprint;
 use crate::person::Person;
 use ikigai_host::audit::Via;
@@ -23,7 +23,7 @@ use ikigai_host::exec::envelope;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::front_end::FrontEnd;
-use ikigai_host::host::{Streams, Subject};
+use ikigai_host::host::{CallStreams, CallTarget};
 
 /// The exit code if a limit ended the tool, the same as for timeout(1).
 const LIMIT: u8 = 124;
@@ -43,7 +43,7 @@ pub(in crate::commands) struct Arguments {
 }
 
 pub(super) async fn run(
-    options: &Options,
+    options: &SharedOptions,
     arguments: Arguments,
     approval: ApprovalOptions,
 ) -> Result<ExitCode, CliError> {
@@ -66,7 +66,7 @@ pub(super) async fn run(
             }
             error.hint("write the tool's name without a slash; `ikigai tool list` lists the tools")
         })?;
-        Subject::at_path(&named)
+        CallTarget::at_path(&named)
     } else {
         let looked_up = cancel.run_until_cancelled(host.look_up(&name)).await;
         let Some(found) = looked_up else {
@@ -80,7 +80,7 @@ pub(super) async fn run(
                 return Err(error.exiting(if snapshot.is_late() { LIMIT } else { error::USAGE }));
             }
         };
-        Subject::from(tool)
+        CallTarget::from(tool)
     };
     let broken = Arc::new(OnceLock::new());
     let args: Vec<OsString> = args.collect();
@@ -89,7 +89,7 @@ pub(super) async fn run(
         Some(_) if args.is_empty() => Stdin::Bytes(read_arguments("-", options.timeout())?),
         Some(_) | None => Stdin::Inherit,
     };
-    let streams = Streams {
+    let streams = CallStreams {
         stdin,
         stdout: Sink::Forward(Arc::new(Mutex::new(Stdout(Arc::clone(&broken))))),
         stderr: Sink::Forward(Arc::new(Mutex::new(io::stderr()))),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use ikigai_protocol::ToolSchema;
-use ikigai_provider::{LeftOut, Provider, Tools, UnknownProvider, translate_all};
+use ikigai_provider::{OmittedTool, Provider, TranslatedTools, UnknownProvider, translate_all};
 use serde_json::Value;
 
 use super::call::{not_found_hints, print_hints};
@@ -13,12 +13,12 @@ use super::list;
 use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::remedy;
 
 use ikigai_host::host::Host;
-use ikigai_host::registry::{Depth, Snapshot};
+use ikigai_host::registry::{ScanDepth, Snapshot};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -27,18 +27,18 @@ pub(in crate::commands) struct Arguments {
     names: Vec<String>,
     /// The form of the schemas; a provider's form is exactly what the provider is sent
     #[arg(long, value_name = "FORM", default_value = CANONICAL,
-          value_parser = choice::parser(Form::ALL, Form::help))]
-    provider: Form,
+          value_parser = choice::parser(SchemaForm::ALL, SchemaForm::help))]
+    provider: SchemaForm,
 }
 
 /// A provider's form, or ikigai's own.
 #[derive(Clone, Copy, Debug)]
-struct Form(Option<Provider>);
+struct SchemaForm(Option<Provider>);
 
 /// The name of ikigai's own form.
 const CANONICAL: &str = "canonical";
 
-impl Form {
+impl SchemaForm {
     const ALL: &[Self] = {
         let [one, two, three, four] = Provider::ALL;
         &[Self(None), Self(Some(one)), Self(Some(two)), Self(Some(three)), Self(Some(four))]
@@ -58,13 +58,13 @@ impl Form {
     }
 }
 
-impl From<Form> for &'static str {
-    fn from(form: Form) -> Self {
+impl From<SchemaForm> for &'static str {
+    fn from(form: SchemaForm) -> Self {
         form.0.map_or(CANONICAL, Provider::as_str)
     }
 }
 
-impl FromStr for Form {
+impl FromStr for SchemaForm {
     type Err = UnknownProvider;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
@@ -72,13 +72,16 @@ impl FromStr for Form {
     }
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
-    let mut snapshot = host.registry().scan(Depth::Remembered).await;
+    let mut snapshot = host.registry().scan(ScanDepth::Remembered).await;
     let all = arguments.names.is_empty() && snapshot.skipped().iter().any(|it| it.failed);
     let named = |name: &String| snapshot.get(name).is_none() || snapshot.failed(name);
     if all || arguments.names.iter().any(named) {
-        snapshot = host.registry().scan(Depth::Failed).await;
+        snapshot = host.registry().scan(ScanDepth::Failed).await;
     }
     list::print_warnings(&snapshot);
     list::print_not_offered(&host, &snapshot, &arguments.names);
@@ -119,7 +122,7 @@ fn all_for(
     host: &Host,
     provider: Provider,
     snapshot: &Snapshot,
-    options: &Options,
+    options: &SharedOptions,
 ) -> Result<ExitCode, CliError> {
     let offer = options.config.offer(provider);
     let mut beside_own = offer.clone();
@@ -138,8 +141,8 @@ fn all_for(
 
 /// Prints on stderr the tools that a provider does not get and, with `-v`, each difference between
 /// a schema and the provider's form.
-fn print_losses(provider: Provider, tools: &Tools, verbose: bool) {
-    for LeftOut { tool, reason } in &tools.left_out {
+fn print_losses(provider: Provider, tools: &TranslatedTools, verbose: bool) {
+    for OmittedTool { tool, reason } in &tools.left_out {
         eprint(&format!("error: `{tool}` cannot be offered to {provider}: {reason}\n"));
     }
     if verbose {

@@ -12,11 +12,11 @@ use super::call::named_tool;
 use super::list::{plain_table, print_not_offered, print_warnings};
 use crate::commands::definition;
 use crate::complete;
-use crate::decision::{self, Row};
+use crate::decision::{self, ToolRow};
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
-use crate::shipping::Known;
+use crate::shipping::ToolFacts;
 use crate::tool_flags::usage;
 
 #[derive(Debug, Args)]
@@ -32,15 +32,18 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let host = options.host()?;
     let snapshot = host.look_up(&arguments.name).await;
     print_warnings(&snapshot);
     print_not_offered(&host, &snapshot, from_ref(&arguments.name));
     let tool = named_tool(&snapshot, &arguments.name)?;
-    let row = Row::for_tool(&host, tool).await;
-    let known = Known::for_tool(&host, tool);
-    let code = Code {
+    let row = ToolRow::for_tool(&host, tool).await;
+    let known = ToolFacts::for_tool(&host, tool);
+    let code = CompiledCode {
         tier: tool.build.tier().await.map_err(CliError::failed)?,
         imports: tool.build.imports().await.map_err(CliError::failed)?,
     };
@@ -53,13 +56,13 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 }
 
 /// The compiled code of a tool; empty for a native build.
-struct Code {
+struct CompiledCode {
     /// The tier, and the reason if it stays at the baseline.
     tier: Option<(Tier, Option<String>)>,
     imports: Vec<String>,
 }
 
-impl Code {
+impl CompiledCode {
     /// Returns the names of the imports, or their number; `None` without imports.
     fn imports(&self, with_names: bool) -> Option<String> {
         match self.imports.len() {
@@ -82,9 +85,9 @@ impl Code {
 }
 
 fn as_text(
-    &Row { tool, ref decided, isolation }: &Row<'_>,
-    known: &Known,
-    code: &Code,
+    &ToolRow { tool, ref decided, isolation }: &ToolRow<'_>,
+    known: &ToolFacts,
+    code: &CompiledCode,
     with_imports: bool,
 ) -> String {
     let mut head = plain_table();
@@ -152,7 +155,11 @@ fn as_text(
     format!("{head}\n\n{parameters}\n{table}\n{base_view}")
 }
 
-fn as_json(&Row { tool, ref decided, isolation }: &Row<'_>, known: &Known, code: &Code) -> Value {
+fn as_json(
+    &ToolRow { tool, ref decided, isolation }: &ToolRow<'_>,
+    known: &ToolFacts,
+    code: &CompiledCode,
+) -> Value {
     let build = &tool.build;
     let mut value = json!({
         "name": tool.name(),

@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::install::{Consent, Network, Shown, finish};
-use super::installation::{Done, Expected, Flags, Installation};
-use super::target::{self, Target, user_lock};
+use super::install::{Consent, DisplayFlags, RegistryFlags, finish};
+use super::installation::{ExpectedTool, Flags, InstallOutcome, Installer};
+use super::target::{self, InstallTarget, user_lock};
 use super::update::source;
 use crate::commands::policy::agreed;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::eprint;
-use crate::shipping::{Client, Request, read_lock, root};
+use crate::shipping::{RegistryClient, ToolRequest, read_lock, root};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool sync                  shows each tool in .ikigai/tools.lock, and asks\n  \
@@ -27,18 +27,21 @@ pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
-    shown: Shown,
+    shown: DisplayFlags,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { locked: is_locked, consent, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let client = Client::new(&paths, network.offline)?;
+    let client = RegistryClient::new(&paths, network.offline)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,
@@ -53,8 +56,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
     let lock = read_lock(&path)?;
     let root = root(network.trusted_root.as_deref())?;
     let user = user_lock(&paths)?;
-    let of_workspace = Target::Workspace(workspace.clone());
-    let installation = Installation::new(&host, &paths, of_workspace, flags, "sync", root)?;
+    let of_workspace = InstallTarget::Workspace(workspace.clone());
+    let installation = Installer::new(&host, &paths, of_workspace, flags, "sync", root)?;
     if lock.is_empty() {
         eprint(&format!(
             "`{}` has no tools; `ikigai tool install REF --in-workspace` adds one\n",
@@ -81,10 +84,10 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
             return Ok(ExitCode::from(error::FAILED));
         }
     }
-    let mut done: Vec<Done> = Vec::new();
+    let mut done: Vec<InstallOutcome> = Vec::new();
     for (name, tool) in lock.iter() {
         let (reference, _) = source(tool)?;
-        let request = Request { reference, versions: None, locked: Some(tool) };
+        let request = ToolRequest { reference, versions: None, locked: Some(tool) };
         let found = request.fetch(&client).await?;
         let fetched = found.into_iter().find(|it| it.digest == tool.sha256);
         let fetched = fetched.ok_or_else(|| {
@@ -96,7 +99,7 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
                 "ask the author of the lock; `ikigai tool install --in-workspace` writes it again",
             )
         })?;
-        done.push(installation.install(fetched, Expected::Locked(name, tool)).await?);
+        done.push(installation.install(fetched, ExpectedTool::Locked(name, tool)).await?);
     }
     // Withdraw approvals that have left the lock. Otherwise they would apply again if an entry
     // returns.

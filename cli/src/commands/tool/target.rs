@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use ikigai_host::Digest;
 use ikigai_host::paths::Paths;
 use ikigai_supply::reference::Reference;
-use ikigai_supply::{Lock, LockedTool};
+use ikigai_supply::{LockedTool, ToolsLock};
 
 use crate::error::CliError;
-use crate::options::Options;
-use crate::shipping::{Approvals, LockFile, Placement, WorkspaceTools, read_lock};
+use crate::options::SharedOptions;
+use crate::shipping::{Approvals, LockFile, Placement, WorkspaceToolPaths, read_lock};
 
 /// The user or the workspace that tools are installed for.
-pub(super) enum Target {
+pub(super) enum InstallTarget {
     /// The user: the directory of the user's tools, and the lock next to it.
     User {
         /// The directory.
@@ -21,13 +21,13 @@ pub(super) enum Target {
         lock: PathBuf,
     },
     /// The workspace: its own lock, and the files of all workspaces.
-    Workspace(WorkspaceTools),
+    Workspace(WorkspaceToolPaths),
 }
 
-impl Target {
+impl InstallTarget {
     /// Returns the user, or the workspace that the flags name.
     pub(super) fn from_options(
-        options: &Options,
+        options: &SharedOptions,
         paths: &Paths,
         in_workspace: bool,
     ) -> Result<Self, CliError> {
@@ -39,7 +39,7 @@ impl Target {
     }
 
     /// Returns the lock as it is now.
-    pub(super) fn lock(&self) -> Result<Lock, CliError> {
+    pub(super) fn lock(&self) -> Result<ToolsLock, CliError> {
         match self {
             Self::User { lock, .. } => read_lock(lock),
             Self::Workspace(workspace) => read_lock(&workspace.lock()),
@@ -95,8 +95,11 @@ impl Target {
 }
 
 /// Returns the tools of the workspace that the flags name.
-pub(super) fn workspace(options: &Options, paths: &Paths) -> Result<WorkspaceTools, CliError> {
-    WorkspaceTools::find(paths, &options.workspace()?).ok_or_else(no_home)
+pub(super) fn workspace(
+    options: &SharedOptions,
+    paths: &Paths,
+) -> Result<WorkspaceToolPaths, CliError> {
+    WorkspaceToolPaths::find(paths, &options.workspace()?).ok_or_else(no_home)
 }
 
 /// Returns the reference of one file at a source in a lock, quoted for a shell. For a registry or a

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use crate::commands::cancelled_by_signals;
 use crate::error::{self, CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 use crate::shipping::ProjectDirectory;
 use cases::{Case, Cases};
@@ -56,7 +56,10 @@ pub(in crate::commands) struct Arguments {
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let project = ProjectDirectory::read(&arguments.dir)?;
     let cases = Cases::read(&project.path)?;
     check_built(&project, &cases)?;

@@ -3,19 +3,19 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_supply::Lock;
-use ikigai_supply::lock::{LockedTool, Wanted};
+use ikigai_supply::ToolsLock;
+use ikigai_supply::lock::{LockedTool, WantedVersion};
 use ikigai_supply::reference::Reference;
 use semver::VersionReq;
 
-use super::install::{Asked, Consent, Ended, Network, Shown};
-use super::installation::{Expected, Flags, Installation};
-use super::target::Target;
+use super::install::{Consent, DisplayFlags, RegistryFlags, RequestedTool, ToolResults};
+use super::installation::{ExpectedTool, Flags, Installer};
+use super::target::InstallTarget;
 use crate::complete;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::eprint;
-use crate::shipping::{Client, Fetched, Request, manifest_at, root};
+use crate::shipping::{Fetched, RegistryClient, ToolRequest, manifest_at, root};
 use ikigai_host::nearest::nearest;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -37,18 +37,21 @@ pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
-    shown: Shown,
+    shown: DisplayFlags,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { names, downgrade, in_workspace, consent, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let client = Client::new(&paths, network.offline)?;
+    let client = RegistryClient::new(&paths, network.offline)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,
@@ -57,18 +60,19 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
         imports: shown.imports,
         ..Flags::default()
     };
-    let target = Target::from_options(options, &paths, in_workspace)?;
+    let target = InstallTarget::from_options(options, &paths, in_workspace)?;
     let root = root(network.trusted_root.as_deref())?;
-    let installation = Installation::new(&host, &paths, target, flags, "update", root)?;
+    let installation = Installer::new(&host, &paths, target, flags, "update", root)?;
     let lock = installation.target.lock()?;
-    let mut ended = Ended::default();
+    let mut ended = ToolResults::default();
     for (name, tool) in chosen(&lock, &names)? {
-        let asked = Asked { name: Some(name.to_owned()), from: tool.from.clone() };
+        let asked = RequestedTool { name: Some(name.to_owned()), from: tool.from.clone() };
         match fetch(&installation, &client, name, tool).await {
             Err(error) => ended.add(&asked, Err(error)),
             Ok(found) => {
                 for fetched in found {
-                    ended.add(&asked, installation.install(fetched, Expected::Name(name)).await);
+                    ended
+                        .add(&asked, installation.install(fetched, ExpectedTool::Name(name)).await);
                 }
             }
         }
@@ -81,14 +85,14 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 
 /// Fetches the newest version of an installed tool that the lock allows.
 async fn fetch(
-    installation: &Installation<'_>,
-    client: &Client,
+    installation: &Installer<'_>,
+    client: &RegistryClient,
     name: &str,
     tool: &LockedTool,
 ) -> Result<Vec<Fetched>, CliError> {
     installation.check_approved(name, tool)?;
     let (reference, versions) = source(tool)?;
-    let request = Request { reference, versions, locked: None };
+    let request = ToolRequest { reference, versions, locked: None };
     let mut found = request.fetch(client).await?;
     if found.len() > 1 {
         // A layout may have other tools. A file without a manifest may be any tool.
@@ -105,7 +109,7 @@ async fn fetch(
 
 /// Returns the named tools of a lock, or all tools if `names` is empty.
 pub(super) fn chosen<'a>(
-    lock: &'a Lock,
+    lock: &'a ToolsLock,
     names: &[String],
 ) -> Result<Vec<(&'a str, &'a LockedTool)>, CliError> {
     if names.is_empty() {
@@ -127,10 +131,10 @@ pub(super) fn chosen<'a>(
 pub(super) fn source(tool: &LockedTool) -> Result<(Reference, Option<VersionReq>), CliError> {
     let reference: Reference = tool.from.parse()?;
     Ok(match (reference, &tool.wanted) {
-        (Reference::Registry(registry), Some(Wanted::Tag(tag))) => {
+        (Reference::Registry(registry), Some(WantedVersion::Tag(tag))) => {
             (Reference::Registry(registry.with_tag(tag.as_str())?), None)
         }
-        (reference, Some(Wanted::Versions(versions))) => (reference, Some(versions.clone())),
-        (reference, Some(Wanted::Tag(_)) | None) => (reference, None),
+        (reference, Some(WantedVersion::Versions(versions))) => (reference, Some(versions.clone())),
+        (reference, Some(WantedVersion::Tag(_)) | None) => (reference, None),
     })
 }

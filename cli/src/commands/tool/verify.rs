@@ -9,18 +9,19 @@ use ikigai_host::Digest;
 use ikigai_supply::LockedTool;
 use serde_json::{Value, json};
 
-use super::install::{Network, Shown};
-use super::target::{Target, pinned};
+use super::install::{DisplayFlags, RegistryFlags};
+use super::target::{InstallTarget, pinned};
 use super::update::source;
 use crate::complete;
 use crate::error::{self, CliError};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 use crate::shipping::{
-    Client, Examined, Report, Request, Requested, Verdict, manifest_at, root, trust, typed,
+    ExaminedTool, InstallReport, RegistryClient, Requested, SignatureVerdict, ToolRequest,
+    manifest_at, root, trust, typed,
 };
 use ikigai_host::host::Host;
-use ikigai_supply::signature::Root;
+use ikigai_supply::signature::SigstoreRoot;
 use ikigai_supply::trust::Trust;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -37,9 +38,9 @@ pub(in crate::commands) struct Arguments {
     #[arg(long)]
     in_workspace: bool,
     #[command(flatten)]
-    shown: Shown,
+    shown: DisplayFlags,
     #[command(flatten)]
-    network: Network,
+    network: RegistryFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,7 +48,7 @@ pub(in crate::commands) struct Arguments {
 
 /// The findings on one tool.
 #[derive(Default)]
-struct Findings {
+struct ToolFindings {
     name: String,
     /// The checks that succeeded.
     good: Vec<String>,
@@ -63,20 +64,23 @@ struct Findings {
 /// The means by which tools are verified.
 struct Verifier<'a> {
     host: &'a Host,
-    client: Client,
-    target: Target,
+    client: RegistryClient,
+    target: InstallTarget,
     trust: Trust,
-    root: Root,
+    root: SigstoreRoot,
 }
 
-pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitCode, CliError> {
+pub(super) async fn run(
+    options: &SharedOptions,
+    arguments: Arguments,
+) -> Result<ExitCode, CliError> {
     let Arguments { subject, in_workspace, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let target = Target::from_options(options, &paths, in_workspace)?;
+    let target = InstallTarget::from_options(options, &paths, in_workspace)?;
     let lock = target.lock()?;
     let verifier = Verifier {
         host: &host,
-        client: Client::new(&paths, network.offline)?,
+        client: RegistryClient::new(&paths, network.offline)?,
         target,
         trust: trust(&*host.authority().signers()?)?,
         root: root(network.trusted_root.as_deref())?,
@@ -105,8 +109,8 @@ pub(super) async fn run(options: &Options, arguments: Arguments) -> Result<ExitC
 impl Verifier<'_> {
     /// Checks an installed tool: its file, its signer under the current policy, and its signature
     /// at its source.
-    async fn installed(&self, name: &str, tool: &LockedTool) -> Findings {
-        let mut findings = Findings { name: name.to_owned(), ..Findings::default() };
+    async fn installed(&self, name: &str, tool: &LockedTool) -> ToolFindings {
+        let mut findings = ToolFindings { name: name.to_owned(), ..ToolFindings::default() };
         let path = self.target.file(name, tool);
         match path.map(|path| (File::open(&path).and_then(Digest::of_reader), path)) {
             None => {
@@ -161,14 +165,14 @@ impl Verifier<'_> {
         &self,
         name: &str,
         tool: &LockedTool,
-        findings: &mut Findings,
+        findings: &mut ToolFindings,
     ) -> Result<(), CliError> {
         let (reference, versions) = source(tool)?;
         // Ask for an artifact by the digest of its manifest. Ask for any other file without a
         // digest, or the cache would answer instead of the source.
         let locked = tool.manifest.is_some().then_some(tool);
         let versions = versions.filter(|_| locked.is_none());
-        let request = Request { reference, versions, locked };
+        let request = ToolRequest { reference, versions, locked };
         let fetched = request.fetch(&self.client).await.map_err(|error| {
             error.hint(format!(
                 "you can still call the installed `{name}`; if its author moved it, `ikigai tool install REF \
@@ -180,9 +184,14 @@ impl Verifier<'_> {
             if fetched.digest != tool.sha256 {
                 continue;
             }
-            let examined = Examined::from_fetched(self.host, fetched).await?;
-            let verdict =
-                Verdict::reach(&examined, &self.trust, &self.root, Some((name, tool)), false)?;
+            let examined = ExaminedTool::from_fetched(self.host, fetched).await?;
+            let verdict = SignatureVerdict::reach(
+                &examined,
+                &self.trust,
+                &self.root,
+                Some((name, tool)),
+                false,
+            )?;
             if verdict.signer == tool.signer {
                 findings.good.push("its source still has it, with the same signer".to_owned());
             }
@@ -197,12 +206,12 @@ impl Verifier<'_> {
         });
         let command = match &self.target {
             // `update` does not touch a file that was changed.
-            Target::User { .. } if findings.is_changed => {
+            InstallTarget::User { .. } if findings.is_changed => {
                 let reference = pinned(&tool.from, None, found.unwrap_or(tool.sha256));
                 format!("ikigai tool install {reference} --replace")
             }
-            Target::User { .. } => format!("ikigai tool update {name}"),
-            Target::Workspace(_) => format!("ikigai tool update {name} --in-workspace"),
+            InstallTarget::User { .. } => format!("ikigai tool update {name}"),
+            InstallTarget::Workspace(_) => format!("ikigai tool update {name} --in-workspace"),
         };
         findings
             .hints
@@ -211,37 +220,38 @@ impl Verifier<'_> {
     }
 
     /// Examines a tool that is not installed.
-    async fn elsewhere(&self, text: &str, imports: bool) -> Result<Vec<Findings>, CliError> {
+    async fn elsewhere(&self, text: &str, imports: bool) -> Result<Vec<ToolFindings>, CliError> {
         let approvals = self.target.approvals(self.host.registry().paths())?;
-        let request = Request { reference: typed(text)?, versions: None, locked: None };
+        let request = ToolRequest { reference: typed(text)?, versions: None, locked: None };
         let mut all = Vec::new();
         for fetched in request.fetch(&self.client).await? {
-            let examined = Examined::from_fetched(self.host, fetched).await?;
+            let examined = ExaminedTool::from_fetched(self.host, fetched).await?;
             let name = examined.name().to_owned();
             let approved = approvals.find(&name, &examined.fetched.source);
-            let verdict = Verdict::reach(&examined, &self.trust, &self.root, approved, false)?;
+            let verdict =
+                SignatureVerdict::reach(&examined, &self.trust, &self.root, approved, false)?;
             let needs = examined.manifest.as_ref().map(|it| it.needs.clone()).unwrap_or_default();
             let requested =
                 Requested::from_needs(&needs, examined.fetched.digest, examined.is_native());
-            let report = Report {
+            let report = InstallReport {
                 examined: &examined,
                 verdict: &verdict,
                 requested: &requested,
                 installed: None,
                 has_imports: imports,
             };
-            all.push(Findings {
+            all.push(ToolFindings {
                 name,
                 good: report.text().lines().skip(1).map(|line| line.trim().to_owned()).collect(),
                 report: Some(report.json()),
-                ..Findings::default()
+                ..ToolFindings::default()
             });
         }
         Ok(all)
     }
 }
 
-fn as_text(findings: &Findings) -> String {
+fn as_text(findings: &ToolFindings) -> String {
     let mut text = format!("{}\n", findings.name);
     for good in &findings.good {
         text.push_str(&format!("  ok    {good}\n"));
@@ -255,7 +265,7 @@ fn as_text(findings: &Findings) -> String {
     text
 }
 
-fn as_json(findings: &Findings) -> Value {
+fn as_json(findings: &ToolFindings) -> Value {
     json!({
         "name": findings.name,
         "good": findings.bad.is_empty(),

@@ -7,11 +7,11 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
-use super::{Entry, home, set};
+use super::{ServerEntry, home, set};
 
 /// A client with a file for its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Client {
+pub(crate) enum ClientProgram {
     /// Claude Code: ~/.claude.json, or .mcp.json of the project
     ClaudeCode,
     /// Codex: ~/.codex/config.toml, or .codex/config.toml of the project
@@ -42,14 +42,14 @@ pub(crate) enum Client {
 
 /// The range of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scope {
+pub(crate) enum EntryScope {
     /// All of your projects
     User,
     /// The project in the workspace
     Project,
 }
 
-impl Client {
+impl ClientProgram {
     /// Returns the workspace for a server that the client starts in the directory of a project.
     /// Returns `None` if the client starts servers elsewhere and has no variable for the directory.
     pub(crate) fn workspace(self) -> Option<&'static str> {
@@ -63,8 +63,8 @@ impl Client {
     }
 
     /// Returns the file with the servers of this scope.
-    pub(crate) fn file(self, scope: Scope, project: &Path) -> anyhow::Result<PathBuf> {
-        if scope == Scope::Project {
+    pub(crate) fn file(self, scope: EntryScope, project: &Path) -> anyhow::Result<PathBuf> {
+        if scope == EntryScope::Project {
             return Ok(project.join(match self {
                 Self::ClaudeCode => ".mcp.json",
                 Self::Codex => ".codex/config.toml",
@@ -122,8 +122,8 @@ impl Client {
 
     /// Returns the members of an entry in a JSON file. Most clients that have their own time limit
     /// for calls read the limit from the entry.
-    pub(super) fn members(self, entry: &Entry) -> Map<String, Value> {
-        let Entry { command, args, seconds } = entry;
+    pub(super) fn members(self, entry: &ServerEntry) -> Map<String, Value> {
+        let ServerEntry { command, args, seconds } = entry;
         let (command, args) = (json!(command), json!(args));
         let members = match self {
             Self::OpenCode => {
@@ -143,8 +143,8 @@ impl Client {
     }
 
     /// Returns what the user has to do or know after the entry was written, as whole sentences.
-    pub(crate) fn next_steps(self, scope: Scope) -> Vec<&'static str> {
-        let is_shared = scope == Scope::Project;
+    pub(crate) fn next_steps(self, scope: EntryScope) -> Vec<&'static str> {
+        let is_shared = scope == EntryScope::Project;
         let mut steps = Vec::new();
         match self {
             Self::ClaudeCode if is_shared => steps.push(

@@ -6,7 +6,7 @@ const DEEPEST: usize = 24;
 
 /// A layout of JSON, for [`Envelope::to_json`](crate::Envelope::to_json).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layout {
+pub enum JsonLayout {
     /// On one line, without white space.
     Compact,
     /// Indented by two spaces, to a depth of 24; a deeper object or array is on one line.
@@ -15,11 +15,11 @@ pub enum Layout {
 
 /// Returns valid JSON on one line.
 pub(crate) fn compact(json: &str) -> String {
-    lay_out(json, Layout::Compact)
+    lay_out(json, JsonLayout::Compact)
 }
 
 /// Rewrites the white space between the tokens of valid JSON.
-pub(super) fn lay_out(json: &str, layout: Layout) -> String {
+pub(super) fn lay_out(json: &str, layout: JsonLayout) -> String {
     let mut text = String::with_capacity(json.len());
     let mut depth = 0_usize;
     let mut rest = json;
@@ -37,15 +37,15 @@ pub(super) fn lay_out(json: &str, layout: Layout) -> String {
         // The depth of the values next to this token.
         let within = depth + usize::from(closes);
         // An empty object or array stays on its line.
-        if layout == Layout::Indented && opened != closes && within <= DEEPEST {
+        if layout == JsonLayout::Indented && opened != closes && within <= DEEPEST {
             new_line(&mut text, depth);
         }
         text.push_str(token);
         opened = matches!(first, '{' | '[');
         match (first, layout) {
             ('{' | '[', _) => depth += 1,
-            (',', Layout::Indented) if depth <= DEEPEST => new_line(&mut text, depth),
-            (',' | ':', Layout::Indented) => text.push(' '),
+            (',', JsonLayout::Indented) if depth <= DEEPEST => new_line(&mut text, depth),
+            (',' | ':', JsonLayout::Indented) => text.push(' '),
             _ => {}
         }
     }
@@ -84,23 +84,23 @@ mod tests {
     fn people_get_lines() {
         let json = r#"{"a":[],"b":{},"c":[1,{"d":"x, y"}]}"#;
         let indented = "{\n  \"a\": [],\n  \"b\": {},\n  \"c\": [\n    1,\n    {\n      \"d\": \"x, y\"\n    }\n  ]\n}";
-        assert_eq!(lay_out(json, Layout::Indented), indented);
-        assert_eq!(lay_out(indented, Layout::Compact), json);
+        assert_eq!(lay_out(json, JsonLayout::Indented), indented);
+        assert_eq!(lay_out(indented, JsonLayout::Compact), json);
     }
 
     #[test]
     fn lines_do_not_grow_with_the_depth_for_ever() {
         for (open, close) in [("[", "]"), ("[1,", "]"), ("{\"a\":", "}")] {
             let json = format!("{}0{}", open.repeat(10_000), close.repeat(10_000));
-            let indented = lay_out(&json, Layout::Indented);
+            let indented = lay_out(&json, JsonLayout::Indented);
             assert!(indented.len() < 2 * json.len(), "{} of {}", indented.len(), json.len());
-            assert_eq!(lay_out(&indented, Layout::Compact), json);
+            assert_eq!(lay_out(&indented, JsonLayout::Compact), json);
         }
         // A broad value is indented all the same.
         let broad = format!("{}1{}{}", "[".repeat(DEEPEST), ",[2]".repeat(9), "]".repeat(DEEPEST));
-        let indented = lay_out(&broad, Layout::Indented);
+        let indented = lay_out(&broad, JsonLayout::Indented);
         assert_eq!(indented.lines().count(), 2 * DEEPEST + 10, "{indented}");
         assert!(indented.contains("[2],\n"), "{indented}");
-        assert_eq!(lay_out(&indented, Layout::Compact), broad);
+        assert_eq!(lay_out(&indented, JsonLayout::Compact), broad);
     }
 }

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::front_end::{Filled, Form, FrontEnd, Progress};
-use crate::limits::Watched;
+use crate::front_end::{FormAnswer, FrontEnd, ServerForm, ToolProgress};
+use crate::limits::DeadlineWatch;
 
 /// The most forms in one call.
 const FORMS: u32 = 16;
@@ -40,12 +40,12 @@ impl<'a> Attended<'a> {
 
     /// Has the user fill a form of the server. The form is declined if the front end cannot ask, if
     /// its schema has characters that deceive, or if the call has had too many forms.
-    pub async fn fill(&self, message: &str, schema: Map<String, Value>) -> Filled {
-        let Some(front_end) = self.front_end else { return Filled::Declined };
+    pub async fn fill(&self, message: &str, schema: Map<String, Value>) -> FormAnswer {
+        let Some(front_end) = self.front_end else { return FormAnswer::Declined };
         let is_over = self.forms.fetch_add(1, Ordering::Relaxed) >= FORMS;
         if is_over || schema.iter().any(|(key, value)| deceives(key) || any_deceives(value)) {
             tracing::warn!("a form of the server `{}` was declined", self.server);
-            return Filled::Declined;
+            return FormAnswer::Declined;
         }
         let lines: Vec<String> = message.lines().map(written_out).collect();
         let mut message = lines.join("\n");
@@ -53,13 +53,13 @@ impl<'a> Attended<'a> {
             message.truncate(end);
             message.push('…');
         }
-        let form = Form { server: self.server.to_owned(), message, schema };
+        let form = ServerForm { server: self.server.to_owned(), message, schema };
         let _stopped = self.clock.stop();
         front_end.fill(form).await
     }
 
     /// Passes on a report of the server.
-    pub fn report(&self, progress: Progress) {
+    pub fn report(&self, progress: ToolProgress) {
         if let Some(front_end) = self.front_end {
             front_end.report(progress);
         }
@@ -87,12 +87,12 @@ fn any_deceives(value: &Value) -> bool {
 pub(super) struct Clock {
     remaining: watch::Sender<Remaining>,
     /// The extra time that the caller gives it.
-    given: Watched,
+    given: DeadlineWatch,
 }
 
 impl Clock {
     /// Returns a clock that ends at `deadline`, or later if the caller gives more time.
-    pub(super) fn new(deadline: Instant, given: Watched) -> Self {
+    pub(super) fn new(deadline: Instant, given: DeadlineWatch) -> Self {
         let remaining = watch::Sender::new(Remaining { deadline, left: LONGEST, stopped: None });
         Self { remaining, given }
     }
@@ -113,16 +113,16 @@ impl Clock {
     }
 
     /// Stops the clock until the returned guard is dropped. One form is open at a time.
-    fn stop(&self) -> Stopped<'_> {
+    fn stop(&self) -> ClockPause<'_> {
         self.remaining.send_modify(|remaining| remaining.stop(Instant::now()));
-        Stopped(self)
+        ClockPause(self)
     }
 }
 
 /// Stops a clock until this is dropped.
-struct Stopped<'a>(&'a Clock);
+struct ClockPause<'a>(&'a Clock);
 
-impl Drop for Stopped<'_> {
+impl Drop for ClockPause<'_> {
     fn drop(&mut self) {
         self.0.remaining.send_modify(|remaining| remaining.go_on(Instant::now()));
     }
@@ -165,20 +165,20 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::consent::{Question, Reply, Respondent};
-    use crate::front_end::Answer;
-    use crate::limits::{Deadline, Limits};
+    use crate::consent::{ConsentQuestion, ConsentReply, Respondent};
+    use crate::front_end::AnswerFuture;
+    use crate::limits::{CallLimits, Deadline};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Returns the clock of a call that gets no more time.
     fn clock_until(end: Instant) -> Clock {
-        Clock::new(end, Deadline::default().watch(&Limits::default()))
+        Clock::new(end, Deadline::default().watch(&CallLimits::default()))
     }
 
     #[tokio::test]
     async fn a_call_that_was_given_more_time_is_not_over() {
-        let limits = Limits { wall_clock: SECOND, ..Limits::default() };
+        let limits = CallLimits { wall_clock: SECOND, ..CallLimits::default() };
         let deadline = Deadline::default();
         deadline.begin(&limits);
         let end = Instant::now().checked_sub(SECOND).expect("the machine runs longer");
@@ -197,25 +197,25 @@ mod tests {
 
     /// A user who accepts every form at once.
     #[derive(Default)]
-    struct Quick(Mutex<Vec<Form>>);
+    struct Quick(Mutex<Vec<ServerForm>>);
 
     impl FrontEnd for Quick {
         fn respondent(&self) -> Respondent {
             Respondent::Person
         }
 
-        fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+        fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
             unreachable!("nothing asks for consent here")
         }
 
-        fn fill(&self, form: Form) -> Answer<'_, Filled> {
+        fn fill(&self, form: ServerForm) -> AnswerFuture<'_, FormAnswer> {
             self.0.lock().expect("no panic").push(form);
-            Box::pin(std::future::ready(Filled::Accepted(Map::new())))
+            Box::pin(std::future::ready(FormAnswer::Accepted(Map::new())))
         }
     }
 
     /// Returns the answer to a form that is answered at once.
-    fn fill(attended: &Attended<'_>, message: &str, schema: Map<String, Value>) -> Filled {
+    fn fill(attended: &Attended<'_>, message: &str, schema: Map<String, Value>) -> FormAnswer {
         let answer = pin!(attended.fill(message, schema));
         match answer.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(filled) => filled,
@@ -240,24 +240,24 @@ mod tests {
 
     #[test]
     fn the_clock_stands_still_as_long_as_somebody_waits_for_a_form() {
-        struct Thinking;
+        struct SlowRespondent;
 
-        impl FrontEnd for Thinking {
+        impl FrontEnd for SlowRespondent {
             fn respondent(&self) -> Respondent {
                 Respondent::Person
             }
 
-            fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+            fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
                 unreachable!("nothing asks for consent here")
             }
 
-            fn fill(&self, _: Form) -> Answer<'_, Filled> {
+            fn fill(&self, _: ServerForm) -> AnswerFuture<'_, FormAnswer> {
                 Box::pin(std::future::pending())
             }
         }
 
         let clock = clock_until(Instant::now() + SECOND);
-        let attended = Attended::new("files", Some(&Thinking), &clock);
+        let attended = Attended::new("files", Some(&SlowRespondent), &clock);
         let is_stopped = || clock.remaining.borrow().stopped.is_some();
         assert!(!is_stopped());
         {
@@ -290,17 +290,17 @@ mod tests {
             _ => unreachable!("it is an object"),
         };
         let long = format!("a\u{202e}b\n{}", "x".repeat(5_000));
-        assert_eq!(fill(&attended, &long, schema("a b")), Filled::Accepted(Map::new()));
+        assert_eq!(fill(&attended, &long, schema("a b")), FormAnswer::Accepted(Map::new()));
         let shown = person.0.lock().expect("no panic")[0].clone();
         assert_eq!(shown.server, "files");
         assert!(shown.message.starts_with("a\\u{202e}b\n"), "{}", shown.message);
         assert_eq!(shown.message.chars().count(), MESSAGE + 1);
-        assert_eq!(fill(&attended, "?", schema("a\u{200b}b")), Filled::Declined);
+        assert_eq!(fill(&attended, "?", schema("a\u{200b}b")), FormAnswer::Declined);
         for _ in 2..FORMS {
-            assert_eq!(fill(&attended, "?", Map::new()), Filled::Accepted(Map::new()));
+            assert_eq!(fill(&attended, "?", Map::new()), FormAnswer::Accepted(Map::new()));
         }
-        assert_eq!(fill(&attended, "?", Map::new()), Filled::Declined);
+        assert_eq!(fill(&attended, "?", Map::new()), FormAnswer::Declined);
         let nobody = Attended::new("files", None, &clock);
-        assert_eq!(fill(&nobody, "?", Map::new()), Filled::Declined);
+        assert_eq!(fill(&nobody, "?", Map::new()), FormAnswer::Declined);
     }
 }

@@ -21,11 +21,11 @@ use crate::exec::net::tls;
 use crate::policy::{Grant, is_public};
 
 /// The result of an operation, as a future: `Box::pin(async move { … })`.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type ServerFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The protocol of servers, for [`HostBuilder::servers`](crate::HostBuilder::servers).
 ///
-/// A revision is a word that [`Connection::revision`] returned for the same server before. It saves
+/// A revision is a word that [`McpConnection::revision`] returned for the same server before. It saves
 /// asking for it again.
 pub trait Connect: Send + Sync {
     /// Opens a connection to a server that was just started, over its stdin and stdout. Fails with
@@ -34,14 +34,14 @@ pub trait Connect: Send + Sync {
         &self,
         streams: ServerStreams,
         revision: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>>;
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>>;
 
     /// Opens a connection to a server over HTTP. Fails with the reason for the user.
     fn to_remote(
         &self,
         remote: Remote,
         revision: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>>;
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>>;
 }
 
 /// The host's ends of the streams of a server's process.
@@ -62,7 +62,7 @@ pub struct Remote {
     /// The source of its token.
     pub auth: Auth,
     /// Decides which addresses may be connected to.
-    pub judge: Judge,
+    pub judge: AddressGate,
 }
 
 /// The source of the token for a server over HTTP.
@@ -87,12 +87,12 @@ pub enum Auth {
 /// Decides by the `net` of a server's grant which addresses may be connected to, for a server over
 /// HTTP and for what it refers to.
 #[derive(Clone)]
-pub struct Judge {
+pub struct AddressGate {
     grant: Arc<Grant>,
     refusals: Refusals,
 }
 
-impl Judge {
+impl AddressGate {
     /// Returns the check by a grant, which notes what it refuses.
     pub(crate) fn new(grant: Arc<Grant>, refusals: Refusals) -> Self {
         Self { grant, refusals }
@@ -181,19 +181,19 @@ fn refused(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, what)
 }
 
-impl fmt::Debug for Judge {
+impl fmt::Debug for AddressGate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Judge").field(&self.grant.net).finish()
     }
 }
 
 /// An open connection to a server. Dropping it ends it.
-pub trait Connection: Send + Sync {
+pub trait McpConnection: Send + Sync {
     /// Returns the revision of the protocol as a word.
     fn revision(&self) -> String;
 
     /// Returns all tools that the server has now. Fails with the reason for the user.
-    fn tools(&self) -> Answer<'_, Result<ServerTools, String>>;
+    fn tools(&self) -> ServerFuture<'_, Result<ServerTools, String>>;
 
     /// Calls a tool by the server's own name for it. `arguments` are the text of one JSON object.
     /// The answer is the JSON text of `{content, structuredContent?, isError?}`. Cancelling
@@ -205,13 +205,13 @@ pub trait Connection: Send + Sync {
         arguments: Bytes,
         cancel: CancellationToken,
         attended: &'a Attended<'a>,
-    ) -> Answer<'a, Result<ServerAnswer, CallError>>;
+    ) -> ServerFuture<'a, Result<ServerAnswer, ServerCallError>>;
 
     /// Resolves when the list of tools has changed since the last call of this method.
-    fn changed(&self) -> Answer<'_, ()>;
+    fn changed(&self) -> ServerFuture<'_, ()>;
 
     /// Closes the connection as the protocol requires.
-    fn close(&self) -> Answer<'_, ()>;
+    fn close(&self) -> ServerFuture<'_, ()>;
 }
 
 /// The answer of a tool as JSON text.
@@ -229,7 +229,7 @@ pub struct ServerTools {
 
 /// The reason that a call has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CallError {
+pub enum ServerCallError {
     /// The server answered with an error of the protocol.
     #[error("{message} (error {code})")]
     Refused {
@@ -252,7 +252,7 @@ pub enum CallError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::Denied;
+    use crate::exec::DeniedAccesses;
     use crate::policy::Net;
 
     #[tokio::test]
@@ -260,7 +260,7 @@ mod tests {
         let net = Net::parse(["localhost:1", "a.test:443"]).expect("a list");
         let refusals = Refusals::default();
         let grant = Arc::new(Grant { net, ..Grant::default() });
-        let judge = Judge::new(grant, refusals.clone());
+        let judge = AddressGate::new(grant, refusals.clone());
         for (host, port) in [("b.test", 443), ("a.test", 80), ("127.0.0.1", 1)] {
             assert!(judge.resolve(host, port).await.is_err(), "{host}:{port}");
         }
@@ -270,6 +270,6 @@ mod tests {
         assert!(judge.resolve("localhost", 1).await.is_err());
         let denied = refusals.take();
         assert!(denied.first.contains(&"net localhost:1 (127.0.0.1)".to_owned()), "{denied:?}");
-        assert_eq!(refusals.so_far(), Denied::default());
+        assert_eq!(refusals.so_far(), DeniedAccesses::default());
     }
 }

@@ -10,17 +10,17 @@ use serde_json::Map;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer, Attended, Auth, CallError, Connect, Connection, Remote, Server, ServerAnswer,
-    ServerStreams, ServerTools, Target, ToolDescription,
+    Attended, Auth, Connect, DefinedServer, McpConnection, Remote, ServerAnswer, ServerCallError,
+    ServerFuture, ServerStreams, ServerTarget, ServerTools, ToolDescription,
 };
 use crate::exec::output::Sink;
 use crate::exec::{Call, Stdin};
-use crate::limits::{Deadline, Limits};
+use crate::limits::{CallLimits, Deadline};
 use crate::policy::Grant;
 
 /// The request that a server never answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Stuck {
+pub(super) enum StuckRequest {
     #[default]
     Nothing,
     Opening,
@@ -32,7 +32,7 @@ pub(super) enum Stuck {
 /// Connects to servers over HTTP, each with one tool, which is never called.
 #[derive(Default)]
 pub(super) struct Fake {
-    pub(super) stuck: Stuck,
+    pub(super) stuck: StuckRequest,
     pub(super) connections: AtomicUsize,
     /// Cancelled when a connection was closed.
     pub(super) closed: CancellationToken,
@@ -43,7 +43,7 @@ impl Connect for Fake {
         &self,
         _: ServerStreams,
         _: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         unreachable!("no server is a process here")
     }
 
@@ -51,35 +51,35 @@ impl Connect for Fake {
         &self,
         _: Remote,
         _: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
-        if self.stuck == Stuck::Opening {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
+        if self.stuck == StuckRequest::Opening {
             return Box::pin(std::future::pending());
         }
         self.connections.fetch_add(1, Ordering::Relaxed);
         let (has_listed, has_changed) = (AtomicBool::new(false), AtomicBool::new(false));
         let closed = self.closed.clone();
-        let opened = Opened { stuck: self.stuck, has_listed, has_changed, closed };
-        Box::pin(std::future::ready(Ok(Arc::new(opened) as Arc<dyn Connection>)))
+        let opened = FakeConnection { stuck: self.stuck, has_listed, has_changed, closed };
+        Box::pin(std::future::ready(Ok(Arc::new(opened) as Arc<dyn McpConnection>)))
     }
 }
 
-struct Opened {
-    stuck: Stuck,
+struct FakeConnection {
+    stuck: StuckRequest,
     has_listed: AtomicBool,
     has_changed: AtomicBool,
     closed: CancellationToken,
 }
 
-impl Connection for Opened {
+impl McpConnection for FakeConnection {
     fn revision(&self) -> String {
         String::new()
     }
 
-    fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
+    fn tools(&self) -> ServerFuture<'_, Result<ServerTools, String>> {
         let is_first = !self.has_listed.swap(true, Ordering::Relaxed);
         match self.stuck {
-            Stuck::List => return Box::pin(std::future::pending()),
-            Stuck::SecondList if !is_first => return Box::pin(std::future::pending()),
+            StuckRequest::List => return Box::pin(std::future::pending()),
+            StuckRequest::SecondList if !is_first => return Box::pin(std::future::pending()),
             _ => {}
         }
         let tool = ToolDescription {
@@ -100,27 +100,28 @@ impl Connection for Opened {
         _: Bytes,
         _: CancellationToken,
         _: &'a Attended<'a>,
-    ) -> Answer<'a, Result<ServerAnswer, CallError>> {
+    ) -> ServerFuture<'a, Result<ServerAnswer, ServerCallError>> {
         unreachable!("nothing is called here")
     }
 
-    fn changed(&self) -> Answer<'_, ()> {
-        if self.stuck == Stuck::SecondList && !self.has_changed.swap(true, Ordering::Relaxed) {
+    fn changed(&self) -> ServerFuture<'_, ()> {
+        if self.stuck == StuckRequest::SecondList && !self.has_changed.swap(true, Ordering::Relaxed)
+        {
             return Box::pin(std::future::ready(()));
         }
         Box::pin(std::future::pending())
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> ServerFuture<'_, ()> {
         self.closed.cancel();
         Box::pin(std::future::ready(()))
     }
 }
 
 /// Returns a server over HTTP.
-pub(super) fn server() -> Server {
-    let target = Target::Remote { url: "https://a.example".to_owned(), auth: Auth::None };
-    Server { name: "peer".to_owned(), digest: Digest::from_bytes(b"peer"), target }
+pub(super) fn server() -> DefinedServer {
+    let target = ServerTarget::Remote { url: "https://a.example".to_owned(), auth: Auth::None };
+    DefinedServer { name: "peer".to_owned(), digest: Digest::from_bytes(b"peer"), target }
 }
 
 /// Returns a call for a principal.
@@ -136,7 +137,7 @@ pub(super) fn call_of(principal: Option<&str>) -> Call {
         widening: None,
         assets: None,
         workspace: Path::new("/").into(),
-        limits: Limits::default(),
+        limits: CallLimits::default(),
         deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }

@@ -12,10 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use super::connect::{Auth, Connect, ServerTools};
-use super::running::{Patience, Running};
+use super::running::{RunningServer, ServerTimeouts};
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
-use crate::policy::{Grant, Hints};
+use crate::policy::{Grant, RemedyHints};
 
 /// The largest number of concurrent calls of one server.
 const AT_ONCE: usize = 16;
@@ -37,29 +37,29 @@ const LONGEST_WAIT: Duration = Duration::from_secs(40);
 
 /// A server, as its definition describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Server {
+pub struct DefinedServer {
     /// The name of the definition.
     pub name: String,
     /// The digest of the definition.
     pub digest: Digest,
     /// The way to reach it.
-    pub target: Target,
+    pub target: ServerTarget,
 }
 
-impl Server {
+impl DefinedServer {
     /// Returns its program; nothing for a server that is reached over HTTP.
     #[must_use]
     pub fn program(&self) -> Option<&Path> {
         match &self.target {
-            Target::Process { program, .. } => Some(program),
-            Target::Remote { .. } => None,
+            ServerTarget::Process { program, .. } => Some(program),
+            ServerTarget::Remote { .. } => None,
         }
     }
 }
 
 /// The way to reach a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum ServerTarget {
     /// It is a program, which speaks on its stdin and stdout.
     Process {
         /// The absolute path of the program.
@@ -77,12 +77,12 @@ pub enum Target {
 }
 
 /// The servers of one host.
-pub(crate) struct Pool {
+pub(crate) struct ServerPool {
     connect: Option<Arc<dyn Connect>>,
     supervisor: Supervisor,
-    hints: Hints,
-    patience: Patience,
-    slots: Mutex<HashMap<Key, Arc<Slot>>>,
+    hints: RemedyHints,
+    patience: ServerTimeouts,
+    slots: Mutex<HashMap<SlotKey, Arc<ServerSlot>>>,
     /// The revision of the protocol that each server spoke last.
     revisions: Mutex<HashMap<Digest, String>>,
     /// Counts the changes of lists of tools.
@@ -91,17 +91,17 @@ pub(crate) struct Pool {
 
 /// The digest of a server's definition, and the principal for whom the server runs; `None` in a
 /// host that its own user started.
-type Key = (Digest, Option<Arc<str>>);
+type SlotKey = (Digest, Option<Arc<str>>);
 
 /// The place of one server.
-struct Slot {
+struct ServerSlot {
     permits: Arc<Semaphore>,
-    state: tokio::sync::Mutex<State>,
+    state: tokio::sync::Mutex<SlotState>,
 }
 
 #[derive(Default)]
-struct State {
-    running: Option<Arc<Running>>,
+struct SlotState {
+    running: Option<Arc<RunningServer>>,
     failures: Failures,
 }
 
@@ -115,25 +115,25 @@ struct Failures {
     wait: Option<Duration>,
 }
 
-impl Default for Slot {
+impl Default for ServerSlot {
     fn default() -> Self {
         Self { permits: Arc::new(Semaphore::new(AT_ONCE)), state: tokio::sync::Mutex::default() }
     }
 }
 
-impl Pool {
+impl ServerPool {
     pub(crate) fn new(
         connect: Option<Arc<dyn Connect>>,
         supervisor: Supervisor,
-        hints: Hints,
+        hints: RemedyHints,
     ) -> Self {
         let (slots, revisions) = (Mutex::default(), Mutex::default());
-        let (patience, changes) = (Patience::default(), watch::Sender::new(0));
+        let (patience, changes) = (ServerTimeouts::default(), watch::Sender::new(0));
         Self { connect, supervisor, hints, patience, slots, revisions, changes }
     }
 
     /// Returns the sentences that say what to do if a call is refused.
-    pub(super) fn hints(&self) -> &Hints {
+    pub(super) fn hints(&self) -> &RemedyHints {
         &self.hints
     }
 
@@ -154,7 +154,7 @@ impl Pool {
     /// Fails if the server runs for too many other principals.
     pub(super) async fn permit(
         &self,
-        server: &Server,
+        server: &DefinedServer,
         call: &Call,
     ) -> Result<Option<OwnedSemaphorePermit>, Outcome> {
         let permits = Arc::clone(&self.slot(server, call).map_err(Outcome::not_started)?.permits);
@@ -170,7 +170,7 @@ impl Pool {
     /// Fails with the reason if the server cannot be used.
     pub(crate) async fn list(
         &self,
-        server: &Server,
+        server: &DefinedServer,
         call: &Call,
     ) -> Result<(Arc<ServerTools>, String), String> {
         match self.running(server, call).await {
@@ -187,7 +187,7 @@ impl Pool {
 
     /// Returns the tools that a server in use has now, and the revision of the protocol that it
     /// speaks.
-    pub(crate) fn listed(&self, server: &Server) -> Option<(Arc<ServerTools>, String)> {
+    pub(crate) fn listed(&self, server: &DefinedServer) -> Option<(Arc<ServerTools>, String)> {
         let slots = self.slots();
         let of_server = slots.iter().filter(|((digest, _), _)| *digest == server.digest);
         // The user's server comes first: its list is the approved one.
@@ -204,7 +204,7 @@ impl Pool {
     /// Retires each server in use whose grant no longer applies. Its calls continue, and it ends
     /// with the last of them.
     pub(crate) fn retain(&self, is_granted: impl Fn(Digest, &Grant) -> bool) {
-        let slots: Vec<(Digest, Arc<Slot>)> =
+        let slots: Vec<(Digest, Arc<ServerSlot>)> =
             self.slots().iter().map(|((digest, _), slot)| (*digest, Arc::clone(slot))).collect();
         for (digest, slot) in slots {
             // A server that is being started is checked when its list was read, as for any other
@@ -215,16 +215,16 @@ impl Pool {
     }
 
     /// Remembers the revision of the protocol that a server spoke in another run.
-    pub(crate) fn remember(&self, server: &Server, revision: &str) {
+    pub(crate) fn remember(&self, server: &DefinedServer, revision: &str) {
         self.revisions().entry(server.digest).or_insert_with(|| revision.to_owned());
     }
 
     /// Returns the server with the grant of a call. It is started if it is not in use.
     pub(super) async fn running(
         &self,
-        server: &Server,
+        server: &DefinedServer,
         call: &Call,
-    ) -> Result<Arc<Running>, Outcome> {
+    ) -> Result<Arc<RunningServer>, Outcome> {
         let slot = self.slot(server, call).map_err(Outcome::not_started)?;
         let mut state = slot.state.lock().await;
         if let Some(running) = state.running.take() {
@@ -246,7 +246,7 @@ impl Pool {
         let revision = self.revisions().get(&server.digest).cloned();
         let (connect, changes) = ((&**connect, revision), self.changes.clone());
         let starting =
-            Running::start(server, connect, &self.supervisor, call, changes, self.patience);
+            RunningServer::start(server, connect, &self.supervisor, call, changes, self.patience);
         match starting.await {
             Ok(running) => {
                 self.revisions().insert(server.digest, running.connection().revision());
@@ -263,7 +263,7 @@ impl Pool {
     }
 
     /// Returns the place of a server for the principal of a call.
-    fn slot(&self, server: &Server, call: &Call) -> Result<Arc<Slot>, String> {
+    fn slot(&self, server: &DefinedServer, call: &Call) -> Result<Arc<ServerSlot>, String> {
         let mut slots = self.slots();
         let key = (server.digest, call.principal.clone());
         if let Some(slot) = slots.get(&key) {
@@ -282,7 +282,7 @@ impl Pool {
         Ok(Arc::clone(slots.entry(key).or_default()))
     }
 
-    fn slots(&self) -> MutexGuard<'_, HashMap<Key, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, HashMap<SlotKey, Arc<ServerSlot>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -291,7 +291,7 @@ impl Pool {
     }
 }
 
-impl Slot {
+impl ServerSlot {
     /// Returns whether a call uses or may use the server, or whether the server failed a short time
     /// ago.
     fn is_used(self: &Arc<Self>) -> bool {
@@ -303,7 +303,7 @@ impl Slot {
     }
 }
 
-impl State {
+impl SlotState {
     /// Refuses to start a server that has failed again and again.
     fn may_start(&mut self, name: &str, now: Instant) -> Result<(), String> {
         let left = self.failures.left(now);
@@ -364,10 +364,10 @@ mod tests {
     use crate::exec::mcp::fake::{Fake, call_of, server};
 
     /// Returns a pool, and the fake through which it connects to servers.
-    fn pool() -> (Pool, Arc<Fake>) {
+    fn pool() -> (ServerPool, Arc<Fake>) {
         let fake = Arc::new(Fake::default());
         let connect = Some(Arc::clone(&fake) as Arc<dyn Connect>);
-        (Pool::new(connect, Supervisor::new(None, 0), Hints::default()), fake)
+        (ServerPool::new(connect, Supervisor::new(None, 0), RemedyHints::default()), fake)
     }
 
     #[tokio::test]
@@ -417,7 +417,7 @@ mod tests {
     }
 
     /// Returns the seconds for which a server is not started after a failure.
-    fn wait(state: &mut State, failed: Instant) -> u64 {
+    fn wait(state: &mut SlotState, failed: Instant) -> u64 {
         state.failures.note(failed);
         let may = |wait: &u64| state.may_start("peer", failed + Duration::from_secs(*wait)).is_ok();
         (0..).find(may).expect("it may be started some time")
@@ -427,7 +427,7 @@ mod tests {
     fn a_server_that_fails_is_left_alone_for_longer_each_time() {
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
-        let mut state = State::default();
+        let mut state = SlotState::default();
         let mut now = 0;
         for expected in [0, 0, 5, 10, 20, 40, 40, 40] {
             let waited = wait(&mut state, at(now));

@@ -11,26 +11,26 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connect::{Connect, Connection, Judge, Remote, ServerStreams, ServerTools};
-use super::pool::{Server, Target};
+use super::connect::{AddressGate, Connect, McpConnection, Remote, ServerStreams, ServerTools};
+use super::pool::{DefinedServer, ServerTarget};
 use super::stderr::Stderr;
 use crate::exec::envelope::exit_code;
 use crate::exec::native::Supervisor;
 use crate::exec::output::Captured;
-use crate::exec::{Call, Denied, Exit, Outcome, Refusals};
+use crate::exec::{Call, DeniedAccesses, Exit, Outcome, Refusals};
 use crate::limits::Limit;
 use crate::policy::Grant;
 
 /// The time limits of a server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct ServerTimeouts {
     /// The time that it has to open a connection and to list its tools.
     pub(super) opening: Duration,
     /// The time without a call after which it is ended.
     pub(super) idle: Duration,
 }
 
-impl Default for Patience {
+impl Default for ServerTimeouts {
     fn default() -> Self {
         Self { opening: Duration::from_secs(30), idle: Duration::from_secs(5 * 60) }
     }
@@ -49,18 +49,18 @@ const OFFLINE: [(&str, &str); 3] =
     [("npm_config_offline", "true"), ("UV_OFFLINE", "1"), ("PIP_NO_INDEX", "1")];
 
 /// The outcome of a process, once it has ended.
-type Ended = watch::Receiver<Option<Arc<Outcome>>>;
+type OutcomeReceiver = watch::Receiver<Option<Arc<Outcome>>>;
 
 /// A server that is in use.
-pub(crate) struct Running {
-    connection: Arc<dyn Connection>,
+pub(crate) struct RunningServer {
+    connection: Arc<dyn McpConnection>,
     grant: Arc<Grant>,
-    listed: Mutex<Listed>,
+    listed: Mutex<ToolList>,
     /// Ends the process at once. Cancelled when this is dropped.
     end: CancellationToken,
     /// Cancelled when no further call may use this server.
     retired: CancellationToken,
-    process: Option<Ended>,
+    process: Option<OutcomeReceiver>,
     stderr: Stderr,
     refusals: Refusals,
     /// True once a call was lost with the connection.
@@ -69,25 +69,25 @@ pub(crate) struct Running {
     has_answered: AtomicBool,
     /// The number of calls in a row that had no answer in time.
     timeouts: AtomicU32,
-    calls: Mutex<Calls>,
+    calls: Mutex<CallActivity>,
     idle: Duration,
 }
 
 #[derive(Default)]
-struct Listed {
+struct ToolList {
     tools: Arc<ServerTools>,
     digests: BTreeMap<String, Digest>,
 }
 
-struct Calls {
+struct CallActivity {
     running: usize,
     last: Instant,
 }
 
 /// A call that uses the server.
-pub(super) struct Use<'a>(&'a Running);
+pub(super) struct ServerUse<'a>(&'a RunningServer);
 
-impl Drop for Use<'_> {
+impl Drop for ServerUse<'_> {
     fn drop(&mut self) {
         let mut calls = self.0.calls();
         calls.running -= 1;
@@ -95,23 +95,23 @@ impl Drop for Use<'_> {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.retired.cancel();
         self.end.cancel();
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Starts a server, or connects to it, with the grant of a call, and lists its tools. Each
     /// later change of the list is counted in `changes`.
     pub(super) async fn start(
-        server: &Server,
+        server: &DefinedServer,
         (connect, revision): (&dyn Connect, Option<String>),
         supervisor: &Supervisor,
         call: &Call,
         changes: watch::Sender<u64>,
-        Patience { opening: patience, idle }: Patience,
+        ServerTimeouts { opening: patience, idle }: ServerTimeouts,
     ) -> Result<Arc<Self>, Outcome> {
         let end = CancellationToken::new();
         // If this future is dropped, the guard ends the process.
@@ -119,16 +119,16 @@ impl Running {
         let (stderr, refusals) = (Stderr::default(), Refusals::default());
         let with_refusals = |outcome: Outcome| Outcome { denied: refusals.take(), ..outcome };
         let (opening, process) = match &server.target {
-            Target::Remote { url, auth } => {
+            ServerTarget::Remote { url, auth } => {
                 let remote = Remote {
                     name: server.name.clone(),
                     url: url.clone(),
                     auth: auth.clone(),
-                    judge: Judge::new(Arc::clone(&call.grant), refusals.clone()),
+                    judge: AddressGate::new(Arc::clone(&call.grant), refusals.clone()),
                 };
                 (connect.to_remote(remote, revision), None)
             }
-            Target::Process { .. } => {
+            ServerTarget::Process { .. } => {
                 let process = spawn(server, supervisor, call, (&stderr, &refusals), &end)
                     .map_err(|error| Outcome::not_started(error.to_string()))?;
                 (connect.to_process(process.streams, revision), Some(process.ended))
@@ -165,7 +165,7 @@ impl Running {
             has_lost: AtomicBool::new(false),
             has_answered: AtomicBool::new(false),
             timeouts: AtomicU32::new(0),
-            calls: Mutex::new(Calls { running: 0, last: Instant::now() }),
+            calls: Mutex::new(CallActivity { running: 0, last: Instant::now() }),
             idle,
         });
         running.keep(tools);
@@ -181,7 +181,7 @@ impl Running {
         Ok(running)
     }
 
-    pub(super) fn connection(&self) -> &dyn Connection {
+    pub(super) fn connection(&self) -> &dyn McpConnection {
         &*self.connection
     }
 
@@ -201,7 +201,7 @@ impl Running {
     }
 
     /// Returns the refusals since the last call of this function.
-    pub(super) fn take_refusals(&self) -> Denied {
+    pub(super) fn take_refusals(&self) -> DeniedAccesses {
         self.refusals.take()
     }
 
@@ -229,9 +229,9 @@ impl Running {
     }
 
     /// Notes that a call begins, which lasts until the returned guard is dropped.
-    pub(super) fn begin_call(&self) -> Use<'_> {
+    pub(super) fn begin_call(&self) -> ServerUse<'_> {
         self.calls().running += 1;
-        Use(self)
+        ServerUse(self)
     }
 
     pub(super) fn note_answer(&self) {
@@ -296,14 +296,14 @@ impl Running {
 
     fn keep(&self, tools: ServerTools) {
         let digests = tools.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
-        *self.listed() = Listed { tools: Arc::new(tools), digests };
+        *self.listed() = ToolList { tools: Arc::new(tools), digests };
     }
 
-    fn listed(&self) -> MutexGuard<'_, Listed> {
+    fn listed(&self) -> MutexGuard<'_, ToolList> {
         self.listed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn calls(&self) -> MutexGuard<'_, Calls> {
+    fn calls(&self) -> MutexGuard<'_, CallActivity> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -316,19 +316,19 @@ impl Running {
 }
 
 /// A process that was started, and the host's ends of its streams.
-struct Process {
+struct ServerProcess {
     streams: ServerStreams,
-    ended: Ended,
+    ended: OutcomeReceiver,
 }
 
 #[cfg(target_os = "linux")]
 fn spawn(
-    server: &Server,
+    server: &DefinedServer,
     supervisor: &Supervisor,
     call: &Call,
     (stderr, refusals): (&Stderr, &Refusals),
     end: &CancellationToken,
-) -> io::Result<Process> {
+) -> io::Result<ServerProcess> {
     use bytes::Bytes;
     use rustix::pipe::{PipeFlags, pipe_with};
     use tokio::net::unix::pipe::{Receiver, Sender};
@@ -336,20 +336,20 @@ fn spawn(
     use crate::exec::Stdin;
     use crate::exec::native::NativeProgram;
     use crate::exec::output::Sink;
-    use crate::exec::pipes::{Reader, Writer};
-    use crate::limits::{Deadline, Limits};
+    use crate::exec::pipes::{ThreadedReader, ThreadedWriter};
+    use crate::limits::{CallLimits, Deadline};
 
     /// A server has no limit on time, but each of its calls has: a century.
     const ALWAYS: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-    let Target::Process { program, args } = &server.target else {
+    let ServerTarget::Process { program, args } = &server.target else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     let (its_stdin, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stdout, its_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
     let streams = ServerStreams {
-        stdin: Box::new(Writer::new(Sender::from_owned_fd(stdin)?)),
-        stdout: Box::new(Reader::new(Receiver::from_owned_fd(stdout)?)),
+        stdin: Box::new(ThreadedWriter::new(Sender::from_owned_fd(stdin)?)),
+        stdout: Box::new(ThreadedReader::new(Receiver::from_owned_fd(stdout)?)),
     };
     let whole_life = Call {
         grant: Arc::new(with_offline(&call.grant)),
@@ -360,7 +360,7 @@ fn spawn(
         front_end: None,
         widening: None,
         assets: None,
-        limits: Limits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
+        limits: CallLimits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
         deadline: Deadline::default(),
         cancel: end.clone(),
         ..call.clone()
@@ -372,7 +372,7 @@ fn spawn(
         let outcome = process.await;
         sender.send_replace(Some(Arc::new(outcome)));
     });
-    Ok(Process { streams, ended })
+    Ok(ServerProcess { streams, ended })
 }
 
 /// Returns the grant of a server with the variables of [`OFFLINE`], if the sandbox gives it no
@@ -394,22 +394,22 @@ fn with_offline(grant: &Grant) -> Grant {
 
 #[cfg(not(target_os = "linux"))]
 fn spawn(
-    _: &Server,
+    _: &DefinedServer,
     _: &Supervisor,
     _: &Call,
     _: (&Stderr, &Refusals),
     _: &CancellationToken,
-) -> io::Result<Process> {
+) -> io::Result<ServerProcess> {
     Err(io::Error::other("servers are started on Linux only"))
 }
 
 /// Ends a server that could not be used for this reason, and returns the outcome for it. If it ends
 /// on its own within `grace`, its end is the reason.
 async fn not_opened(
-    server: &Server,
+    server: &DefinedServer,
     reason: String,
     grace: Duration,
-    process: Option<Ended>,
+    process: Option<OutcomeReceiver>,
     stderr: &Stderr,
     end: &CancellationToken,
 ) -> Outcome {
@@ -451,8 +451,8 @@ fn end_text(exit: &Exit) -> String {
 
 /// Lists the tools again whenever the server says that they changed.
 async fn follow_changes(
-    running: Weak<Running>,
-    connection: Arc<dyn Connection>,
+    running: Weak<RunningServer>,
+    connection: Arc<dyn McpConnection>,
     retired: CancellationToken,
     changes: watch::Sender<u64>,
     patience: Duration,
@@ -473,8 +473,8 @@ async fn follow_changes(
     retired.run_until_cancelled(follow).await;
 }
 
-/// Ends the server after the idle time of its [`Patience`] without a call.
-async fn end_when_idle(running: Weak<Running>, retired: CancellationToken) {
+/// Ends the server after the idle time of its [`ServerTimeouts`] without a call.
+async fn end_when_idle(running: Weak<RunningServer>, retired: CancellationToken) {
     let watch = async {
         loop {
             let Some(running) = running.upgrade() else { return };
@@ -495,7 +495,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::exec::mcp::fake::{Fake, Stuck, call_of, server};
+    use crate::exec::mcp::fake::{Fake, StuckRequest, call_of, server};
 
     /// Far beyond the time of any test.
     const LONG: Duration = Duration::from_secs(3600);
@@ -505,12 +505,13 @@ mod tests {
     async fn start(
         fake: &Fake,
         changes: &watch::Sender<u64>,
-        patience: Patience,
-    ) -> Result<Arc<Running>, String> {
+        patience: ServerTimeouts,
+    ) -> Result<Arc<RunningServer>, String> {
         let (supervisor, call) = (Supervisor::new(None, 0), call_of(None));
         let server = server();
         let changes = changes.clone();
-        let starting = Running::start(&server, (fake, None), &supervisor, &call, changes, patience);
+        let starting =
+            RunningServer::start(&server, (fake, None), &supervisor, &call, changes, patience);
         starting.await.map_err(|outcome| match outcome.exit {
             Exit::NotStarted(reason) => reason,
             exit => panic!("it ended as {exit:?}"),
@@ -519,9 +520,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_server_without_an_answer_at_its_start_is_not_waited_for() {
-        for (stuck, connections) in [(Stuck::Opening, 0), (Stuck::List, 1)] {
+        for (stuck, connections) in [(StuckRequest::Opening, 0), (StuckRequest::List, 1)] {
             let fake = Fake { stuck, ..Fake::default() };
-            let patience = Patience { opening: SHORT, idle: LONG };
+            let patience = ServerTimeouts { opening: SHORT, idle: LONG };
             let started = start(&fake, &watch::Sender::new(0), patience).await;
             let reason = started.err().expect("it is not started");
             assert!(reason.contains("it did not answer within"), "{stuck:?}: {reason}");
@@ -546,10 +547,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_of_which_no_list_comes_takes_all_tools_away() {
-        let fake = Fake { stuck: Stuck::SecondList, ..Fake::default() };
+        let fake = Fake { stuck: StuckRequest::SecondList, ..Fake::default() };
         let sender = watch::Sender::new(0);
         let mut changes = sender.subscribe();
-        let patience = Patience { opening: SHORT, idle: LONG };
+        let patience = ServerTimeouts { opening: SHORT, idle: LONG };
         let running = start(&fake, &sender, patience).await.expect("it runs");
         changes.wait_for(|count| *count == 2).await.expect("the sender is here");
         assert!(running.tools().tools.is_empty() && running.digest("tool").is_none());
@@ -558,7 +559,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_nobody_calls_is_asked_to_end() {
         let fake = Fake::default();
-        let patience = Patience { opening: LONG, idle: SHORT };
+        let patience = ServerTimeouts { opening: LONG, idle: SHORT };
         let running = start(&fake, &watch::Sender::new(0), patience).await.expect("it runs");
         fake.closed.cancelled().await;
         assert!(!running.is_usable_with(&Grant::default()));
@@ -568,7 +569,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_is_not_idle_during_a_call() {
         let fake = Fake::default();
-        let patience = Patience { opening: LONG, idle: LONG };
+        let patience = ServerTimeouts { opening: LONG, idle: LONG };
         let running = start(&fake, &watch::Sender::new(0), patience).await.expect("it runs");
         let before = running.idle_at().expect("nobody has called it");
         let calls = (running.begin_call(), running.begin_call());

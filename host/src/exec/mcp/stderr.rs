@@ -9,10 +9,10 @@ use crate::limits::STDERR_KEPT;
 
 /// The end of what a server has written to stderr so far.
 #[derive(Clone, Default)]
-pub(super) struct Stderr(Arc<Mutex<Tail>>);
+pub(super) struct Stderr(Arc<Mutex<StderrTail>>);
 
 #[derive(Default)]
-struct Tail {
+struct StderrTail {
     bytes: VecDeque<u8>,
     total: u64,
 }
@@ -30,7 +30,7 @@ impl Stderr {
     }
 }
 
-impl Write for Tail {
+impl Write for StderrTail {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.total += bytes.len() as u64;
         let kept = &bytes[bytes.len().saturating_sub(STDERR_KEPT)..];

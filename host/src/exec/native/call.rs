@@ -21,23 +21,25 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal;
-use super::streams::{Held, Signals, Streams, feed, pump};
+use super::streams::{HostPipes, StreamSignals, ToolPipes, feed, pump};
 use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{
     Supervisor, hidden, host_socket, missing_files, own_loopback, plan, unresolved, watched,
 };
 use crate::exec::assets::AssetGate;
 use crate::exec::envelope::did_its_work;
-use crate::exec::net::{Reach, relay};
+use crate::exec::net::{NetworkGate, relay};
 use crate::exec::output::{Pipe, Sink};
 use crate::exec::widening::Widening;
-use crate::exec::{Call, Exit, Outcome, Stdin, Usage};
-use crate::limits::{Limit, Limits, Watched};
+use crate::exec::{Call, Exit, Outcome, ResourceUsage, Stdin};
+use crate::limits::{CallLimits, DeadlineWatch, Limit};
 use crate::policy::{Grant, Remedy, Sandbox};
 use crate::reactor;
 use crate::toolchain::missing_programs;
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
-use ikigai_supervisor::plan::{Cause, DESCRIPTORS, End, Network, Report, Step};
+use ikigai_supervisor::plan::{
+    DESCRIPTORS, KillCause, StartStep, SupervisorReport, ToolEnd, ToolNetwork,
+};
 
 /// The time after the limit on the wall clock when the host itself ends a call that its
 /// supervisor should have ended. It covers the supervisor's own start.
@@ -52,20 +54,20 @@ const REFUSED: i32 = 2;
 
 /// A call as a future. Dropping it ends the call: the runtime then asks the supervisor to end,
 /// and reaps it.
-pub(super) struct Running {
+pub(super) struct NativeCall {
     work: Option<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
     /// The runtime of the first poll. Nothing is started before that poll.
     runtime: Option<Handle>,
     cancel: CancellationToken,
 }
 
-impl Running {
+impl NativeCall {
     /// Returns a call whose stdin and stdout are those of `call`, or the pipes in `held`.
     pub(super) fn new(
         program: Arc<Path>,
         supervisor: Supervisor,
         mut call: Call,
-        held: Option<Held>,
+        held: Option<ToolPipes>,
     ) -> Self {
         // A separate token, because dropping this call must not cancel others.
         let cancel = call.cancel.child_token();
@@ -75,7 +77,7 @@ impl Running {
     }
 }
 
-impl Future for Running {
+impl Future for NativeCall {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
@@ -89,7 +91,7 @@ impl Future for Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for NativeCall {
     fn drop(&mut self) {
         if let (Some(work), Some(runtime)) = (self.work.take(), self.runtime.take()) {
             self.cancel.cancel();
@@ -100,25 +102,30 @@ impl Drop for Running {
 
 /// The reason that the host ended a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
+enum EndReason {
     Cancelled,
     Flooded,
     Overdue,
 }
 
 /// The end of a supervisor.
-struct Ending {
+struct SupervisorExit {
     /// Its report, unless it was killed or refused the call.
-    report: Option<Report>,
+    report: Option<SupervisorReport>,
     /// Its exit status, if there is no report.
     status: Option<ExitStatus>,
     /// The reason that the host asked it to end, if it did.
-    reason: Option<Reason>,
+    reason: Option<EndReason>,
     /// The error because of which it did not get its plan, if it waited for a plan.
     unsent: Option<io::Error>,
 }
 
-async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<Held>) -> Outcome {
+async fn run(
+    program: &Path,
+    supervisor: &Supervisor,
+    call: Call,
+    held: Option<ToolPipes>,
+) -> Outcome {
     if call.cancel.is_cancelled() {
         return Outcome::cancelled();
     }
@@ -138,7 +145,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
     };
-    let begun = Streams::open(&call.stdin, held).and_then(|(streams, ends)| {
+    let begun = HostPipes::open(&call.stdin, held).and_then(|(streams, ends)| {
         let process = supervisor.process(call.grant.sandbox, ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
@@ -164,10 +171,11 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         Stdin::Bytes(bytes) => bytes.clone(),
         Stdin::Inherit => Bytes::new(),
     };
-    let signals = Signals { abandoned: call.cancel.child_token(), ..Signals::default() };
+    let signals =
+        StreamSignals { abandoned: call.cancel.child_token(), ..StreamSignals::default() };
     let (grant, widening) = (Arc::clone(&call.grant), call.widening.clone());
-    let reach = Arc::new(Reach::of_relay(grant, supervisor.network(), widening, refusals));
-    let listener = (network == Network::Relay).then(|| process.listener());
+    let reach = Arc::new(NetworkGate::of_relay(grant, supervisor.network(), widening, refusals));
+    let listener = (network == ToolNetwork::Relay).then(|| process.listener());
     let (mut ending, (), (), (), (), ()) = tokio::join!(
         conduct(process, &plan, (ends, tool_end), &call, (deadline, &signals)),
         serve_relay(listener, &reach, &signals),
@@ -205,8 +213,8 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
     let (exit, limit) = exit_of(&ending, program, supervisor, &call, &complaint);
     let (exit, limit) = if flooded { (Exit::Ended, Some(Limit::Output)) } else { (exit, limit) };
     let cancelled =
-        exit == Exit::Ended && limit.is_none() && ending.reason == Some(Reason::Cancelled);
-    let usage = Usage {
+        exit == Exit::Ended && limit.is_none() && ending.reason == Some(EndReason::Cancelled);
+    let usage = ResourceUsage {
         duration: ending
             .report
             .as_ref()
@@ -238,7 +246,7 @@ async fn run(program: &Path, supervisor: &Supervisor, call: Call, held: Option<H
         if missing_files::are_told(outputs) {
             widening.missed_files();
         }
-        if network == Network::None {
+        if network == ToolNetwork::None {
             let arguments: &[u8] = match &call.stdin {
                 Stdin::Bytes(bytes) => bytes,
                 Stdin::Inherit => b"",
@@ -288,8 +296,8 @@ fn note_places(isolation: &mut Isolation, grant: &Grant, set_aside: Result<(), S
 /// Serves the tool's connections to the relay until the tool has ended, if the tool has a relay.
 async fn serve_relay(
     listener: Option<oneshot::Receiver<OwnedFd>>,
-    reach: &Arc<Reach>,
-    signals: &Signals,
+    reach: &Arc<NetworkGate>,
+    signals: &StreamSignals,
 ) {
     let Some(listener) = listener else { return };
     // The listener does not come if the tool is not started.
@@ -305,8 +313,8 @@ async fn conduct(
     plan: &[u8],
     (ends, host_socket): ([OwnedFd; DESCRIPTORS], Option<OwnedFd>),
     call: &Call,
-    (mut deadline, signals): (Watched, &Signals),
-) -> Ending {
+    (mut deadline, signals): (DeadlineWatch, &StreamSignals),
+) -> SupervisorExit {
     let mut interruption = pin!(interruption(call, deadline.clone(), signals));
     let (mut reason, mut unsent) = (None, None);
     tokio::select! {
@@ -355,16 +363,16 @@ async fn conduct(
     };
     // Everything that the tool wrote is in the pipes.
     signals.ended.cancel();
-    if reason.is_some() || report.as_ref().is_some_and(|it| matches!(it.end, End::Killed(_))) {
+    if reason.is_some() || report.as_ref().is_some_and(|it| matches!(it.end, ToolEnd::Killed(_))) {
         abandon_later(call, signals);
     }
     if report.is_some() {
         // Nothing of the tool is left. The supervisor still waits for the kernel to take its
         // mount namespace apart, for some milliseconds.
         tokio::spawn(async move { reap(&mut process).await });
-        return Ending { report, status: None, reason, unsent };
+        return SupervisorExit { report, status: None, reason, unsent };
     }
-    Ending { report, status: reap(&mut process).await, reason, unsent }
+    SupervisorExit { report, status: reap(&mut process).await, reason, unsent }
 }
 
 /// Returns whether a message to a supervisor failed because the supervisor has ended.
@@ -373,20 +381,20 @@ fn is_of_its_end(error: &io::Error) -> bool {
 }
 
 /// Resolves when the host has a reason to end the call.
-async fn interruption(call: &Call, deadline: Watched, signals: &Signals) -> Reason {
+async fn interruption(call: &Call, deadline: DeadlineWatch, signals: &StreamSignals) -> EndReason {
     // The supervisor's own time starts a little later.
     let begun = Instant::now();
     let begun = begun.checked_add(OVERDUE).unwrap_or(begun);
     tokio::select! {
         biased;
-        () = call.cancel.cancelled() => Reason::Cancelled,
-        () = signals.flooded.cancelled() => Reason::Flooded,
-        () = deadline.over(begun) => Reason::Overdue,
+        () = call.cancel.cancelled() => EndReason::Cancelled,
+        () = signals.flooded.cancelled() => EndReason::Flooded,
+        () = deadline.over(begun) => EndReason::Overdue,
     }
 }
 
 /// Lets a call that was ended stop waiting for a slow reader of its output after [`GRACE`].
-fn abandon_later(call: &Call, signals: &Signals) {
+fn abandon_later(call: &Call, signals: &StreamSignals) {
     let forwards = |sink: &Sink| matches!(sink, Sink::Forward(_));
     if forwards(&call.stdout) || forwards(&call.stderr) {
         let abandoned = signals.abandoned.clone();
@@ -410,7 +418,7 @@ async fn reap(process: &mut SupervisorProcess) -> Option<ExitStatus> {
 
 /// Returns the exit of a call, and the limit that caused it.
 fn exit_of(
-    ending: &Ending,
+    ending: &SupervisorExit,
     program: &Path,
     supervisor: &Supervisor,
     call: &Call,
@@ -427,21 +435,21 @@ fn exit_of(
     let limit = memory_ran_out(report, &call.limits).then_some(Limit::Memory);
     let not_started = |reason| (Exit::NotStarted(reason), None);
     match &report.end {
-        End::Code(code) => (Exit::Code(*code), limit),
-        End::Signal(signal) => (Exit::Signal(*signal), limit),
-        End::Killed(cause) => (Exit::Ended, ended_by(*cause, ending.reason)),
-        End::NotStarted(step, errno) => {
+        ToolEnd::Code(code) => (Exit::Code(*code), limit),
+        ToolEnd::Signal(signal) => (Exit::Signal(*signal), limit),
+        ToolEnd::Killed(cause) => (Exit::Ended, ended_by(*cause, ending.reason)),
+        ToolEnd::NotStarted(step, errno) => {
             let sandboxed = call.grant.sandbox != Sandbox::Off;
             let reason = refusal::explain(program, &call.workspace, *step, *errno, sandboxed);
             not_started(match step {
-                Step::Landlock | Step::Filter if *errno != libc::ENOMEM => {
+                StartStep::Landlock | StartStep::Filter if *errno != libc::ENOMEM => {
                     supervisor.hints.append(reason, &Remedy::InspectSandbox)
                 }
                 _ => reason,
             })
         }
-        End::Refused(reason) => not_started(reason.clone()),
-        End::Unconfined(boundary) => {
+        ToolEnd::Refused(reason) => not_started(reason.clone()),
+        ToolEnd::Unconfined(boundary) => {
             let reason = format!(
                 "this machine cannot provide the sandbox that the policy requires: {boundary}"
             );
@@ -455,20 +463,22 @@ fn exit_of(
     }
 }
 
-fn ended_by(cause: Cause, reason: Option<Reason>) -> Option<Limit> {
+fn ended_by(cause: KillCause, reason: Option<EndReason>) -> Option<Limit> {
     match (cause, reason) {
-        (Cause::WallClock, _) | (Cause::Host, Some(Reason::Overdue)) => Some(Limit::WallClock),
-        (Cause::Memory, _) => Some(Limit::Memory),
-        (Cause::Processes, _) => Some(Limit::Processes),
-        (Cause::Host, Some(Reason::Flooded)) => Some(Limit::Output),
-        (Cause::Host, Some(Reason::Cancelled) | None) => None,
+        (KillCause::WallClock, _) | (KillCause::Host, Some(EndReason::Overdue)) => {
+            Some(Limit::WallClock)
+        }
+        (KillCause::Memory, _) => Some(Limit::Memory),
+        (KillCause::Processes, _) => Some(Limit::Processes),
+        (KillCause::Host, Some(EndReason::Flooded)) => Some(Limit::Output),
+        (KillCause::Host, Some(EndReason::Cancelled) | None) => None,
     }
 }
 
 /// Returns the exit of a call whose supervisor made no report.
-fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>) {
+fn exit_without_report(ending: &SupervisorExit, complaint: &str) -> (Exit, Option<Limit>) {
     if let Some(reason) = ending.reason {
-        return (Exit::Ended, ended_by(Cause::Host, Some(reason)));
+        return (Exit::Ended, ended_by(KillCause::Host, Some(reason)));
     }
     if let Some(error) = &ending.unsent {
         let why = format!("its supervisor could not be told what to run: {error}");
@@ -493,24 +503,24 @@ fn exit_without_report(ending: &Ending, complaint: &str) -> (Exit, Option<Limit>
 /// Tools react to an allocation that the kernel refuses in their own ways: by an exception, an
 /// abort, a crash. So a failure at 15/16 of the limit or more counts as caused by the limit. A
 /// single allocation far beyond the limit is not recognised.
-fn memory_ran_out(report: &Report, limits: &Limits) -> bool {
-    let failed =
-        matches!(report.end, End::Signal(_)) || matches!(report.end, End::Code(code) if code != 0);
+fn memory_ran_out(report: &SupervisorReport, limits: &CallLimits) -> bool {
+    let failed = matches!(report.end, ToolEnd::Signal(_))
+        || matches!(report.end, ToolEnd::Code(code) if code != 0);
     let near = limits.native_memory - limits.native_memory / 16;
     failed && report.peak_memory > report.memory_floor && report.peak_memory >= near
 }
 
 #[cfg(test)]
 mod tests {
-    use ikigai_supervisor::plan::Seen;
+    use ikigai_supervisor::plan::ObservedAccesses;
 
     use super::*;
     use crate::limits::Deadline;
-    use crate::policy::Hints;
+    use crate::policy::RemedyHints;
 
-    fn report(end: End, peak_memory: u64) -> Report {
+    fn report(end: ToolEnd, peak_memory: u64) -> SupervisorReport {
         let duration = Duration::from_millis(1);
-        Report {
+        SupervisorReport {
             end,
             duration,
             peak_memory,
@@ -520,7 +530,7 @@ mod tests {
             notes: Vec::new(),
             isolation: None,
             layers: Vec::new(),
-            seen: Seen::default(),
+            seen: ObservedAccesses::default(),
         }
     }
 
@@ -537,28 +547,31 @@ mod tests {
             widening: None,
             assets: None,
             workspace: Path::new("/w").into(),
-            limits: Limits::default(),
+            limits: CallLimits::default(),
             deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         };
-        let hints = Hints::new(|remedy| format!("{remedy:?}"));
+        let hints = RemedyHints::new(|remedy| format!("{remedy:?}"));
         let supervisor = Supervisor::new(None, 0).with_hints(hints);
         let reason = |end| {
             let report = Some(report(end, 0));
-            let ending = Ending { report, status: None, reason: None, unsent: None };
+            let ending = SupervisorExit { report, status: None, reason: None, unsent: None };
             match exit_of(&ending, Path::new("/w/tool"), &supervisor, &call, "") {
                 (Exit::NotStarted(reason), None) => reason,
                 other => panic!("{other:?}"),
             }
         };
         assert_eq!(
-            reason(End::Unconfined("fs is none".to_owned())),
+            reason(ToolEnd::Unconfined("fs is none".to_owned())),
             "this machine cannot provide the sandbox that the policy requires: fs is none; \
              InspectSandbox"
         );
-        let closing = reason(End::NotStarted(Step::Landlock, libc::EPERM));
+        let closing = reason(ToolEnd::NotStarted(StartStep::Landlock, libc::EPERM));
         assert!(closing.ends_with("; InspectSandbox"), "{closing}");
-        for end in [End::Refused("no".to_owned()), End::NotStarted(Step::Filter, libc::ENOMEM)] {
+        for end in [
+            ToolEnd::Refused("no".to_owned()),
+            ToolEnd::NotStarted(StartStep::Filter, libc::ENOMEM),
+        ] {
             let text = reason(end);
             assert!(!text.contains("InspectSandbox"), "{text}");
         }
@@ -566,21 +579,24 @@ mod tests {
 
     #[test]
     fn a_failure_near_the_cap_is_the_caps_doing() {
-        let limits = Limits { native_memory: 64 << 20, ..Limits::default() };
+        let limits = CallLimits { native_memory: 64 << 20, ..CallLimits::default() };
         let ran_out = |end, peak| memory_ran_out(&report(end, peak), &limits);
-        assert!(ran_out(End::Code(1), 60 << 20) && ran_out(End::Signal(6), 64 << 20));
-        assert!(!ran_out(End::Code(0), 64 << 20), "it did not fail");
-        assert!(!ran_out(End::Code(1), 59 << 20), "it was not near");
-        let tiny = Limits { native_memory: 4 << 20, ..limits };
-        assert!(!memory_ran_out(&report(End::Code(1), 8 << 20), &tiny), "the floor says nothing");
+        assert!(ran_out(ToolEnd::Code(1), 60 << 20) && ran_out(ToolEnd::Signal(6), 64 << 20));
+        assert!(!ran_out(ToolEnd::Code(0), 64 << 20), "it did not fail");
+        assert!(!ran_out(ToolEnd::Code(1), 59 << 20), "it was not near");
+        let tiny = CallLimits { native_memory: 4 << 20, ..limits };
+        assert!(
+            !memory_ran_out(&report(ToolEnd::Code(1), 8 << 20), &tiny),
+            "the floor says nothing"
+        );
     }
 
     #[test]
     fn a_lost_supervisor_is_no_success() {
-        let ending = |reason| Ending { report: None, status: None, reason, unsent: None };
+        let ending = |reason| SupervisorExit { report: None, status: None, reason, unsent: None };
         let lost = |reason| exit_without_report(&ending(reason), "");
         assert_eq!(lost(None), (Exit::Signal(libc::SIGKILL), None));
-        assert_eq!(lost(Some(Reason::Cancelled)), (Exit::Ended, None));
-        assert_eq!(lost(Some(Reason::Overdue)), (Exit::Ended, Some(Limit::WallClock)));
+        assert_eq!(lost(Some(EndReason::Cancelled)), (Exit::Ended, None));
+        assert_eq!(lost(Some(EndReason::Overdue)), (Exit::Ended, Some(Limit::WallClock)));
     }
 }

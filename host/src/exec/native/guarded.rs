@@ -14,12 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use ikigai_supervisor::plan::Hidden;
+use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::hidden::{LONGEST_PATH, identity};
-use super::set_aside::{Before, Expected, Listing, Root, SetAside, names_in};
+use super::set_aside::{
+    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside, names_in,
+};
 use crate::exec::executed_links::links_in;
 use crate::paths::resolution_steps;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
@@ -36,9 +38,9 @@ const OF_REPOSITORIES: &[&str] =
 #[derive(Default)]
 pub(super) struct Guarded {
     /// The places that exist.
-    pub(super) read_only: Vec<Hidden>,
-    expected: Vec<Expected>,
-    listed: Vec<Listing>,
+    pub(super) read_only: Vec<HiddenPath>,
+    expected: Vec<ExpectedPlace>,
+    listed: Vec<PartialPlace>,
     /// The directories that the tool may write to.
     writable: Vec<PathBuf>,
 }
@@ -67,7 +69,7 @@ impl Guarded {
         forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
         let guarded = Self { writable: writable.clone(), ..Self::default() };
-        let mut search = Search { grant, guarded, root: None };
+        let mut search = GuardSearch { grant, guarded, root: None };
         for dir in &writable {
             let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else {
                 // Another program may have moved it for a moment. The supervisor would then find it
@@ -81,7 +83,7 @@ impl Guarded {
             };
             let around = search.root.as_ref().filter(|root| dir.starts_with(&root.path));
             if around.is_none() {
-                search.root = Some(Root { dir: Arc::clone(&open), path: dir.clone() });
+                search.root = Some(GrantedRoot { dir: Arc::clone(&open), path: dir.clone() });
             }
             for place in EXECUTED_PLACES {
                 search.look(&open, dir, OsStr::new(place.name))?;
@@ -101,19 +103,19 @@ impl Guarded {
                 done.extend(dirs.filter_map(|dir| place.set_aside_in(dir, &self.writable)));
             }
         }
-        done.extend(self.listed.iter().flat_map(Listing::set_aside));
+        done.extend(self.listed.iter().flat_map(PartialPlace::set_aside));
         done
     }
 }
 
-struct Search<'a> {
+struct GuardSearch<'a> {
     grant: &'a Grant,
     guarded: Guarded,
     /// The outermost writable directory that is searched.
-    root: Option<Root>,
+    root: Option<GrantedRoot>,
 }
 
-impl Search<'_> {
+impl GuardSearch<'_> {
     /// Opens a directory, if there is one.
     fn open(
         &self,
@@ -176,7 +178,7 @@ impl Search<'_> {
             let Some(dir) = dir.map(Arc::new) else { continue };
             let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
             // The end of the link has a mount. A link on the way to it cannot.
-            self.expect(&dir, &link, name, Before::Link { text, target }, None);
+            self.expect(&dir, &link, name, InitialState::Link { text, target }, None);
         }
         Ok(())
     }
@@ -203,7 +205,7 @@ impl Search<'_> {
 
     fn absent(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let absent = Some(note_absent(dir, name).map_err(|errno| failed(&path, errno))?);
-        self.expect(dir, &path, name, Before::Nothing, absent);
+        self.expect(dir, &path, name, InitialState::Nothing, absent);
         Ok(())
     }
 
@@ -212,13 +214,20 @@ impl Search<'_> {
         dir: &Arc<OwnedFd>,
         path: &Path,
         name: &OsStr,
-        before: Before,
+        before: InitialState,
         absent: Option<Arc<()>>,
     ) {
         let Some(root) = self.root.clone() else { return };
         let around = path.parent().unwrap_or(path).to_owned();
         let (dir, name) = (Arc::clone(dir), name.to_owned());
-        self.guarded.expected.push(Expected { root, dir, around, name, before, _absent: absent });
+        self.guarded.expected.push(ExpectedPlace {
+            root,
+            dir,
+            around,
+            name,
+            before,
+            _absent: absent,
+        });
     }
 
     /// Guards a link, and its target in the granted directories.
@@ -228,7 +237,7 @@ impl Search<'_> {
         if let Some(real) = target.as_deref().filter(|real| real.is_dir()) {
             self.links_in(real)?;
         }
-        self.expect(dir, &path, name, Before::Link { text, target }, None);
+        self.expect(dir, &path, name, InitialState::Link { text, target }, None);
         Ok(())
     }
 
@@ -245,7 +254,7 @@ impl Search<'_> {
         for entry in &*names {
             self.look(&place, path, entry)?;
         }
-        self.guarded.listed.push(Listing {
+        self.guarded.listed.push(PartialPlace {
             around: Arc::clone(dir),
             dir: place,
             path: path.to_owned(),
@@ -264,7 +273,7 @@ impl Search<'_> {
         };
         if !self.grant.reserved.names(&path) {
             let stat = fstat(&git).map_err(|errno| failed(&path, errno))?;
-            let before = Before::Directory { device: stat.st_dev, inode: stat.st_ino };
+            let before = InitialState::Directory { device: stat.st_dev, inode: stat.st_ino };
             self.expect(dir, &path, name, before, None);
         }
         let before = self.guarded.read_only.len();
@@ -345,11 +354,11 @@ impl Search<'_> {
     fn read_only(
         &mut self,
         path: &Path,
-        found: ikigai_supervisor::plan::Found,
+        found: ikigai_supervisor::plan::InodeId,
     ) -> Result<(), String> {
         let text = CString::new(path.as_os_str().as_bytes());
         let path = text.map_err(|_| format!("`{}` contains a NUL", path.display()))?;
-        self.guarded.read_only.push(Hidden { path, found });
+        self.guarded.read_only.push(HiddenPath { path, found });
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use ikigai_protocol::GrantedDir;
 use ikigai_supervisor::filesystems::is_ordinary;
-use ikigai_supervisor::plan::{Found, Hidden};
+use ikigai_supervisor::plan::{HiddenPath, InodeId};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
@@ -29,13 +29,13 @@ use crate::policy::Sandbox;
 #[derive(Default)]
 pub(super) struct Unseen {
     /// Those that are hidden in what was granted.
-    pub(super) hidden: Vec<Hidden>,
+    pub(super) hidden: Vec<HiddenPath>,
     /// The places that other programs execute.
     pub(super) guarded: Guarded,
     /// The identity of each granted directory and file that was searched.
-    pub(super) searched: HashMap<PathBuf, Found>,
+    pub(super) searched: HashMap<PathBuf, InodeId>,
     /// Set for a permissive recording, which shows the machine: those that it does not show.
-    pub(super) machine: Option<Vec<Hidden>>,
+    pub(super) machine: Option<Vec<HiddenPath>>,
     /// The directories in which a place of secrets can appear while the tool runs.
     pub(super) secret_dirs: SecretDirs,
     /// Set if directories changed in each search for hidden names, so that another program may have moved one past
@@ -65,7 +65,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         }
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
         let (hidden, may_be_incomplete) = match hides {
-            true => find(&granted, &is_hidden, Bounds::default())?,
+            true => find(&granted, &is_hidden, SearchBounds::default())?,
             // Few places, each with its path, so that nothing has to be searched.
             false => (present(&secrets, &granted)?, false),
         };
@@ -86,7 +86,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         })
     });
     // The kernel may have it wait for another program.
-    let time = Bounds::default().time.min(call.limits.wall_clock);
+    let time = SearchBounds::default().time.min(call.limits.wall_clock);
     match tokio::time::timeout(time, search).await {
         Ok(found) => found.unwrap_or_else(|error| Err(error.to_string())),
         Err(_) => Err(format!(
@@ -102,7 +102,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
 pub(super) struct OpenGrant {
     path: PathBuf,
     place: OwnedFd,
-    found: Found,
+    found: InodeId,
 }
 
 impl OpenGrant {
@@ -132,7 +132,7 @@ impl OpenGrant {
 
 /// The bounds of a search.
 #[derive(Clone, Copy)]
-pub(super) struct Bounds {
+pub(super) struct SearchBounds {
     /// The number of files and directories that are looked at.
     pub(super) entries: usize,
     /// The number of those that are hidden, and of the directories on the way to them: each is a mount.
@@ -143,7 +143,7 @@ pub(super) struct Bounds {
     pub(super) time: Duration,
 }
 
-impl Default for Bounds {
+impl Default for SearchBounds {
     fn default() -> Self {
         Self { entries: 1_000_000, hidden: 4096, depth: 128, time: Duration::from_secs(10) }
     }
@@ -171,12 +171,14 @@ const SEARCHES: u32 = 3;
 pub(super) fn find(
     granted: &[OpenGrant],
     hides: &dyn Fn(&Path) -> bool,
-    bounds: Bounds,
-) -> Result<(Vec<Hidden>, bool), String> {
+    bounds: SearchBounds,
+) -> Result<(Vec<HiddenPath>, bool), String> {
     let until = Instant::now() + bounds.time;
     let mut left = SEARCHES;
     let (search, is_settled) = loop {
-        let search = Search { bounds, until, ..Search::new(Wanted::Names(hides)) }.run(granted)?;
+        let search =
+            HiddenSearch { bounds, until, ..HiddenSearch::new(SearchCriterion::Names(hides)) }
+                .run(granted)?;
         let is_settled = search.is_settled();
         left -= 1;
         if is_settled || left == 0 {
@@ -195,7 +197,7 @@ pub(super) fn find(
 }
 
 /// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
-fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<Hidden>, String> {
+fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<HiddenPath>, String> {
     let mut found = BTreeMap::new();
     for path in places {
         let around = granted.iter().find_map(|it| Some((it, path.strip_prefix(&it.path).ok()?)));
@@ -215,25 +217,25 @@ fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<Hidden>, Str
 }
 
 /// Returns what lies in nothing else that was found.
-fn outermost(found: &BTreeMap<PathBuf, Found>) -> Result<Vec<Hidden>, String> {
+fn outermost(found: &BTreeMap<PathBuf, InodeId>) -> Result<Vec<HiddenPath>, String> {
     let is_outermost =
         |path: &PathBuf| !path.ancestors().skip(1).any(|above| found.contains_key(above));
     let outer = found.iter().filter(|(path, _)| is_outermost(path));
     let hidden = outer.map(|(path, found)| {
         let path = CString::new(path.as_os_str().as_bytes());
-        path.map(|path| Hidden { path, found: *found })
+        path.map(|path| HiddenPath { path, found: *found })
             .map_err(|_| "a hidden path contains a NUL".to_owned())
     });
     hidden.collect()
 }
 
-pub(super) fn identity(stat: &Stat) -> Found {
+pub(super) fn identity(stat: &Stat) -> InodeId {
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    Found { directory, device: stat.st_dev, inode: stat.st_ino }
+    InodeId { directory, device: stat.st_dev, inode: stat.st_ino }
 }
 
 /// The files that a search looks for.
-enum Wanted<'a> {
+enum SearchCriterion<'a> {
     /// Those with a hidden name.
     Names(&'a dyn Fn(&Path) -> bool),
     /// These files, by device and number, whatever their names.
@@ -243,7 +245,7 @@ enum Wanted<'a> {
 }
 
 /// The reason why a search stops.
-enum Stop {
+enum SearchFailure {
     /// A bound was reached.
     TooMuch,
     /// It cannot go on, for this reason.
@@ -252,18 +254,18 @@ enum Stop {
 
 /// The state of a search when it entered a directory.
 #[derive(Clone, Copy)]
-struct Mark {
+struct SearchMark {
     looked: usize,
     found: usize,
     above: usize,
 }
 
-struct Search<'a> {
-    wanted: Wanted<'a>,
-    bounds: Bounds,
+struct HiddenSearch<'a> {
+    wanted: SearchCriterion<'a>,
+    bounds: SearchBounds,
     until: Instant,
     looked: usize,
-    found: BTreeMap<PathBuf, Found>,
+    found: BTreeMap<PathBuf, InodeId>,
     /// The hidden files with more than one name, by device and number.
     linked: HashSet<(u64, u64)>,
     /// The directories on the way to what was found, without the granted one.
@@ -286,11 +288,11 @@ struct Searched {
     state: DirState,
 }
 
-impl<'a> Search<'a> {
-    fn new(wanted: Wanted<'a>) -> Self {
+impl<'a> HiddenSearch<'a> {
+    fn new(wanted: SearchCriterion<'a>) -> Self {
         Self {
             wanted,
-            bounds: Bounds::default(),
+            bounds: SearchBounds::default(),
             until: Instant::now(),
             looked: 0,
             found: BTreeMap::new(),
@@ -313,8 +315,8 @@ impl<'a> Search<'a> {
         // The second names of what was not looked at are unknown.
         let linked = std::mem::take(&mut self.linked);
         self.wanted = match self.whole.is_empty() {
-            true => Wanted::Files(linked),
-            false => Wanted::AnyLinked,
+            true => SearchCriterion::Files(linked),
+            false => SearchCriterion::AnyLinked,
         };
         (self.looked, self.large) = (0, 0);
         self.all(granted)?;
@@ -339,8 +341,8 @@ impl<'a> Search<'a> {
             self.root.clone_from(&it.path);
             match self.granted(it) {
                 Ok(()) => {}
-                Err(Stop::Failed(reason)) => return Err(reason),
-                Err(Stop::TooMuch) => {
+                Err(SearchFailure::Failed(reason)) => return Err(reason),
+                Err(SearchFailure::TooMuch) => {
                     self.forget(&it.path);
                     self.found.insert(it.path.clone(), it.found);
                     self.whole.insert(it.path.clone());
@@ -351,7 +353,10 @@ impl<'a> Search<'a> {
     }
 
     /// Searches a granted directory, or looks at a granted file.
-    fn granted(&mut self, OpenGrant { path, place, found }: &OpenGrant) -> Result<(), Stop> {
+    fn granted(
+        &mut self,
+        OpenGrant { path, place, found }: &OpenGrant,
+    ) -> Result<(), SearchFailure> {
         if !found.directory {
             return self.entry(path.clone(), false, fstat(place)).map(drop);
         }
@@ -366,7 +371,7 @@ impl<'a> Search<'a> {
         path: &Path,
         hidden: bool,
         depth: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SearchFailure> {
         // The supervisor covers it, or refuses it as a grant.
         if !is_ordinary(directory).unwrap_or(false) {
             return Ok(());
@@ -388,9 +393,11 @@ impl<'a> Search<'a> {
             // A file is only asked about where its name does not tell enough.
             let known = match (&self.wanted, kind) {
                 (_, FileType::Unknown) => Some(stat()),
-                (Wanted::Names(hides), _) => (hidden || hides(&path)).then(stat),
-                (Wanted::Files(_) | Wanted::AnyLinked, FileType::RegularFile) => Some(stat()),
-                (Wanted::Files(_) | Wanted::AnyLinked, _) => None,
+                (SearchCriterion::Names(hides), _) => (hidden || hides(&path)).then(stat),
+                (SearchCriterion::Files(_) | SearchCriterion::AnyLinked, FileType::RegularFile) => {
+                    Some(stat())
+                }
+                (SearchCriterion::Files(_) | SearchCriterion::AnyLinked, _) => None,
             };
             let hidden = match known {
                 // It is gone, and with it the reason to hide it.
@@ -417,15 +424,16 @@ impl<'a> Search<'a> {
         path: &Path,
         hidden: bool,
         depth: usize,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SearchFailure> {
         let is_deep = depth > self.bounds.depth || path.as_os_str().len() > LONGEST_PATH;
         if is_deep || self.large >= MOST_LARGE {
             return self.hide_whole(parent, name, path);
         }
-        let mark = Mark { looked: self.looked, found: self.found.len(), above: self.above.len() };
+        let mark =
+            SearchMark { looked: self.looked, found: self.found.len(), above: self.above.len() };
         match open(parent, name) {
             Ok(directory) => match self.directory(&directory, path, hidden, depth) {
-                Err(Stop::TooMuch) if self.is_large(mark) => {
+                Err(SearchFailure::TooMuch) if self.is_large(mark) => {
                     self.forget(path);
                     if self.looked > self.bounds.entries {
                         self.looked = mark.looked;
@@ -447,11 +455,11 @@ impl<'a> Search<'a> {
     }
 
     /// Returns whether much of a bound was used up since a mark.
-    fn is_large(&self, mark: Mark) -> bool {
+    fn is_large(&self, mark: SearchMark) -> bool {
         let is_much = |now: usize, then: usize, bound: usize| {
             now.saturating_sub(then).saturating_mul(LARGE) >= bound
         };
-        let Bounds { entries, hidden, .. } = self.bounds;
+        let SearchBounds { entries, hidden, .. } = self.bounds;
         is_much(self.looked, mark.looked, entries)
             || is_much(self.found.len(), mark.found, hidden)
             || is_much(self.above.len(), mark.above, hidden)
@@ -465,7 +473,12 @@ impl<'a> Search<'a> {
     }
 
     /// Hides a directory with all that is in it, which was not searched.
-    fn hide_whole(&mut self, parent: &OwnedFd, name: &OsStr, path: &Path) -> Result<(), Stop> {
+    fn hide_whole(
+        &mut self,
+        parent: &OwnedFd,
+        name: &OsStr,
+        path: &Path,
+    ) -> Result<(), SearchFailure> {
         match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => {
                 self.whole.insert(path.to_owned());
@@ -483,14 +496,14 @@ impl<'a> Search<'a> {
         path: PathBuf,
         within: bool,
         stat: Result<Stat, Errno>,
-    ) -> Result<bool, Stop> {
+    ) -> Result<bool, SearchFailure> {
         let stat = stat.map_err(unsearched(&path))?;
         let file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let identity = (stat.st_dev, stat.st_ino);
         let hidden = match &self.wanted {
-            Wanted::Names(hides) => within || hides(&path),
-            Wanted::Files(files) => file && files.contains(&identity),
-            Wanted::AnyLinked => file && stat.st_nlink > 1,
+            SearchCriterion::Names(hides) => within || hides(&path),
+            SearchCriterion::Files(files) => file && files.contains(&identity),
+            SearchCriterion::AnyLinked => file && stat.st_nlink > 1,
         };
         if !hidden {
             return Ok(false);
@@ -505,7 +518,7 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), Stop> {
+    fn hide(&mut self, path: PathBuf, stat: &Stat) -> Result<(), SearchFailure> {
         for dir in path.ancestors().skip(1) {
             if !dir.starts_with(&self.root)
                 || dir == self.root
@@ -516,16 +529,20 @@ impl<'a> Search<'a> {
         }
         self.found.insert(path, identity(stat));
         let most = self.bounds.hidden;
-        if self.found.len() > most || self.above.len() > most { Err(Stop::TooMuch) } else { Ok(()) }
+        if self.found.len() > most || self.above.len() > most {
+            Err(SearchFailure::TooMuch)
+        } else {
+            Ok(())
+        }
     }
 
-    fn count(&mut self, path: &Path) -> Result<(), Stop> {
+    fn count(&mut self, path: &Path) -> Result<(), SearchFailure> {
         self.looked += 1;
         if self.looked > self.bounds.entries {
-            return Err(Stop::TooMuch);
+            return Err(SearchFailure::TooMuch);
         }
         if self.looked.is_multiple_of(1024) && Instant::now() > self.until {
-            return Err(Stop::Failed(format!(
+            return Err(SearchFailure::Failed(format!(
                 "the search of the granted directories took more than {} seconds, up to `{}`",
                 self.bounds.time.as_secs(),
                 path.display()
@@ -536,8 +553,8 @@ impl<'a> Search<'a> {
 }
 
 /// Returns the failure to search a directory, or to look at a file.
-fn unsearched(path: &Path) -> impl Fn(Errno) -> Stop {
-    move |errno| Stop::Failed(format!("`{}` cannot be searched: {errno}", path.display()))
+fn unsearched(path: &Path) -> impl Fn(Errno) -> SearchFailure {
+    move |errno| SearchFailure::Failed(format!("`{}` cannot be searched: {errno}", path.display()))
 }
 
 /// Opens a directory to list it, and follows no link at the end.
@@ -571,13 +588,13 @@ mod tests {
         (scratch, root)
     }
 
-    fn search(root: &Path, bounds: Bounds) -> Result<Vec<String>, String> {
+    fn search(root: &Path, bounds: SearchBounds) -> Result<Vec<String>, String> {
         let hides = |path: &Path| {
             path.file_name().is_some_and(|name| name == ".env") || path == root.join("secret")
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.to_owned() };
         let (hidden, _) = find(&OpenGrant::open_all(&[dir])?, &hides, bounds)?;
-        let name = |it: &Hidden| {
+        let name = |it: &HiddenPath| {
             let path = it.path.to_str().expect("UTF-8").to_owned();
             path.trim_start_matches(root.to_str().expect("UTF-8")).to_owned()
         };
@@ -587,7 +604,7 @@ mod tests {
     #[test]
     fn every_name_of_a_hidden_file_is_found() {
         let (_scratch, root) = tree();
-        let found = search(&root, Bounds::default()).expect("ends");
+        let found = search(&root, SearchBounds::default()).expect("ends");
         // The other names of a file in a hidden directory, too, and nothing by way of a link.
         assert_eq!(found, ["/.env", "/a/b/.env", "/a/other", "/out/key", "/secret"]);
     }
@@ -603,8 +620,8 @@ mod tests {
 
     #[test]
     fn a_directory_with_too_much_in_it_is_hidden_as_a_whole_and_nothing_else() {
-        let bounds = Bounds::default();
-        let found = |make: &dyn Fn(&Path), bounds: Bounds| {
+        let bounds = SearchBounds::default();
+        let found = |make: &dyn Fn(&Path), bounds: SearchBounds| {
             let (_scratch, root) = tree();
             make(&root);
             search(&root, bounds).expect("ends")
@@ -622,15 +639,15 @@ mod tests {
                 fs::write(dir.join(".env"), "").expect("written");
             }
         };
-        assert_eq!(found(&names, Bounds { hidden: 16, ..bounds }), with("/many"));
+        assert_eq!(found(&names, SearchBounds { hidden: 16, ..bounds }), with("/many"));
         let entries = |root: &Path| {
             fs::create_dir(root.join("many")).expect("made");
             (0..200)
                 .for_each(|it| fs::write(root.join(format!("many/{it}")), "").expect("written"));
         };
-        assert_eq!(found(&entries, Bounds { entries: 100, ..bounds }), with("/many"));
+        assert_eq!(found(&entries, SearchBounds { entries: 100, ..bounds }), with("/many"));
         let depth = |root: &Path| fs::create_dir_all(root.join("x/2/3/4/5")).expect("made");
-        assert_eq!(found(&depth, Bounds { depth: 4, ..bounds }), with("/x/2/3/4/5"));
+        assert_eq!(found(&depth, SearchBounds { depth: 4, ..bounds }), with("/x/2/3/4/5"));
         // Directories on the way to hidden names are mounts too.
         let chains = |root: &Path| {
             for number in 0..4 {
@@ -639,7 +656,7 @@ mod tests {
                 fs::write(dir.join(".env"), "").expect("written");
             }
         };
-        let paths = found(&chains, Bounds { hidden: 16, ..bounds });
+        let paths = found(&chains, SearchBounds { hidden: 16, ..bounds });
         let above: BTreeSet<&Path> =
             paths.iter().flat_map(|path| Path::new(path).ancestors().skip(1)).collect();
         assert!(above.len() <= 17 && rest.iter().all(|it| paths.iter().any(|path| path == it)));
@@ -649,8 +666,8 @@ mod tests {
         }
         // All of what was granted, if no directory in it has most of that.
         let (_scratch, root) = tree();
-        assert_eq!(search(&root, Bounds { hidden: 1, ..bounds }).expect("ends"), [""]);
-        let late = search(&root, Bounds { time: Duration::ZERO, entries: 0, ..bounds });
+        assert_eq!(search(&root, SearchBounds { hidden: 1, ..bounds }).expect("ends"), [""]);
+        let late = search(&root, SearchBounds { time: Duration::ZERO, entries: 0, ..bounds });
         assert_eq!(late.expect("ends"), [""]);
     }
 
@@ -665,7 +682,7 @@ mod tests {
         }
         let flags = OFlags::CREATE | OFlags::WRONLY;
         drop(openat(&dir, ".env", flags, Mode::RUSR).expect("made"));
-        let found = search(&root, Bounds::default()).expect("ends");
+        let found = search(&root, SearchBounds::default()).expect("ends");
         assert!(found.iter().all(|path| path.len() < 4_096), "{found:?}");
         assert_eq!(found.iter().filter(|path| path.contains(&name)).count(), 1);
     }
@@ -676,7 +693,8 @@ mod tests {
         fs::create_dir_all(root.join("x/2/3")).expect("made");
         fs::write(root.join("x/2/3/.env"), "").expect("written");
         fs::hard_link(root.join("x/2/3/.env"), root.join("seen")).expect("linked");
-        let found = search(&root, Bounds { depth: 2, ..Bounds::default() }).expect("ends");
+        let found =
+            search(&root, SearchBounds { depth: 2, ..SearchBounds::default() }).expect("ends");
         assert!(found.contains(&"/seen".to_owned()), "{found:?}");
     }
 
@@ -687,7 +705,7 @@ mod tests {
             .map(|name| GrantedDir { access: Access::ReadOnly, path: root.join(name) });
         let hides = |path: &Path| path.file_name().is_some_and(|name| name == ".env");
         let granted = OpenGrant::open_all(&granted).expect("opened");
-        let (hidden, _) = find(&granted, &hides, Bounds::default()).expect("ends");
+        let (hidden, _) = find(&granted, &hides, SearchBounds::default()).expect("ends");
         let paths: Vec<_> = hidden.iter().map(|it| it.path.to_bytes().to_vec()).collect();
         assert_eq!(paths, [root.join("a/b/.env").into_os_string().into_encoded_bytes()]);
     }
@@ -718,8 +736,9 @@ mod tests {
         };
         let dir = GrantedDir { access: Access::ReadWrite, path: root.clone() };
         let dirs = OpenGrant::open_all(&[dir]).expect("opened");
-        let (hidden, may_be_incomplete) = find(&dirs, &hides, Bounds::default()).expect("ends");
-        let path = |it: &Hidden| {
+        let (hidden, may_be_incomplete) =
+            find(&dirs, &hides, SearchBounds::default()).expect("ends");
+        let path = |it: &HiddenPath| {
             let path = Path::new(OsStr::from_bytes(it.path.to_bytes()));
             path.strip_prefix(&root).expect("in the tree").to_owned()
         };
@@ -746,7 +765,8 @@ mod tests {
         fs::write(root.join(".env"), "").expect("written");
         let granted = GrantedDir { access: Access::ReadOnly, path: root.clone() };
         let granted = OpenGrant::open_all(&[granted]).expect("opened");
-        let (found, may_be_incomplete) = find(&granted, &hides, Bounds::default()).expect("ends");
+        let (found, may_be_incomplete) =
+            find(&granted, &hides, SearchBounds::default()).expect("ends");
         assert_eq!((found.len(), may_be_incomplete), (1, true));
     }
 
@@ -758,7 +778,8 @@ mod tests {
         fs::rename(root.join("a"), root.join("away")).expect("renamed");
         fs::create_dir(root.join("a")).expect("made");
         let hides = |path: &Path| path.ends_with(".env");
-        let (found, may_be_incomplete) = find(&granted, &hides, Bounds::default()).expect("ends");
+        let (found, may_be_incomplete) =
+            find(&granted, &hides, SearchBounds::default()).expect("ends");
         let paths: Vec<_> = found.iter().map(|it| it.path.to_bytes()).collect();
         assert_eq!(paths, [root.join("a/b/.env").as_os_str().as_bytes()]);
         assert!(may_be_incomplete);

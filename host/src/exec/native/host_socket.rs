@@ -9,17 +9,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use ikigai_protocol::host_socket::{
-    Content, Edit, Fault, Id, List, MAX_LINE, Operation, Read, Refusal, Replaced, Write, Written,
-    decode, encode_failure, encode_refusal, encode_result,
+    EditOutput, EditParams, Id, ListParams, MAX_LINE, Operation, ReadOutput, ReadParams,
+    RequestFault, RequestRefusal, WriteOutput, WriteParams, decode, encode_failure, encode_refusal,
+    encode_result,
 };
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::UnixStream;
 
-use super::streams::Signals;
+use super::streams::StreamSignals;
 use crate::exec::Call;
 use crate::exec::assets::{AssetError, AssetGate, Window};
-use crate::exec::pipes::Reader;
+use crate::exec::pipes::ThreadedReader;
 use crate::policy::AssetAccess;
 
 /// The size of a read, in bytes.
@@ -42,7 +43,7 @@ pub(super) fn open(call: &Call) -> io::Result<Option<(UnixStream, OwnedFd)>> {
 }
 
 /// Answers the tool's requests until it closes the socket or ends.
-pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals: &Signals) {
+pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals: &StreamSignals) {
     let Some(socket) = socket else { return };
     // A separate task: a long line is work, and the tool's streams must not wait for it.
     let mut conversation = tokio::spawn(converse(socket, gate.clone()));
@@ -58,23 +59,24 @@ pub(super) async fn serve(socket: Option<UnixStream>, gate: &AssetGate, signals:
 }
 
 async fn converse(socket: UnixStream, gate: AssetGate) -> io::Result<()> {
-    let mut reader = BufReader::with_capacity(CHUNK, Reader::new(socket));
+    let mut reader = BufReader::with_capacity(CHUNK, ThreadedReader::new(socket));
     let mut line = Vec::new();
     loop {
         line.clear();
         line.shrink_to(KEPT);
         match next_line(&mut reader, &mut line).await? {
-            Line::Whole => {
+            BufferedLine::Whole => {
                 let answer = answer(&gate, &line).await?;
                 write_all(reader.get_ref().end()?, &answer).await?;
             }
-            Line::TooLong => {
+            BufferedLine::TooLong => {
                 // The beginning of the next line could only be found by reading on.
                 let message = format!("a line has at most {MAX_LINE} bytes; the socket is closed");
-                let refusal = Refusal { id: Id::Null, fault: Fault::Request, message };
+                let refusal =
+                    RequestRefusal { id: Id::Null, fault: RequestFault::Request, message };
                 return write_all(reader.get_ref().end()?, &encode_refusal(&refusal)?).await;
             }
-            Line::End => return Ok(()),
+            BufferedLine::End => return Ok(()),
         }
     }
 }
@@ -93,7 +95,7 @@ async fn write_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// The content of the buffer after a read.
-enum Line {
+enum BufferedLine {
     /// A line, without its newline.
     Whole,
     /// The beginning of a line that is too long.
@@ -103,15 +105,15 @@ enum Line {
 }
 
 async fn next_line(
-    reader: &mut BufReader<Reader<UnixStream>>,
+    reader: &mut BufReader<ThreadedReader<UnixStream>>,
     line: &mut Vec<u8>,
-) -> io::Result<Line> {
+) -> io::Result<BufferedLine> {
     reader.take(MAX_LINE as u64 + 1).read_until(b'\n', line).await?;
     if line.last() == Some(&b'\n') {
         line.pop();
-        return Ok(Line::Whole);
+        return Ok(BufferedLine::Whole);
     }
-    Ok(if line.len() > MAX_LINE { Line::TooLong } else { Line::End })
+    Ok(if line.len() > MAX_LINE { BufferedLine::TooLong } else { BufferedLine::End })
 }
 
 async fn answer(gate: &AssetGate, line: &[u8]) -> serde_json::Result<Vec<u8>> {
@@ -120,19 +122,19 @@ async fn answer(gate: &AssetGate, line: &[u8]) -> serde_json::Result<Vec<u8>> {
         Err(refusal) => return encode_refusal(&refusal),
     };
     match operation {
-        Operation::Read(Read { uri, offset, limit }) => {
+        Operation::Read(ReadParams { uri, offset, limit }) => {
             let content = gate.read(uri, Window { offset, limit }).await;
-            encode(&id, content.map(|content| Content { content }))
+            encode(&id, content.map(|content| ReadOutput { content }))
         }
-        Operation::Write(Write { uri, content }) => {
+        Operation::Write(WriteParams { uri, content }) => {
             let bytes = content.len() as u64;
-            encode(&id, gate.write(uri, content).await.map(|()| Written { bytes }))
+            encode(&id, gate.write(uri, content).await.map(|()| WriteOutput { bytes }))
         }
-        Operation::Edit(Edit { uri, old, new, all }) => {
+        Operation::Edit(EditParams { uri, old, new, all }) => {
             let replacements = gate.edit(uri, old, new, all).await;
-            encode(&id, replacements.map(|replacements| Replaced { replacements }))
+            encode(&id, replacements.map(|replacements| EditOutput { replacements }))
         }
-        Operation::List(List { prefix }) => encode(&id, gate.list(prefix).await),
+        Operation::List(ListParams { prefix }) => encode(&id, gate.list(prefix).await),
     }
 }
 

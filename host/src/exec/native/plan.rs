@@ -8,7 +8,8 @@ use std::path::Path;
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
 use ikigai_supervisor::plan::{
-    self, Bounds, Dir, HOST_SOCKET, Kind, Link, Network, Plan, Watch, Without,
+    self, CallBounds, HOST_SOCKET, Link, OmittedLayers, PathGrant, Plan, RunMode, ToolNetwork,
+    WatchLevel,
 };
 use thiserror::Error;
 
@@ -41,13 +42,13 @@ pub(super) enum PlanError {
 
 /// Returns the network of a call. A call that may try to use more than its grant gets the relay
 /// even if it was granted no peer. So does a server, whose refusals are recorded.
-pub(super) fn network(call: &Call, is_server: bool) -> Network {
+pub(super) fn network(call: &Call, is_server: bool) -> ToolNetwork {
     let Net { any, peers } = &call.grant.net;
     let is_open = || is_server || call.widening.as_ref().is_some_and(|widening| widening.watches());
     match call.grant.sandbox {
-        _ if *any => Network::Host,
-        Sandbox::Prefer | Sandbox::Require if !peers.is_empty() || is_open() => Network::Relay,
-        _ => Network::None,
+        _ if *any => ToolNetwork::Host,
+        Sandbox::Prefer | Sandbox::Require if !peers.is_empty() || is_open() => ToolNetwork::Relay,
+        _ => ToolNetwork::None,
     }
 }
 
@@ -56,9 +57,9 @@ pub(super) fn network(call: &Call, is_server: bool) -> Network {
 pub(super) fn for_call(
     program: &Path,
     call: &Call,
-    (net, watch): (Network, Watch),
+    (net, watch): (ToolNetwork, WatchLevel),
     Unseen { hidden, guarded, machine, searched, .. }: &mut Unseen,
-    without: Without,
+    without: OmittedLayers,
 ) -> Result<Plan, PlanError> {
     let args = std::iter::once(program.as_os_str())
         .chain(call.args.iter().map(|arg| arg.as_os_str()))
@@ -66,8 +67,11 @@ pub(super) fn for_call(
         .map(|(index, arg)| c_string(arg, || format!("argument {index}")))
         .collect::<Result<_, _>>()?;
     // If this host is itself a tool of another host, its tools must not get that host's socket.
-    let of_relay: Vec<_> =
-        if net == Network::Relay { relay::variables(&call.grant).collect() } else { Vec::new() };
+    let of_relay: Vec<_> = if net == ToolNetwork::Relay {
+        relay::variables(&call.grant).collect()
+    } else {
+        Vec::new()
+    };
     // The host's proxy cannot be reached from the relay's network.
     let is_own = |name: &OsStr| {
         name == HOST_FD_VARIABLE || of_relay.iter().any(|(own, _)| name == OsStr::new(own))
@@ -81,13 +85,13 @@ pub(super) fn for_call(
     let dirs = call.grant.dirs.iter().map(|dir| {
         let path = absolute("the granted directory", &dir.path)?;
         let writable = dir.access == Access::ReadWrite;
-        Ok(Dir { path, writable, searched: searched.get(&dir.path).copied() })
+        Ok(PathGrant { path, writable, searched: searched.get(&dir.path).copied() })
     });
     let links = call.grant.links.iter().map(|link| {
         let path = absolute("the granted link", &link.path)?;
         Ok(Link { path, target: absolute("the target of a granted link", &link.target)? })
     });
-    if net == Network::None && !call.grant.net.is_none() {
+    if net == ToolNetwork::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);
     }
     Ok(Plan {
@@ -100,7 +104,7 @@ pub(super) fn for_call(
         read_only: mem::take(&mut guarded.read_only),
         machine: machine.take(),
         links: links.collect::<Result<_, PlanError>>()?,
-        kind: Kind {
+        kind: RunMode {
             sandbox: call.grant.sandbox,
             net,
             own_sockets: call.grant.own_sockets,
@@ -109,7 +113,7 @@ pub(super) fn for_call(
             watch,
             without,
         },
-        bounds: Bounds {
+        bounds: CallBounds {
             // It may have been extended since the policy decided.
             wall_clock: call.deadline.applied(call.limits).wall_clock,
             memory: call.limits.native_memory,

@@ -15,17 +15,18 @@ use std::time::Duration;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::process::geteuid;
 
-use super::{Machine, Supervisor};
-use ikigai_supervisor::isolation::{Isolation, Layer, Mechanism, Remedy};
+use super::{MachineSandbox, Supervisor};
+use ikigai_supervisor::isolation::{Isolation, LayerRemedy, Mechanism, SandboxLayer};
 use ikigai_supervisor::plan::{
-    Bounds, DESCRIPTORS, Dir, End, Kind, Network, Plan, Report, Sandbox, Watch,
+    CallBounds, DESCRIPTORS, PathGrant, Plan, RunMode, Sandbox, SupervisorReport, ToolEnd,
+    ToolNetwork, WatchLevel,
 };
 
 /// The time for the probe: far more than it takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the sandbox of this machine, by trying every layer.
-pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
+pub(super) async fn machine(supervisor: &Supervisor) -> MachineSandbox {
     match tokio::time::timeout(TIMEOUT, run(supervisor)).await {
         Ok(Ok(report)) => machine_of(report),
         Ok(Err(error)) => unconfined(&format!("no supervisor could be started: {error}")),
@@ -33,7 +34,7 @@ pub(super) async fn machine(supervisor: &Supervisor) -> Machine {
     }
 }
 
-async fn run(supervisor: &Supervisor) -> io::Result<Report> {
+async fn run(supervisor: &Supervisor) -> io::Result<SupervisorReport> {
     let nothing = || openat(CWD, c"/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
     let ends = [nothing()?, nothing()?, nothing()?];
     let plan = plan(supervisor);
@@ -57,46 +58,49 @@ fn plan(supervisor: &Supervisor) -> Plan {
         read_only: Vec::new(),
         machine: None,
         links: Vec::new(),
-        kind: Kind {
+        kind: RunMode {
             sandbox: Sandbox::Prefer,
-            net: Network::None,
+            net: ToolNetwork::None,
             own_sockets: false,
             host_socket: false,
             probe: true,
-            watch: Watch::Nothing,
+            watch: WatchLevel::Nothing,
             without: supervisor.without,
         },
-        bounds: Bounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },
+        bounds: CallBounds { wall_clock: TIMEOUT, memory: 1 << 30, processes: 16 },
     }
 }
 
 /// Returns the directory of the supervisor, which also contains the installed tools. Root sees
 /// files as their owner only if the file system can map owners. The file system of a container
 /// often cannot.
-fn installed(supervisor: &Supervisor) -> Option<Dir> {
+fn installed(supervisor: &Supervisor) -> Option<PathGrant> {
     let program = supervisor.path.as_deref()?.canonicalize().ok()?;
     let dir = program.parent().filter(|dir| geteuid().is_root() && !dir.starts_with("/usr"))?;
-    Some(Dir {
+    Some(PathGrant {
         path: CString::new(dir.as_os_str().as_bytes()).ok()?,
         writable: false,
         searched: None,
     })
 }
 
-fn machine_of(report: Report) -> Machine {
-    let Report { end, isolation, mut layers, .. } = report;
-    let (End::Code(0), Some(isolation)) = (&end, isolation) else {
-        return Machine { layers, ..unconfined(&format!("no tool would be started: {end:?}")) };
+fn machine_of(report: SupervisorReport) -> MachineSandbox {
+    let SupervisorReport { end, isolation, mut layers, .. } = report;
+    let (ToolEnd::Code(0), Some(isolation)) = (&end, isolation) else {
+        return MachineSandbox {
+            layers,
+            ..unconfined(&format!("no tool would be started: {end:?}"))
+        };
     };
     for layer in &mut layers {
         layer.remedy = remedy(layer);
     }
-    Machine { isolation, layers }
+    MachineSandbox { isolation, layers }
 }
 
 /// Returns a machine without any guarantee, for this reason.
-fn unconfined(reason: &str) -> Machine {
-    Machine { isolation: Isolation::none(reason), layers: Vec::new() }
+fn unconfined(reason: &str) -> MachineSandbox {
+    MachineSandbox { isolation: Isolation::none(reason), layers: Vec::new() }
 }
 
 /// Settings that prevent a user from making namespaces: the name of each, the value that forbids,
@@ -161,17 +165,17 @@ fn lines(text: &str, matters: impl Fn(&str) -> bool) -> impl Iterator<Item = Str
 }
 
 /// Returns the remedy for a layer that is missing.
-fn remedy(layer: &Layer) -> Option<Remedy> {
+fn remedy(layer: &SandboxLayer) -> Option<LayerRemedy> {
     if layer.guarantee.is_enforced() {
         return None;
     }
     match layer.mechanism {
-        Mechanism::Landlock => Some(Remedy::EnableLandlock),
-        Mechanism::Seccomp => Some(Remedy::EnableSeccomp),
-        Mechanism::Proc => Some(Remedy::UnmaskProc),
-        Mechanism::ProcessCgroup | Mechanism::MemoryCgroup => Some(Remedy::DelegateCgroup),
-        Mechanism::PidMax => Some(Remedy::UpgradeForPidMax),
-        Mechanism::UnprivilegedUser => Some(Remedy::RunUnprivileged),
+        Mechanism::Landlock => Some(LayerRemedy::EnableLandlock),
+        Mechanism::Seccomp => Some(LayerRemedy::EnableSeccomp),
+        Mechanism::Proc => Some(LayerRemedy::UnmaskProc),
+        Mechanism::ProcessCgroup | Mechanism::MemoryCgroup => Some(LayerRemedy::DelegateCgroup),
+        Mechanism::PidMax => Some(LayerRemedy::UpgradeForPidMax),
+        Mechanism::UnprivilegedUser => Some(LayerRemedy::RunUnprivileged),
         Mechanism::Capabilities | Mechanism::ProcessLimit => None,
         Mechanism::UserNamespace
         | Mechanism::MountNamespace
@@ -183,19 +187,19 @@ fn remedy(layer: &Layer) -> Option<Remedy> {
 }
 
 /// Returns the remedy for a namespace that cannot be made.
-fn namespace_remedy() -> Option<Remedy> {
+fn namespace_remedy() -> Option<LayerRemedy> {
     let set = SETTINGS.iter().find(|(setting, forbids, _)| {
         let path = format!("/proc/sys/{}", setting.replace('.', "/"));
         fs::read_to_string(path).is_ok_and(|value| value.trim() == *forbids)
     });
     if let Some((setting, _, allows)) = set {
         let (setting, value) = ((*setting).to_owned(), (*allows).to_owned());
-        return Some(Remedy::AllowNamespaces { setting, value });
+        return Some(LayerRemedy::AllowNamespaces { setting, value });
     }
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let filtered =
         status.lines().any(|line| line.trim_end().ends_with('2') && line.starts_with("Seccomp:"));
-    filtered.then_some(Remedy::UnfilterHost)
+    filtered.then_some(LayerRemedy::UnfilterHost)
 }
 
 #[cfg(test)]
@@ -212,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_layer_that_is_there_needs_no_remedy() {
-        let landlock = |guarantee| Layer {
+        let landlock = |guarantee| SandboxLayer {
             mechanism: Mechanism::Landlock,
             guarantee,
             detail: None,
@@ -220,6 +224,6 @@ mod tests {
         };
         assert_eq!(remedy(&landlock(Guarantee::Enforced)), None);
         let absent = landlock(Guarantee::None("not there".into()));
-        assert_eq!(remedy(&absent), Some(Remedy::EnableLandlock));
+        assert_eq!(remedy(&absent), Some(LayerRemedy::EnableLandlock));
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use ikigai_supervisor::plan::Step;
+use ikigai_supervisor::plan::StartStep;
 
 /// The longest `#!` line that the kernel reads, in bytes.
 const LINE: usize = 256;
@@ -14,7 +14,7 @@ const LINE: usize = 256;
 pub(super) fn explain(
     program: &Path,
     workspace: &Path,
-    step: Step,
+    step: StartStep,
     errno: i32,
     sandboxed: bool,
 ) -> String {
@@ -22,10 +22,10 @@ pub(super) fn explain(
     let name = program.display();
     match step {
         // The kernel charges the memory of the sandbox to the call as well.
-        Step::Exec | Step::Landlock | Step::Filter if errno == libc::ENOMEM => {
+        StartStep::Exec | StartStep::Landlock | StartStep::Filter if errno == libc::ENOMEM => {
             format!("`{name}` needs more memory to start than its limit allows")
         }
-        Step::Exec => match errno {
+        StartStep::Exec => match errno {
             libc::ENOENT => not_found(program, sandboxed),
             libc::EACCES => format!(
                 "`{name}` may not be executed: it lacks execute permission (`chmod +x`), \
@@ -44,16 +44,16 @@ pub(super) fn explain(
             }
             _ => format!("`{name}` could not be executed: {error}"),
         },
-        Step::Directory => {
+        StartStep::Directory => {
             format!("the workspace `{}` cannot be entered: {error}", workspace.display())
         }
-        Step::Clone => format!(
+        StartStep::Clone => format!(
             "no process could be made for `{name}`: {error}; the system or the user may have too many"
         ),
-        Step::Bind | Step::Limits | Step::Cgroup | Step::Streams => {
+        StartStep::Bind | StartStep::Limits | StartStep::Cgroup | StartStep::Streams => {
             format!("a process for `{name}` could not be prepared: {error}")
         }
-        Step::Landlock | Step::Filter => {
+        StartStep::Landlock | StartStep::Filter => {
             format!("the sandbox of `{name}` could not be closed: {step:?}: {error}")
         }
     }
@@ -130,7 +130,7 @@ mod tests {
         let message = |content: &[u8], errno: i32| {
             let path = dir.path().join("tool");
             std::fs::write(&path, content).expect("written");
-            explain(&path, dir.path(), Step::Exec, errno, false)
+            explain(&path, dir.path(), StartStep::Exec, errno, false)
         };
         for (content, errno, expected) in [
             (&b"#!/nowhere/python3 -u\nprint()"[..], libc::ENOENT, "`/nowhere/python3`"),
@@ -146,9 +146,9 @@ mod tests {
             assert!(text.contains(expected), "`{text}` does not say `{expected}`");
         }
         let absent =
-            explain(&dir.path().join("absent"), dir.path(), Step::Exec, libc::ENOENT, false);
+            explain(&dir.path().join("absent"), dir.path(), StartStep::Exec, libc::ENOENT, false);
         assert!(absent.ends_with("does not exist"), "{absent}");
-        for step in [Step::Exec, Step::Landlock, Step::Filter] {
+        for step in [StartStep::Exec, StartStep::Landlock, StartStep::Filter] {
             let text = explain(dir.path(), dir.path(), step, libc::ENOMEM, true);
             assert!(text.contains("more memory to start"), "{text}");
         }

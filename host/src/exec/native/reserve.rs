@@ -27,15 +27,15 @@ pub(super) struct Reserve {
     confinement: Confinement,
     size: usize,
     /// The oldest is first.
-    waiting: Mutex<VecDeque<Waiting>>,
+    waiting: Mutex<VecDeque<ReservedSupervisor>>,
     /// The supervisors that no call can use any more. They take some milliseconds to end, and no
     /// call waits for that.
-    spent: Mutex<Vec<Waiting>>,
+    spent: Mutex<Vec<ReservedSupervisor>>,
 }
 
 /// A supervisor, and the surroundings of its start.
 #[derive(Debug)]
-struct Waiting {
+struct ReservedSupervisor {
     supervisor: WaitingSupervisor,
     since: Instant,
     user: Uid,
@@ -71,7 +71,7 @@ impl Reserve {
     /// Returns whether the reserve has fewer good supervisors than its size.
     pub(super) fn is_short(&self) -> bool {
         let mut waiting = self.lock();
-        let good = waiting.iter_mut().map(Waiting::is_good).filter(|is_good| *is_good);
+        let good = waiting.iter_mut().map(ReservedSupervisor::is_good).filter(|is_good| *is_good);
         good.count() < self.size
     }
 
@@ -85,7 +85,7 @@ impl Reserve {
             if !self.is_short() {
                 break;
             }
-            let started = Waiting::start(executable, self.confinement)?;
+            let started = ReservedSupervisor::start(executable, self.confinement)?;
             let mut waiting = self.lock();
             let (mut good, mut others) = (VecDeque::new(), Vec::new());
             for mut one in waiting.drain(..).chain([started]) {
@@ -101,11 +101,11 @@ impl Reserve {
         Ok(())
     }
 
-    fn spent(&self) -> MutexGuard<'_, Vec<Waiting>> {
+    fn spent(&self) -> MutexGuard<'_, Vec<ReservedSupervisor>> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ReservedSupervisor>> {
         // A panic leaves a list of processes like any other.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -120,12 +120,12 @@ impl Drop for Reserve {
 }
 
 /// Ends supervisors, all at once. Blocks until the last has ended.
-fn end(mut supervisors: Vec<Waiting>) {
+fn end(mut supervisors: Vec<ReservedSupervisor>) {
     supervisors.iter_mut().for_each(|it| it.supervisor.ask_to_end());
     drop(supervisors);
 }
 
-impl Waiting {
+impl ReservedSupervisor {
     fn start(executable: &Path, confinement: Confinement) -> io::Result<Self> {
         let (user, group) = (geteuid(), getegid());
         let supervisor = WaitingSupervisor::start(executable, confinement, None)?;

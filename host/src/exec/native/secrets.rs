@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
-use ikigai_supervisor::plan::Hidden;
+use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, statat};
 
 use super::dir_state::{DirState, TICK};
@@ -111,7 +111,7 @@ impl SecretDirs {
     }
 
     /// Forgets the directories that the tool does not see.
-    pub(super) fn forget_hidden(&mut self, hidden: &[Hidden]) {
+    pub(super) fn forget_hidden(&mut self, hidden: &[HiddenPath]) {
         let hidden: Vec<&Path> =
             hidden.iter().map(|it| Path::new(OsStr::from_bytes(it.path.to_bytes()))).collect();
         self.states.retain(|dir, _| !hidden.iter().any(|hidden| dir.starts_with(hidden)));

@@ -37,25 +37,25 @@ const LONGEST_KEPT: usize = 220;
 const ASIDE: &str = ".withheld";
 
 /// A place that is set aside after the call if it is not as before.
-pub(super) struct Expected {
-    pub(super) root: Root,
+pub(super) struct ExpectedPlace {
+    pub(super) root: GrantedRoot,
     pub(super) dir: Arc<OwnedFd>,
     /// The path of the directory when the call began.
     pub(super) around: PathBuf,
     pub(super) name: OsString,
-    pub(super) before: Before,
+    pub(super) before: InitialState,
     /// Set while a call runs that began when the place did not exist.
     pub(super) _absent: Option<Arc<()>>,
 }
 
 /// A granted directory, open since the call began.
 #[derive(Clone)]
-pub(super) struct Root {
+pub(super) struct GrantedRoot {
     pub(super) dir: Arc<OwnedFd>,
     pub(super) path: PathBuf,
 }
 
-impl Root {
+impl GrantedRoot {
     /// Opens a directory beneath it by its path. Follows no link, since a tool could make one lead
     /// out of the directory.
     pub(super) fn open(&self, path: &Path) -> Option<OwnedFd> {
@@ -71,7 +71,7 @@ impl Root {
 }
 
 /// The state of a place when a call begins.
-pub(super) enum Before {
+pub(super) enum InitialState {
     Nothing,
     /// A directory. It may be removed but not replaced.
     Directory {
@@ -86,7 +86,7 @@ pub(super) enum Before {
 }
 
 /// A place that the grant opens in part. New files in it are set aside after the call.
-pub(super) struct Listing {
+pub(super) struct PartialPlace {
     /// The directory around the place.
     pub(super) around: Arc<OwnedFd>,
     pub(super) dir: Arc<OwnedFd>,
@@ -103,7 +103,7 @@ pub(super) struct SetAside {
     pub(super) now: Result<OsString, String>,
 }
 
-impl Expected {
+impl ExpectedPlace {
     /// Returns the directory that has the path of the place's directory now, if it is another one.
     pub(super) fn other_dir(&self) -> Option<OwnedFd> {
         let is_other = |now: &OwnedFd| match (fstat(now), fstat(&self.dir)) {
@@ -138,7 +138,7 @@ impl Expected {
     /// Restores a link that the tool removed, unless it would lead elsewhere now. Returns a text
     /// about the result, or `None` if the place was not a link.
     fn restore(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<String> {
-        let Before::Link { text, .. } = &self.before else { return None };
+        let InitialState::Link { text, .. } = &self.before else { return None };
         let made = with_rights(dir, || {
             symlinkat(text.as_c_str(), dir, &self.name)?;
             let now = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -156,11 +156,11 @@ impl Expected {
 
     fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
         let (text, target) = match &self.before {
-            Before::Nothing => return false,
-            Before::Directory { device, inode } => {
+            InitialState::Nothing => return false,
+            InitialState::Directory { device, inode } => {
                 return (now.st_dev, now.st_ino) == (*device, *inode);
             }
-            Before::Link { text, target } => (text, target),
+            InitialState::Link { text, target } => (text, target),
         };
         let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
         let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
@@ -173,7 +173,7 @@ impl Expected {
     }
 }
 
-impl Listing {
+impl PartialPlace {
     pub(super) fn set_aside(&self) -> Vec<SetAside> {
         let mut done = self.set_aside_new();
         // The tool may have replaced this directory by another one.

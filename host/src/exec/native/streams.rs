@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::supervisor_process::GRACE;
 use crate::exec::output::{Pipe, PipeError, Sink};
-use crate::exec::pipes::{Reader, Writer};
+use crate::exec::pipes::{ThreadedReader, ThreadedWriter};
 use crate::exec::{Refusals, Stdin};
 use ikigai_supervisor::plan::DESCRIPTORS;
 
@@ -23,17 +23,17 @@ use ikigai_supervisor::plan::DESCRIPTORS;
 const CHUNK: usize = 64 << 10;
 
 /// The host's ends of the pipes.
-pub(super) struct Streams {
+pub(super) struct HostPipes {
     /// `None` if the tool has the host's own stdin.
-    pub(super) stdin: Option<Writer>,
+    pub(super) stdin: Option<ThreadedWriter>,
     /// `None` if the caller holds the tool's stdout.
-    pub(super) stdout: Option<Reader<Receiver>>,
-    pub(super) stderr: Reader<Receiver>,
+    pub(super) stdout: Option<ThreadedReader<Receiver>>,
+    pub(super) stderr: ThreadedReader<Receiver>,
 }
 
 /// The tool's ends of a stdin and a stdout whose other ends the caller holds, and the refusals that
 /// the caller reads while the tool runs.
-pub(super) struct Held {
+pub(super) struct ToolPipes {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) refusals: Refusals,
@@ -41,7 +41,7 @@ pub(super) struct Held {
 
 /// Signals between a call and its streams.
 #[derive(Clone, Default)]
-pub(super) struct Signals {
+pub(super) struct StreamSignals {
     /// The tool has ended: its streams read what is there, and wait for no more.
     pub(super) ended: CancellationToken,
     /// The host ended the call: output that is passed on is dropped.
@@ -50,16 +50,16 @@ pub(super) struct Signals {
     pub(super) flooded: CancellationToken,
 }
 
-impl Streams {
+impl HostPipes {
     /// Opens the pipes that the caller does not hold yet. Returns the host's ends and the tool's
     /// stdin, stdout and stderr.
     pub(super) fn open(
         stdin: &Stdin,
-        held: Option<Held>,
+        held: Option<ToolPipes>,
     ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
         let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
-        let stderr = Reader::new(Receiver::from_owned_fd(stderr)?);
-        if let Some(Held { stdin, stdout, .. }) = held {
+        let stderr = ThreadedReader::new(Receiver::from_owned_fd(stderr)?);
+        if let Some(ToolPipes { stdin, stdout, .. }) = held {
             let streams = Self { stdin: None, stdout: None, stderr };
             return Ok((streams, [stdin, stdout, tool_stderr]));
         }
@@ -67,18 +67,18 @@ impl Streams {
             Stdin::Inherit => (None, io::stdin().as_fd().try_clone_to_owned()?),
             Stdin::Bytes(_) => {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-                (Some(Writer::new(Sender::from_owned_fd(write)?)), read)
+                (Some(ThreadedWriter::new(Sender::from_owned_fd(write)?)), read)
             }
         };
         let (stdout, tool_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
-        let stdout = Some(Reader::new(Receiver::from_owned_fd(stdout)?));
+        let stdout = Some(ThreadedReader::new(Receiver::from_owned_fd(stdout)?));
         let streams = Self { stdin, stdout, stderr };
         Ok((streams, [tool_stdin, tool_stdout, tool_stderr]))
     }
 }
 
 /// Writes `bytes`, then EOF. A tool need not read them.
-pub(super) async fn feed(to: Option<Writer>, bytes: Bytes, signals: &Signals) {
+pub(super) async fn feed(to: Option<ThreadedWriter>, bytes: Bytes, signals: &StreamSignals) {
     let Some(mut to) = to else { return };
     let write = async {
         to.write_all(&bytes).await?;
@@ -99,10 +99,10 @@ pub(super) async fn feed(to: Option<Writer>, bytes: Bytes, signals: &Signals) {
 /// its end the rest in the pipe is read without waiting: a process that could not be ended may
 /// hold the other end.
 pub(super) async fn pump(
-    from: Option<Reader<Receiver>>,
+    from: Option<ThreadedReader<Receiver>>,
     sink: &Sink,
     into: &Pipe,
-    signals: &Signals,
+    signals: &StreamSignals,
 ) {
     let Some(mut from) = from else { return };
     let mut chunk = Vec::with_capacity(CHUNK);
@@ -157,7 +157,7 @@ async fn deliver(
     chunk: &mut Vec<u8>,
     sink: &Sink,
     into: &Pipe,
-    signals: &Signals,
+    signals: &StreamSignals,
 ) -> Result<bool, PipeError> {
     match sink {
         Sink::Head | Sink::Tail(_) => into.write(chunk).map(|()| true),

@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use ikigai_supervisor::plan::{self, Confinement, DESCRIPTORS, LISTENER, Report};
+use ikigai_supervisor::plan::{self, Confinement, DESCRIPTORS, LISTENER, SupervisorReport};
 use ikigai_supervisor::process_tree;
 
 /// The time that a supervisor has to end after it was asked to.
@@ -196,7 +196,7 @@ impl SupervisorProcess {
 
     /// Waits for the supervisor's report. Returns nothing if it ended without one. The future may
     /// be dropped and this called again.
-    pub(super) async fn report(&mut self) -> io::Result<Option<Report>> {
+    pub(super) async fn report(&mut self) -> io::Result<Option<SupervisorReport>> {
         let Some(control) = &mut self.control else { return Ok(None) };
         if self.listener.is_some() {
             let first = control.async_io(Interest::READABLE, || first(control)).await;
@@ -225,7 +225,7 @@ impl SupervisorProcess {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Some(Report::decode(&self.received)?))
+        Ok(Some(SupervisorReport::decode(&self.received)?))
     }
 
     /// Asks the supervisor to end the call. It still reports.

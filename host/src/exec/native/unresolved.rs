@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use url::{Host, Url};
 
 use crate::exec::net::parse_host;
-use crate::policy::Reached;
+use crate::policy::RequestedAccess;
 
 /// The bytes at the end of an output that are searched.
 const SEARCHED: usize = 64 << 10;
@@ -44,7 +44,7 @@ const SSH: u16 = 22;
 
 /// Returns the peers that a program with these arguments and outputs could not look up. Without a port, each
 /// port of the name is meant.
-pub(in crate::exec) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reached> {
+pub(in crate::exec) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<RequestedAccess> {
     let names = names(outputs);
     if names.is_empty() {
         return Vec::new();
@@ -59,9 +59,9 @@ pub(in crate::exec) fn peers(outputs: [&[u8]; 2], arguments: &[u8]) -> Vec<Reach
             .collect();
         ports.extend(texts.iter().flat_map(|text| pooled_ports(text, &host)));
         match ports.is_empty() {
-            true => vec![Reached::Host { host }],
+            true => vec![RequestedAccess::Host { host }],
             false => {
-                let peer = |port| Reached::Peer { host: host.clone(), port };
+                let peer = |port| RequestedAccess::Peer { host: host.clone(), port };
                 ports.into_iter().take(NAMES).map(peer).collect()
             }
         }
@@ -138,8 +138,8 @@ mod tests {
     #[test]
     fn the_port_is_that_of_a_url_with_the_name() {
         let curl = "curl: (6) Could not resolve host: a.test";
-        let peer = |port| Reached::Peer { host: "a.test".to_owned(), port };
-        let any = || Reached::Host { host: "a.test".to_owned() };
+        let peer = |port| RequestedAccess::Peer { host: "a.test".to_owned(), port };
+        let any = || RequestedAccess::Host { host: "a.test".to_owned() };
         for (output, arguments, expected) in [
             (curl, r#"{"command":"curl https://a.test"}"#, vec![peer(443)]),
             (curl, r#"{"command":"curl -s 'http://me:pw@A.test:8080/x?y'"}"#, vec![peer(8080)]),

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use ikigai_protocol::{Access, written_out};
 use ikigai_supervisor::base_view::BASE_VIEW;
-use ikigai_supervisor::plan::{self, End, Report, Seen, Touch, Watch};
+use ikigai_supervisor::plan::{
+    self, FileAccess, ObservedAccesses, SupervisorReport, ToolEnd, WatchLevel,
+};
 use rustix::fs::{Access as Right, access};
 
 use super::Supervisor;
@@ -19,20 +21,24 @@ use super::set_aside::SetAside;
 use crate::exec::Call;
 use crate::exec::widening::Widening;
 use crate::paths;
-use crate::policy::{Grant, Reached, Used};
+use crate::policy::{Grant, RequestedAccess, UsedAccess};
 
 /// Returns the part of the accesses of a call that its supervisor reports.
-pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> Watch {
+pub(super) fn watch_of(call: &Call, supervisor: &Supervisor) -> WatchLevel {
     match &call.widening {
-        _ if supervisor.shown.is_some() => Watch::All,
-        Some(widening) if widening.recording().is_some() => Watch::All,
-        Some(widening) if widening.watches() => Watch::Reached,
-        _ => Watch::Nothing,
+        _ if supervisor.shown.is_some() => WatchLevel::All,
+        Some(widening) if widening.recording().is_some() => WatchLevel::All,
+        Some(widening) if widening.watches() => WatchLevel::Reached,
+        _ => WatchLevel::Nothing,
     }
 }
 
 /// Notes the accesses that a watched call tried and used, by its report if there is one.
-pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &Supervisor) {
+pub(super) async fn note(
+    report: Option<&mut SupervisorReport>,
+    call: &Call,
+    supervisor: &Supervisor,
+) {
     let never_ran = report.as_ref().is_some_and(|it| is_unstarted(&it.end));
     let seen = report.map(|report| std::mem::take(&mut report.seen)).unwrap_or_default();
     if let Some(shown) = &supervisor.shown {
@@ -44,7 +50,7 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
     }
     let grant = call.grant.clone();
     let noted = tokio::task::spawn_blocking(move || {
-        let Seen { watched: _, reached, used, peers, more } = seen;
+        let ObservedAccesses { watched: _, reached, used, peers, more } = seen;
         for touch in &reached {
             let Some(reached) = of_path(touch) else { continue };
             missed_links(touch, &grant).for_each(|link| widening.missed_link(link));
@@ -59,8 +65,8 @@ pub(super) async fn note(report: Option<&mut Report>, call: &Call, supervisor: &
         for peer in peers {
             let (host, port) = (peer.ip().to_string(), peer.port());
             match grant.net.any {
-                true => widening.used(Used::Peer { host, port }),
-                false => widening.refused(Reached::Peer { host, port }),
+                true => widening.used(UsedAccess::Peer { host, port }),
+                false => widening.refused(RequestedAccess::Peer { host, port }),
             }
         }
         match widening.recording() {
@@ -103,17 +109,17 @@ pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Result<(), Strin
             tracing::warn!("the tool made {text}");
             continue;
         };
-        widening.refused(Reached::Path { access: Access::ReadWrite, path });
+        widening.refused(RequestedAccess::Path { access: Access::ReadWrite, path });
         widening.set_aside(format!("the tool made {text}"));
     }
     left
 }
 
 /// Returns whether a tool with this end never ran, so that the supervisor watched nothing.
-fn is_unstarted(end: &End) -> bool {
+fn is_unstarted(end: &ToolEnd) -> bool {
     match end {
-        End::NotStarted(..) | End::Refused(_) | End::Unconfined(_) => true,
-        End::Code(_) | End::Signal(_) | End::Killed(_) => false,
+        ToolEnd::NotStarted(..) | ToolEnd::Refused(_) | ToolEnd::Unconfined(_) => true,
+        ToolEnd::Code(_) | ToolEnd::Signal(_) | ToolEnd::Killed(_) => false,
     }
 }
 
@@ -124,51 +130,54 @@ const NOTING: Duration = Duration::from_secs(2);
 /// Notes the granted directory of a file that was used, and in a recording the file itself.
 fn note_used(
     widening: &Widening,
-    touch: Touch,
+    touch: FileAccess,
     dirs: &[ikigai_protocol::GrantedDir],
     is_recorded: bool,
 ) {
     let around = dirs.iter().filter(|dir| touch.path.starts_with(&dir.path));
     if let Some(dir) = around.max_by_key(|dir| dir.path.as_os_str().len()) {
-        widening.used(Used::Dir { path: dir.path.clone() });
+        widening.used(UsedAccess::Dir { path: dir.path.clone() });
     }
     if !is_recorded {
         return;
     }
     let access = match touch.access {
-        plan::Access::Read => Access::ReadOnly,
-        plan::Access::Change | plan::Access::Make => Access::ReadWrite,
+        plan::AccessKind::Read => Access::ReadOnly,
+        plan::AccessKind::Change | plan::AccessKind::Make => Access::ReadWrite,
     };
-    widening.used(Used::File { access, path: touch.path });
+    widening.used(UsedAccess::File { access, path: touch.path });
 }
 
 /// Returns the access that would have to be granted for a file that the tool named, or `None` if a
 /// grant would not help.
-fn of_path(touch: &Touch) -> Option<Reached> {
+fn of_path(touch: &FileAccess) -> Option<RequestedAccess> {
     let existing = std::fs::canonicalize(&touch.path).ok();
     let (path, access) = match (touch.access, existing) {
-        (plan::Access::Read, Some(path)) => (path, Access::ReadOnly),
-        (plan::Access::Change | plan::Access::Make, Some(path)) => (path, Access::ReadWrite),
+        (plan::AccessKind::Read, Some(path)) => (path, Access::ReadOnly),
+        (plan::AccessKind::Change | plan::AccessKind::Make, Some(path)) => {
+            (path, Access::ReadWrite)
+        }
         // A file that is to be made lies in a directory that is to be granted.
-        (plan::Access::Make, None) => (directory_of(&touch.path)?, Access::ReadWrite),
-        (plan::Access::Read | plan::Access::Change, None) => return None,
+        (plan::AccessKind::Make, None) => (directory_of(&touch.path)?, Access::ReadWrite),
+        (plan::AccessKind::Read | plan::AccessKind::Change, None) => return None,
     };
     let right = match access {
         Access::ReadOnly => Right::READ_OK,
         Access::ReadWrite => Right::READ_OK | Right::WRITE_OK,
     };
     let grantable = std::fs::metadata(&path).is_ok_and(|it| it.is_file() || it.is_dir());
-    (grantable && self::access(&path, right).is_ok()).then_some(Reached::Path { access, path })
+    (grantable && self::access(&path, right).is_ok())
+        .then_some(RequestedAccess::Path { access, path })
 }
 
 /// Returns the links through which a tool named a file and which the tool does not see, whether it
 /// sees the file or not.
-fn missed_links(touch: &Touch, grant: &Grant) -> impl Iterator<Item = PathBuf> {
+fn missed_links(touch: &FileAccess, grant: &Grant) -> impl Iterator<Item = PathBuf> {
     let mut steps = paths::resolution_steps(&touch.path);
     // The last is the file.
     steps.pop();
     let is_seen = |link: &PathBuf| {
-        let read = Reached::Path { access: Access::ReadOnly, path: link.clone() };
+        let read = RequestedAccess::Path { access: Access::ReadOnly, path: link.clone() };
         grant.covers(&read) || BASE_VIEW.iter().any(|place| place.has(link))
     };
     steps.into_iter().filter(move |link| !is_seen(link))
@@ -192,10 +201,10 @@ mod tests {
         let root = fs::canonicalize(scratch.path()).expect("a path");
         fs::write(root.join("file"), "x").expect("written");
         std::os::unix::fs::symlink(root.join("file"), root.join("link")).expect("linked");
-        let reached = |name: &str, access| of_path(&Touch { path: root.join(name), access });
-        let path = |access, path| Some(Reached::Path { access, path });
+        let reached = |name: &str, access| of_path(&FileAccess { path: root.join(name), access });
+        let path = |access, path| Some(RequestedAccess::Path { access, path });
         let (read, write) = (Access::ReadOnly, Access::ReadWrite);
-        use plan::Access::{Change, Make, Read};
+        use plan::AccessKind::{Change, Make, Read};
         assert_eq!(reached("link", Read), path(read, root.join("file")));
         assert_eq!(reached("file", Change), path(write, root.join("file")));
         assert_eq!(reached("file", Make), path(write, root.join("file")));
@@ -203,7 +212,7 @@ mod tests {
         for (name, access) in [("new", Read), ("new", Change), ("no/new", Make)] {
             assert_eq!(reached(name, access), None, "{name}");
         }
-        let null = Touch { path: "/dev/null".into(), access: Read };
+        let null = FileAccess { path: "/dev/null".into(), access: Read };
         assert_eq!(of_path(&null), None, "a device");
     }
 
@@ -222,7 +231,7 @@ mod tests {
                 .iter()
                 .map(|dir| GrantedDir { access: Access::ReadOnly, path: root.join(dir) });
             let grant = Grant { dirs: dirs.collect(), ..Grant::default() };
-            let touch = Touch { path: root.join("dir/name"), access: plan::Access::Read };
+            let touch = FileAccess { path: root.join("dir/name"), access: plan::AccessKind::Read };
             missed_links(&touch, &grant).collect::<Vec<_>>()
         };
         assert_eq!(missed(&[]), [root.join("dir"), root.join("bin/name")]);

@@ -7,16 +7,16 @@ use ikigai_protocol::Digest;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::*;
-use crate::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use crate::exec::widening::{Questions, Subject, Surroundings};
-use crate::front_end::{Answer, FrontEnd};
+use crate::consent::{ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply};
+use crate::exec::widening::{CalledProgram, OpenQuestions, WideningContext};
+use crate::front_end::{AnswerFuture, FrontEnd};
 use crate::limits::Deadline;
-use crate::policy::{Authority, Backend, Hints, Overrides, PolicyFiles, ToolOrigin};
+use crate::policy::{Authority, Backend, Overrides, PolicyFiles, RemedyHints, ToolOrigin};
 
 /// A resolver that knows one address for every name.
 struct One;
 
-impl Resolve for One {
+impl NameResolver for One {
     fn resolve<'a>(
         &'a self,
         _: &'a str,
@@ -27,17 +27,17 @@ impl Resolve for One {
 }
 
 /// A user with one answer for everything.
-struct Person {
+struct FixedUser {
     answer: WidenAnswer,
     asked: Mutex<Vec<String>>,
 }
 
-impl FrontEnd for Person {
+impl FrontEnd for FixedUser {
     fn respondent(&self) -> Respondent {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         panic!("nobody has to agree")
     }
 
@@ -45,14 +45,17 @@ impl FrontEnd for Person {
         true
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         self.asked.lock().expect("no panic").push(question.reached[0].to_string());
-        Box::pin(ready(Widened { answer: self.answer.clone(), waited: Duration::ZERO }))
+        Box::pin(ready(WidenReply { answer: self.answer.clone(), waited: Duration::ZERO }))
     }
 }
 
 /// Returns the network access of a component without a grant beneath a ceiling, and its widening.
-fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reach, Arc<Widening>) {
+fn reach(
+    ceiling: &str,
+    person: Option<Arc<FixedUser>>,
+) -> (tempfile::TempDir, NetworkGate, Arc<Widening>) {
     let scratch = tempfile::tempdir().expect("a directory");
     let base = scratch.path().canonicalize().expect("there");
     std::fs::create_dir(base.join("work")).expect("made");
@@ -69,16 +72,16 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
         state: None,
     };
     let authority =
-        Authority::open(&files, Overrides::default(), Vec::new(), Hints::default(), None);
+        Authority::open(&files, Overrides::default(), Vec::new(), RemedyHints::default(), None);
     let authority = Arc::new(authority.expect("a policy"));
-    let surroundings = Surroundings {
+    let surroundings = WideningContext {
         authority: Arc::clone(&authority),
-        questions: Arc::new(Questions::default()),
+        questions: Arc::new(OpenQuestions::default()),
         front_end: person.map(|person| person as Arc<dyn FrontEnd>),
         deadline: Deadline::default(),
         own_peers: Arc::from([("store.test".to_owned(), 5432)]),
     };
-    let subject = Subject {
+    let subject = CalledProgram {
         title: "fetch".to_owned(),
         name: Some("fetch".to_owned()),
         origin: ToolOrigin::User,
@@ -91,13 +94,13 @@ fn reach(ceiling: &str, person: Option<Arc<Person>>) -> (tempfile::TempDir, Reac
     let decision = authority.decide(&subject.request()).expect("it may run");
     let widening = Arc::new(Widening::new(surroundings, subject, bytes::Bytes::new()));
     widening.decided(&decision);
-    let network = Arc::new(Network::default().resolving_with(One));
-    let reach = Reach::new(Arc::new(Grant::default()), network, Some(Arc::clone(&widening)));
+    let network = Arc::new(SharedNetwork::default().resolving_with(One));
+    let reach = NetworkGate::new(Arc::new(Grant::default()), network, Some(Arc::clone(&widening)));
     (scratch, reach, widening)
 }
 
-fn person(answer: WidenAnswer) -> Arc<Person> {
-    Arc::new(Person { answer, asked: Mutex::default() })
+fn person(answer: WidenAnswer) -> Arc<FixedUser> {
+    Arc::new(FixedUser { answer, asked: Mutex::default() })
 }
 
 #[tokio::test]
@@ -128,7 +131,7 @@ async fn a_bound_holds_for_the_ports_of_a_name_and_for_the_question() {
 async fn a_lookup_that_nobody_waits_for_is_noted_where_nobody_can_be_asked() {
     let (_scratch, unasked, widening) = reach("", None);
     assert!(unasked.refuses("a.test"));
-    assert_eq!(widening.noted().refused, [Reached::Host { host: "a.test".to_owned() }]);
+    assert_eq!(widening.noted().refused, [RequestedAccess::Host { host: "a.test".to_owned() }]);
     assert_eq!(unasked.denied().first, ["net a.test"]);
     let (_scratch, asked, widening) = reach("", Some(person(WidenAnswer::Once)));
     assert!(!asked.refuses("a.test") && widening.noted().refused.is_empty());
@@ -139,7 +142,7 @@ async fn a_refused_lookup_is_noted_with_or_without_anybody_to_ask() {
     for person in [Some(person(WidenAnswer::No)), None] {
         let (_scratch, reach, widening) = reach("", person);
         assert!(matches!(reach.resolve("a.test", None).await, Err(NoAddress::NotGranted)));
-        assert_eq!(widening.noted().refused, [Reached::Host { host: "a.test".to_owned() }]);
+        assert_eq!(widening.noted().refused, [RequestedAccess::Host { host: "a.test".to_owned() }]);
         assert_eq!(reach.denied().first, ["net a.test"]);
     }
 }

@@ -3,7 +3,7 @@
 //! The tool is in a network namespace that leads nowhere. Its supervisor makes a listener there and
 //! hands it over, so that the host accepts the tool's connections. On one port the relay speaks
 //! HTTP with `CONNECT`, HTTP with requests for a proxy, and SOCKS 5; the first byte tells them
-//! apart. [`Reach`] checks the name and the address of every peer, and the relay connects to the
+//! apart. [`NetworkGate`] checks the name and the address of every peer, and the relay connects to the
 //! peer from here.
 //!
 //! Owns the limits on connections and on bytes, and the variables that name the relay to programs.
@@ -31,10 +31,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::ahead::Ahead;
-use self::head::Head;
+use self::ahead::BufferedStream;
+use self::head::RequestHead;
 use self::traffic::{Metered, SPENT, Traffic};
-use super::{NoAddress, NoConnection, Peer, Reach};
+use super::{NetworkGate, NoAddress, NoConnection, PeerAddress};
 use crate::policy::Grant;
 use ikigai_supervisor::plan::RELAY;
 
@@ -101,7 +101,7 @@ pub(in crate::exec) fn variables(grant: &Grant) -> impl Iterator<Item = (&'stati
 /// Fails if the descriptor is not a listener.
 pub(in crate::exec) async fn serve(
     listener: OwnedFd,
-    reach: &Arc<Reach>,
+    reach: &Arc<NetworkGate>,
     ended: &CancellationToken,
 ) -> io::Result<()> {
     let listener = StdListener::from(listener);
@@ -117,10 +117,10 @@ pub(in crate::exec) async fn serve(
 
 async fn accept(
     listener: &TcpListener,
-    reach: &Arc<Reach>,
+    reach: &Arc<NetworkGate>,
     conversations: &mut JoinSet<()>,
 ) -> io::Result<()> {
-    let places = Places::default();
+    let places = ConnectionPermits::default();
     let traffic = Arc::new(Traffic::default());
     loop {
         let place = places.take().await.map_err(io::Error::other)?;
@@ -147,63 +147,69 @@ async fn accept(
 }
 
 /// The places for the connections of one call.
-struct Places {
+struct ConnectionPermits {
     own: Arc<Semaphore>,
     more: Arc<Semaphore>,
 }
 
 /// A place for one connection.
 #[derive(Debug)]
-enum Place {
+enum ConnectionPermit {
     Own { _permit: OwnedSemaphorePermit },
     Shared { _permit: OwnedSemaphorePermit, _shared: SemaphorePermit<'static> },
 }
 
-impl Default for Places {
+impl Default for ConnectionPermits {
     fn default() -> Self {
         Self { own: Arc::new(Semaphore::new(OWN)), more: Arc::new(Semaphore::new(MORE)) }
     }
 }
 
-impl Places {
+impl ConnectionPermits {
     /// Waits for a place, which is the call's own or shared by calls.
-    async fn take(&self) -> Result<Place, AcquireError> {
+    async fn take(&self) -> Result<ConnectionPermit, AcquireError> {
         let shared = async {
             let permit = Arc::clone(&self.more).acquire_owned().await?;
-            Ok(Place::Shared { _permit: permit, _shared: ALL.acquire().await? })
+            Ok(ConnectionPermit::Shared { _permit: permit, _shared: ALL.acquire().await? })
         };
         tokio::select! {
             biased;
-            permit = Arc::clone(&self.own).acquire_owned() => Ok(Place::Own { _permit: permit? }),
+            permit = Arc::clone(&self.own).acquire_owned() => Ok(ConnectionPermit::Own { _permit: permit? }),
             place = shared => place,
         }
     }
 }
 
 /// The request of a program, once it is read.
-enum Asked {
+enum ProxyRequest {
     /// A tunnel, by `CONNECT`.
-    Tunnel(Peer),
+    Tunnel(PeerAddress),
     /// A tunnel, by SOCKS.
-    Socks(Peer),
+    Socks(PeerAddress),
     /// One HTTP request.
-    Forward(Peer, Box<Head>),
+    Forward(PeerAddress, Box<RequestHead>),
     /// A malformed request. The answer says so.
     Malformed(Vec<u8>),
 }
 
-async fn converse(stream: TcpStream, reach: &Reach, traffic: &Arc<Traffic>) -> io::Result<()> {
+async fn converse(
+    stream: TcpStream,
+    reach: &NetworkGate,
+    traffic: &Arc<Traffic>,
+) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let mut client = Ahead::new(stream);
+    let mut client = BufferedStream::new(stream);
     let asked = timeout(HEAD_TIME, ask(&mut client)).await??;
     let peer = match &asked {
-        Asked::Tunnel(peer) | Asked::Socks(peer) | Asked::Forward(peer, _) => peer,
-        Asked::Malformed(answer) => return last_word(client, answer).await,
+        ProxyRequest::Tunnel(peer) | ProxyRequest::Socks(peer) | ProxyRequest::Forward(peer, _) => {
+            peer
+        }
+        ProxyRequest::Malformed(answer) => return last_word(client, answer).await,
     };
     if traffic.is_spent() {
         reach.deny(SPENT);
         let refusal = match asked {
-            Asked::Socks(_) => socks::NOT_ALLOWED.to_vec(),
+            ProxyRequest::Socks(_) => socks::NOT_ALLOWED.to_vec(),
             _ => answer("403 Forbidden", &format!("this call may exchange no {SPENT}")),
         };
         return last_word(client, &refusal).await;
@@ -212,63 +218,63 @@ async fn converse(stream: TcpStream, reach: &Reach, traffic: &Arc<Traffic>) -> i
         Ok(server) => Metered::new(server, Arc::clone(traffic)),
         Err(error) => {
             let answer = match asked {
-                Asked::Socks(_) => socks::refusal(&error).to_vec(),
+                ProxyRequest::Socks(_) => socks::refusal(&error).to_vec(),
                 _ => refusal(peer, &error),
             };
             return last_word(client, &answer).await;
         }
     };
     match asked {
-        Asked::Tunnel(peer) => {
+        ProxyRequest::Tunnel(peer) => {
             client.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
             tunnel::run(client, server, &peer, reach).await
         }
-        Asked::Socks(peer) => {
+        ProxyRequest::Socks(peer) => {
             client.stream.write_all(&socks::SUCCESS).await?;
             tunnel::run(client, server, &peer, reach).await
         }
-        Asked::Forward(peer, head) => forward::run(client, server, &peer, &head).await,
-        Asked::Malformed(_) => Ok(()),
+        ProxyRequest::Forward(peer, head) => forward::run(client, server, &peer, &head).await,
+        ProxyRequest::Malformed(_) => Ok(()),
     }
 }
 
 /// Reads the request of a program.
-async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Asked> {
+async fn ask(client: &mut BufferedStream<TcpStream>) -> io::Result<ProxyRequest> {
     if client.at_least(1).await?.first() == Some(&socks::VERSION) {
         return Ok(match socks::ask(client).await? {
-            Ok(peer) => Asked::Socks(peer),
-            Err(answer) => Asked::Malformed(answer),
+            Ok(peer) => ProxyRequest::Socks(peer),
+            Err(answer) => ProxyRequest::Malformed(answer),
         });
     }
-    let malformed = |why: &str| Ok(Asked::Malformed(answer("400 Bad Request", why)));
+    let malformed = |why: &str| Ok(ProxyRequest::Malformed(answer("400 Bad Request", why)));
     let Some(bytes) = head::read(client).await? else {
         return malformed("the head of the request is too long, or has no end");
     };
-    let Some(head) = Head::parse(&bytes) else {
+    let Some(head) = RequestHead::parse(&bytes) else {
         return malformed("the head of the request is malformed");
     };
     if head.method == "CONNECT" {
         let authority = head.target.parse::<Authority>().ok();
-        return match authority.and_then(|it| Peer::of_authority(&it, None)) {
-            Some(peer) => Ok(Asked::Tunnel(peer)),
+        return match authority.and_then(|it| PeerAddress::of_authority(&it, None)) {
+            Some(peer) => Ok(ProxyRequest::Tunnel(peer)),
             None => malformed("CONNECT takes HOST:PORT"),
         };
     }
     match head.peer() {
-        Some(peer) if head.body().is_some() => Ok(Asked::Forward(peer, Box::new(head))),
+        Some(peer) if head.body().is_some() => Ok(ProxyRequest::Forward(peer, Box::new(head))),
         Some(_) => malformed("the length of the body is not clear"),
         None => malformed("a proxy takes requests for http://HOST/, and CONNECT for others"),
     }
 }
 
-async fn connect(reach: &Reach, peer: &Peer) -> Result<TcpStream, NoConnection> {
+async fn connect(reach: &NetworkGate, peer: &PeerAddress) -> Result<TcpStream, NoConnection> {
     let stream = reach.connect(peer, Some(CONNECT_TIME)).await?;
     stream.set_nodelay(true).map_err(NoConnection::Failed)?;
     Ok(stream)
 }
 
 /// Returns the answer to a request for a peer that was not connected to.
-fn refusal(peer: &Peer, error: &NoConnection) -> Vec<u8> {
+fn refusal(peer: &PeerAddress, error: &NoConnection) -> Vec<u8> {
     match error {
         NoConnection::NotGranted | NoConnection::Name(NoAddress::NotGranted) => {
             answer("403 Forbidden", &format!("{peer} is not granted to this tool"))
@@ -304,7 +310,7 @@ fn answer(status: &str, why: &str) -> Vec<u8> {
 
 /// Sends an answer and closes the connection. It still reads what the program sends, for a moment:
 /// if a connection is closed with unread bytes in it, the kernel drops an answer that was not read.
-async fn last_word(mut client: Ahead<TcpStream>, answer: &[u8]) -> io::Result<()> {
+async fn last_word(mut client: BufferedStream<TcpStream>, answer: &[u8]) -> io::Result<()> {
     let speaking = async {
         client.stream.write_all(answer).await?;
         client.stream.shutdown().await?;
@@ -319,7 +325,7 @@ mod tests {
     use crate::policy::Net;
 
     /// Takes a place if one is free.
-    async fn at_once(places: &Places) -> Option<Place> {
+    async fn at_once(places: &ConnectionPermits) -> Option<ConnectionPermit> {
         tokio::select! {
             biased;
             place = places.take() => place.ok(),
@@ -329,7 +335,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_call_has_connections_of_its_own_where_others_have_all_that_are_shared() {
-        let (greedy, other) = (Places::default(), Places::default());
+        let (greedy, other) = (ConnectionPermits::default(), ConnectionPermits::default());
         let mut taken = Vec::new();
         for _ in 0..OWN + MORE {
             taken.push(greedy.take().await.expect("a place"));

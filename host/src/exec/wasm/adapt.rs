@@ -66,7 +66,7 @@ const SHOWN: usize = 80;
 
 /// The reason that a well-formed core module cannot be adapted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(super) enum AdaptError {
     #[error(
         "exports no function `{START}`, so it is a library: build a program with a `main` instead (in \
          Go without `-buildmode=c-shared`, with clang without `-mexec-model=reactor`, in Zig with \
@@ -109,7 +109,7 @@ pub(super) enum Refusal {
 ///
 /// # Errors
 ///
-/// Fails with a [`Refusal`], or with another error for a malformed module.
+/// Fails with a [`AdaptError`], or with another error for a malformed module.
 pub(super) fn adapted(binary: &[u8]) -> wasmtime::Result<Cow<'_, [u8]>> {
     if !Parser::is_core_wasm(binary) {
         return Ok(Cow::Borrowed(binary));
@@ -192,20 +192,20 @@ impl<'a> Module<'a> {
 
     fn check(&self) -> wasmtime::Result<()> {
         if self.is_threaded || self.imports.iter().any(is_of_threads) {
-            return Err(Refusal::Threads.into());
+            return Err(AdaptError::Threads.into());
         }
         if self.imports.len() > MAX_IMPORTS {
-            return Err(Refusal::TooManyImports(self.imports.len()).into());
+            return Err(AdaptError::TooManyImports(self.imports.len()).into());
         }
         let offered = offered()?;
         for import in &self.imports {
             check_import(import, &offered)?;
         }
         if !self.has_start {
-            return Err(Refusal::NoStart.into());
+            return Err(AdaptError::NoStart.into());
         }
         if !self.has_memory {
-            return Err(Refusal::NoMemory.into());
+            return Err(AdaptError::NoMemory.into());
         }
         Ok(())
     }
@@ -217,13 +217,15 @@ fn is_of_threads(import: &Import<'_>) -> bool {
     is_spawn || matches!(import.ty, TypeRef::Memory(memory) if memory.shared)
 }
 
-fn check_import(import: &Import<'_>, offered: &HashSet<&str>) -> Result<(), Refusal> {
+fn check_import(import: &Import<'_>, offered: &HashSet<&str>) -> Result<(), AdaptError> {
     let is_function = matches!(import.ty, TypeRef::Func(_));
     match import.module {
         PREVIEW1 if is_function && offered.contains(import.name) => Ok(()),
-        PREVIEW1 => Err(Refusal::UnknownFunction(shown(import.name))),
-        UNSTABLE => Err(Refusal::Unstable),
-        module => Err(Refusal::ForeignImport(format!("{}.{}", shown(module), shown(import.name)))),
+        PREVIEW1 => Err(AdaptError::UnknownFunction(shown(import.name))),
+        UNSTABLE => Err(AdaptError::Unstable),
+        module => {
+            Err(AdaptError::ForeignImport(format!("{}.{}", shown(module), shown(import.name))))
+        }
     }
 }
 
@@ -260,9 +262,9 @@ mod tests {
     const MAIN: &str = "(memory (export \"memory\") 1) (func (export \"_start\"))";
 
     /// Returns the reason for which a module with these parts is refused.
-    fn refusal(parts: &str) -> Refusal {
+    fn refusal(parts: &str) -> AdaptError {
         let error = adapted(&module(parts)).expect_err(parts);
-        error.downcast::<Refusal>().unwrap_or_else(|error| panic!("{parts}: {error:#}"))
+        error.downcast::<AdaptError>().unwrap_or_else(|error| panic!("{parts}: {error:#}"))
     }
 
     fn importing(module: &str, name: &str, kind: &str) -> String {
@@ -296,19 +298,19 @@ mod tests {
     #[test]
     fn what_a_module_may_not_import_is_named() {
         let function = |module, name| refusal(&importing(module, name, "func"));
-        assert_eq!(function("wasi_unstable", "fd_write"), Refusal::Unstable);
-        assert_eq!(function(PREVIEW1, "fd_fly"), Refusal::UnknownFunction("fd_fly".into()));
-        assert_eq!(function("env", "log"), Refusal::ForeignImport("env.log".into()));
+        assert_eq!(function("wasi_unstable", "fd_write"), AdaptError::Unstable);
+        assert_eq!(function(PREVIEW1, "fd_fly"), AdaptError::UnknownFunction("fd_fly".into()));
+        assert_eq!(function("env", "log"), AdaptError::ForeignImport("env.log".into()));
         let exports_of_the_adapter =
             ["wasi:cli/run@0.2.12#run", "cabi_import_realloc", "reset_adapter_state"];
         for name in exports_of_the_adapter {
-            assert_eq!(function(PREVIEW1, name), Refusal::UnknownFunction(name.into()));
+            assert_eq!(function(PREVIEW1, name), AdaptError::UnknownFunction(name.into()));
         }
         let memory = importing(PREVIEW1, "fd_write", "global i32");
-        assert_eq!(refusal(&memory), Refusal::UnknownFunction("fd_write".into()));
+        assert_eq!(refusal(&memory), AdaptError::UnknownFunction("fd_write".into()));
         let more = format!("(import \"{PREVIEW1}\" \"fd_close\" (func (param i32) (result i32)))");
         let many = more.repeat(MAX_IMPORTS + 1) + MAIN;
-        assert_eq!(refusal(&many), Refusal::TooManyImports(MAX_IMPORTS + 1));
+        assert_eq!(refusal(&many), AdaptError::TooManyImports(MAX_IMPORTS + 1));
         let unprintable =
             refusal(&importing("env", &"\\1b[2J\\e2\\80\\ae".repeat(50), "func")).to_string();
         assert!(
@@ -324,19 +326,19 @@ mod tests {
             importing("wasi", "thread-spawn", "func (param i32) (result i32)"),
             MAIN.replace(") 1)", ") 1 2 shared)"),
         ] {
-            assert_eq!(refusal(&parts), Refusal::Threads, "{parts}");
+            assert_eq!(refusal(&parts), AdaptError::Threads, "{parts}");
         }
     }
 
     #[test]
     fn a_module_without_start_or_memory_is_no_program() {
-        assert_eq!(refusal("(memory (export \"memory\") 1)"), Refusal::NoStart);
-        assert_eq!(refusal("(memory (export \"_start\") 1)"), Refusal::NoStart);
-        assert_eq!(refusal(""), Refusal::NoStart);
-        assert_eq!(refusal("(func (export \"_start\"))"), Refusal::NoMemory);
+        assert_eq!(refusal("(memory (export \"memory\") 1)"), AdaptError::NoStart);
+        assert_eq!(refusal("(memory (export \"_start\") 1)"), AdaptError::NoStart);
+        assert_eq!(refusal(""), AdaptError::NoStart);
+        assert_eq!(refusal("(func (export \"_start\"))"), AdaptError::NoMemory);
         assert_eq!(
             refusal("(memory 1) (func (export \"_start\") (export \"memory\"))"),
-            Refusal::NoMemory
+            AdaptError::NoMemory
         );
     }
 

@@ -8,7 +8,7 @@ use ikigai_protocol::ToolCode;
 use wasmtime::component::{HasSelf, Linker};
 
 use self::bindings::ikigai::tool::assets::{Entry, Error, ErrorCode, Host, Listing};
-use super::state::State;
+use super::state::GuestState;
 use crate::exec::assets::{AssetError, Window};
 
 mod bindings {
@@ -26,32 +26,35 @@ mod bindings {
     });
 }
 
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    bindings::ikigai::tool::assets::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
+    bindings::ikigai::tool::assets::add_to_linker::<GuestState, HasSelf<GuestState>>(
+        linker,
+        |state| state,
+    )
 }
 
 /// The answer to a guest; the outer error is a trap.
-type Answer<T> = wasmtime::Result<Result<T, Error>>;
+type AssetResult<T> = wasmtime::Result<Result<T, Error>>;
 
-impl Host for State {
+impl Host for GuestState {
     async fn read(
         &mut self,
         uri: String,
         offset: Option<u64>,
         limit: Option<u64>,
-    ) -> Answer<String> {
+    ) -> AssetResult<String> {
         Ok(self.gate.read(uri, Window { offset, limit }).await.map_err(error))
     }
 
-    async fn write(&mut self, uri: String, content: String) -> Answer<()> {
+    async fn write(&mut self, uri: String, content: String) -> AssetResult<()> {
         Ok(self.gate.write(uri, content).await.map_err(error))
     }
 
-    async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> Answer<u64> {
+    async fn edit(&mut self, uri: String, old: String, new: String, all: bool) -> AssetResult<u64> {
         Ok(self.gate.edit(uri, old, new, all).await.map_err(error))
     }
 
-    async fn list(&mut self, prefix: String) -> Answer<Listing> {
+    async fn list(&mut self, prefix: String) -> AssetResult<Listing> {
         let listing = self.gate.list(prefix).await;
         Ok(listing.map_err(error).map(|listing| Listing {
             more: listing.more,

@@ -8,12 +8,12 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use ikigai_protocol::Digest;
 
-use super::cache::Cache;
+use super::cache::ComponentCache;
 use super::compiler::{Compiler, behind};
-use super::{Code, ComponentError, GuestProgram, Runtime, Tier};
+use super::{CompiledCommand, ComponentError, GuestProgram, Runtime, Tier};
 
 /// The state of a compilation in the background of a component's calls.
-pub(crate) enum Behind {
+pub(crate) enum BackgroundCompilation {
     /// This process has begun it.
     Begun(Child),
     /// A process is at work for the same cache.
@@ -22,7 +22,7 @@ pub(crate) enum Behind {
     Over,
 }
 
-impl Behind {
+impl BackgroundCompilation {
     /// Waits for the process that was begun. Returns false if another process was at work, whose
     /// end is still to come.
     pub(crate) fn wait(&mut self) -> bool {
@@ -41,7 +41,7 @@ impl Behind {
 }
 
 /// The code of a program that may be gone.
-pub(crate) struct WeakProgram(Weak<RwLock<Code>>);
+pub(crate) struct WeakProgram(Weak<RwLock<CompiledCommand>>);
 
 impl GuestProgram {
     pub(crate) fn downgrade(&self) -> WeakProgram {
@@ -57,26 +57,26 @@ impl Runtime {
         &self,
         compiler: &Compiler,
         digest: &Digest,
-        cache: &Cache,
+        cache: &ComponentCache,
         source: impl FnOnce() -> Result<File, ComponentError>,
-    ) -> Behind {
-        let Some(dir) = cache.for_baseline() else { return Behind::Over };
+    ) -> BackgroundCompilation {
+        let Some(dir) = cache.for_baseline() else { return BackgroundCompilation::Over };
         if self.why_unoptimised(digest, cache).is_some() {
-            return Behind::Over;
+            return BackgroundCompilation::Over;
         }
         match cache.lock_behind() {
             Ok(Some(lock)) => drop(lock),
-            Ok(None) => return Behind::OfAnother,
+            Ok(None) => return BackgroundCompilation::OfAnother,
             Err(error) => {
                 tracing::debug!("the component {digest} stays as it is: {error}");
-                return Behind::Over;
+                return BackgroundCompilation::Over;
             }
         }
         match source().and_then(|source| behind::start(compiler, source, digest, dir)) {
-            Ok(process) => Behind::Begun(process),
+            Ok(process) => BackgroundCompilation::Begun(process),
             Err(error) => {
                 tracing::debug!("the component {digest} stays as it is: {error}");
-                Behind::Over
+                BackgroundCompilation::Over
             }
         }
     }
@@ -87,7 +87,7 @@ impl Runtime {
         self: &Arc<Self>,
         program: &WeakProgram,
         digest: &Digest,
-        cache: &Cache,
+        cache: &ComponentCache,
     ) -> bool {
         let Some(code) = program.0.upgrade() else { return true };
         match self.load_compiled(digest, cache) {
@@ -105,7 +105,11 @@ impl Runtime {
     }
 
     /// Returns the reason that a component keeps the code of the baseline.
-    pub(crate) fn why_unoptimised(&self, digest: &Digest, cache: &Cache) -> Option<String> {
+    pub(crate) fn why_unoptimised(
+        &self,
+        digest: &Digest,
+        cache: &ComponentCache,
+    ) -> Option<String> {
         cache.why_unoptimised(self.linkers(Tier::Optimised)?.fingerprint(), digest)
     }
 }

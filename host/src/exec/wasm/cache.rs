@@ -29,11 +29,11 @@ use wasmtime::component::Component;
 use crate::paths;
 
 use self::lock::try_lock;
-pub(super) use self::lock::{Lock, Patience};
+pub(super) use self::lock::{CompileLock, LockTimeouts};
 
 /// A cache of compiled components.
 #[derive(Clone, Debug, Default)]
-pub struct Cache {
+pub struct ComponentCache {
     /// The directory that the installation has filled; only read.
     system: Option<PathBuf>,
     /// The directory that is read and written.
@@ -42,7 +42,7 @@ pub struct Cache {
     shared: bool,
 }
 
-impl Cache {
+impl ComponentCache {
     /// Opens a cache over these directories. `system` is used if it belongs to root or to the owner
     /// of the running program, `user` if it belongs to the user. Either is used only if no other
     /// user may write there. A missing `user` is made.
@@ -151,8 +151,9 @@ impl Cache {
             let dir = self.make_entries(dir, fingerprint)?;
             let mode = if self.shared { 0o644 } else { 0o600 };
             let mut file = unfinished(&dir)?;
-            let mut copied = Hashing { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
-            io::copy(&mut Contents::from_file(code), &mut copied)?;
+            let mut copied =
+                ChecksumWriter { file: file.as_file_mut(), hasher: blake3::Hasher::new() };
+            io::copy(&mut FileReader::from_file(code), &mut copied)?;
             let checksum = copied.hasher.finalize();
             // The umask does not decide it: an installer may have set the umask to anything.
             file.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
@@ -179,31 +180,31 @@ impl Cache {
         &self,
         fingerprint: u64,
         digest: &Digest,
-        patience: Patience,
+        patience: LockTimeouts,
         goes_on: impl Fn() -> bool,
-    ) -> Option<Lock> {
+    ) -> Option<CompileLock> {
         let dir = self.own.as_deref()?;
-        let take = || -> io::Result<Option<Lock>> {
+        let take = || -> io::Result<Option<CompileLock>> {
             let path = self.make_entries(dir, fingerprint)?.join(format!("{digest}.lock"));
-            Lock::wait_for(path, digest, patience, goes_on)
+            CompileLock::wait_for(path, digest, patience, goes_on)
         };
         take().map_err(|error| paths::log_uncached(dir, &error)).ok().flatten()
     }
 }
 
 /// A reader of a file from its beginning. The position of the descriptor does not matter.
-struct Contents<'a> {
+struct FileReader<'a> {
     file: &'a File,
     at: u64,
 }
 
-impl<'a> Contents<'a> {
+impl<'a> FileReader<'a> {
     fn from_file(file: &'a File) -> Self {
         Self { file, at: 0 }
     }
 }
 
-impl io::Read for Contents<'_> {
+impl io::Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at += read as u64;
@@ -212,12 +213,12 @@ impl io::Read for Contents<'_> {
 }
 
 /// A writer of a file that computes the file's checksum.
-struct Hashing<'a> {
+struct ChecksumWriter<'a> {
     file: &'a mut File,
     hasher: blake3::Hasher,
 }
 
-impl io::Write for Hashing<'_> {
+impl io::Write for ChecksumWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         self.hasher.update(&bytes[..written]);
@@ -348,7 +349,7 @@ fn load_entry(
     // hashing it. A component with Python in it has a hundred megabytes.
     let mut hasher = blake3::Hasher::new();
     hasher
-        .update_reader(Contents::from_file(&file))
+        .update_reader(FileReader::from_file(&file))
         .map_err(|error| format!("cannot be read: {error}"))?;
     if hasher.finalize().to_hex().as_str() != checksum {
         return Err("is not what was written there".to_owned());

@@ -28,7 +28,7 @@ use strum::{EnumString, IntoStaticStr};
 use tokio_util::sync::CancellationToken;
 
 use super::{ComponentError, Tier};
-use limits::{Inherited, Limits};
+use limits::{CompilerLimits, Inherited};
 
 pub use limits::Excess;
 pub use process::main;
@@ -74,7 +74,7 @@ impl Compiler {
         tier: Tier,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
-        self.run(Task::from(tier), source, digest, cancel)
+        self.run(CompilerTask::from(tier), source, digest, cancel)
     }
 
     /// Makes a component of the core module in `source`, whose contents have this digest, as
@@ -91,7 +91,7 @@ impl Compiler {
         digest: &Digest,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
-        let mut component = self.run(Task::Adapt, source, digest, cancel)?;
+        let mut component = self.run(CompilerTask::Adapt, source, digest, cancel)?;
         // The process has moved the offset, which both share.
         let rewound = component.seek(SeekFrom::Start(0));
         rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
@@ -107,14 +107,14 @@ impl Compiler {
 
     fn run(
         &self,
-        task: Task,
+        task: CompilerTask,
         source: File,
         digest: &Digest,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
         let path = self.path()?;
-        let limits = Limits::for_task(source.metadata().map_err(failed)?.len(), task);
+        let limits = CompilerLimits::for_task(source.metadata().map_err(failed)?.len(), task);
         let code = nameless_file().map_err(failed)?;
         let mut process =
             Compiling::start(path, task, source, &code, digest, limits).map_err(|error| {
@@ -145,7 +145,7 @@ fn nameless_file() -> io::Result<File> {
 /// The task of a process that compiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
-enum Task {
+enum CompilerTask {
     /// Writes the baseline code of a component or a core module.
     Baseline,
     /// Writes the optimised code of a component or a core module.
@@ -157,7 +157,7 @@ enum Task {
     Behind,
 }
 
-impl From<Tier> for Task {
+impl From<Tier> for CompilerTask {
     fn from(tier: Tier) -> Self {
         match tier {
             Tier::Baseline => Self::Baseline,
@@ -196,11 +196,11 @@ impl Compiling {
     )]
     fn start(
         program: &Path,
-        task: Task,
+        task: CompilerTask,
         source: File,
         code: &File,
         digest: &Digest,
-        limits: Limits,
+        limits: CompilerLimits,
     ) -> io::Result<Self> {
         let child = Command::new(program)
             .arg0("ikigai")
@@ -278,7 +278,7 @@ fn is_readable(file: &File) -> io::Result<bool> {
 fn verdict(
     status: ExitStatus,
     reason: String,
-    limits: Limits,
+    limits: CompilerLimits,
     inherited: Inherited,
 ) -> Result<(), ComponentError> {
     let ended_by = |own: Option<String>, excess| match own {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     fn judged_under(raw: i32, reason: &str, inherited: Inherited) -> Result<(), ComponentError> {
-        let limits = Limits::for_task(1, Task::Optimised);
+        let limits = CompilerLimits::for_task(1, CompilerTask::Optimised);
         verdict(ExitStatus::from_raw(raw), reason.to_owned(), limits, inherited)
     }
 
@@ -345,7 +345,7 @@ mod tests {
             _ => None,
         };
         assert!(judged(code(process::DONE), "").is_ok());
-        let limits = Limits::for_task(1, Task::Optimised);
+        let limits = CompilerLimits::for_task(1, CompilerTask::Optimised);
         assert_eq!(too_costly(libc::SIGXCPU, ""), Some(Excess::Processor(limits.processor)));
         let memory = Some(Excess::Memory(limits.memory));
         assert_eq!(too_costly(code(process::NO_MEMORY), ""), memory);

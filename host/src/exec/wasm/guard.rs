@@ -16,10 +16,10 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::hidden::path_of;
 use super::paths::Location;
-use super::places::Origin;
-use super::state::State;
+use super::places::HandleOrigin;
+use super::state::GuestState;
 use crate::exec::executed_links;
-use crate::policy::{GIT, Grant, Reached};
+use crate::policy::{GIT, Grant, RequestedAccess};
 
 /// The directories of a repository that have the commands of a rebase that is continued later. A
 /// component does not run git, so it has no use for them.
@@ -101,7 +101,7 @@ impl Guard {
 }
 
 /// Fails if a write to a location would change a guarded place.
-pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()> {
+pub(super) async fn check(state: &mut GuestState, location: &Location) -> FsResult<()> {
     let dir = match state.filesystem().table.get(&location.dir())? {
         Descriptor::Dir(dir) => Arc::clone(&dir.dir),
         // wasmtime returns the right error.
@@ -115,7 +115,7 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
     let Some(place) = place.map_err(|_| ErrorCode::Access)? else { return Ok(()) };
     if let Some(held) = &state.held {
         let widening = Arc::clone(&held.widening);
-        let reached = Reached::Path { access: Access::ReadWrite, path: place.clone() };
+        let reached = RequestedAccess::Path { access: Access::ReadWrite, path: place.clone() };
         if widening.may(reached).await {
             state.guard.allowed.push(place);
             return Ok(());
@@ -125,7 +125,7 @@ pub(super) async fn check(state: &mut State, location: &Location) -> FsResult<()
 }
 
 /// Fails if a link with this text may not be made at a location.
-pub(super) fn check_link(state: &mut State, location: &Location, text: &str) -> FsResult<()> {
+pub(super) fn check_link(state: &mut GuestState, location: &Location, text: &str) -> FsResult<()> {
     let path = path(state, location)?;
     if state.guard.may_link(&path, Path::new(text)) {
         Ok(())
@@ -136,7 +136,7 @@ pub(super) fn check_link(state: &mut State, location: &Location, text: &str) -> 
 
 /// Returns whether a path does not lie in the granted directory through which it was reached,
 /// because another program renamed that directory. Its places are then unknown.
-pub(super) fn has_left(state: &State, origin: Option<Origin>, path: &Path) -> bool {
+pub(super) fn has_left(state: &GuestState, origin: Option<HandleOrigin>, path: &Path) -> bool {
     let place = origin.and_then(|origin| state.places.place(origin));
     // Granted files, and paths that the user allowed, are known by themselves.
     let place = place.filter(|place| place.base.is_some() && state.guard.grant.reserved.guards());
@@ -144,7 +144,7 @@ pub(super) fn has_left(state: &State, origin: Option<Origin>, path: &Path) -> bo
 }
 
 /// Returns the path that the kernel has for a location.
-fn path(state: &mut State, location: &Location) -> FsResult<PathBuf> {
+fn path(state: &mut GuestState, location: &Location) -> FsResult<PathBuf> {
     match state.filesystem().table.get(&location.dir())? {
         Descriptor::Dir(dir) => {
             Ok(path_of(dir.dir.as_fd(), &location.name()).map_err(|_| ErrorCode::Access)?)
@@ -169,7 +169,7 @@ fn of_a_rebase(path: &Path) -> Option<PathBuf> {
 }
 
 /// Fails if a location may not get the name of another.
-pub(super) fn check_move(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
+pub(super) fn check_move(state: &mut GuestState, old: &Location, new: &Location) -> FsResult<()> {
     let (old, new) = (path(state, old)?, path(state, new)?);
     if state.guard.may_move(&old, &new) { Ok(()) } else { Err(ErrorCode::Access.into()) }
 }

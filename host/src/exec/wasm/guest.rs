@@ -11,18 +11,18 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::guard::Guard;
-use super::held::Held;
-use super::hidden::Hidden;
+use super::held::PathWidening;
+use super::hidden::HiddenPaths;
 use super::net::{messages, sockets};
-use super::state::{Files, MemoryBudget, MemoryLimit, State};
-use super::stdio::{Input, Output};
+use super::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit};
+use super::stdio::{GuestOutput, GuestStdin};
 use super::threads::Until;
 use super::{assets, bounds, listing, paths, preopens, streams, workspace};
 use crate::exec::assets::AssetGate;
-use crate::exec::net::Reach;
+use crate::exec::net::NetworkGate;
 use crate::exec::output::Pipe;
-use crate::exec::{Call, Exit, Stdin, Usage};
-use crate::limits::{Limit, Limits};
+use crate::exec::{Call, Exit, ResourceUsage, Stdin};
+use crate::limits::{CallLimits, Limit};
 
 /// The argument zero that a guest sees.
 const PROGRAM_NAME: &str = "tool";
@@ -38,7 +38,7 @@ const LEAST_COPIED: usize = 1 << 20;
 const TABLES_KEPT: u64 = 1 << 20;
 
 /// Returns a linker with everything but `wasi:http`.
-pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_with_options_async(&mut linker, &LinkOptions::default())?;
     workspace::add_to_linker(&mut linker)?;
@@ -52,7 +52,7 @@ pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
 }
 
 /// Returns the linker extended by `wasi:http`, for guests that import it.
-pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State>> {
+pub(super) fn with_http(linker: &Linker<GuestState>) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     messages::add_to_linker(&mut linker)?;
@@ -60,21 +60,21 @@ pub(super) fn with_http(linker: &Linker<State>) -> wasmtime::Result<Linker<State
 }
 
 /// The result of one run, without its streams, which the caller has.
-pub(super) struct Finished {
+pub(super) struct GuestOutcome {
     pub(super) exit: Exit,
     pub(super) limit: Option<Limit>,
     pub(super) cancelled: bool,
-    pub(super) usage: Usage,
+    pub(super) usage: ResourceUsage,
 }
 
 /// A run that is ready to begin.
 pub(super) struct Guest {
-    pub(super) component: CommandPre<State>,
+    pub(super) component: CommandPre<GuestState>,
     pub(super) call: Call,
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
     pub(super) budget: MemoryBudget,
-    pub(super) reach: Arc<Reach>,
+    pub(super) reach: Arc<NetworkGate>,
     pub(super) gate: AssetGate,
     /// Cancelled when the outcome is not waited for any more.
     pub(super) cancel: CancellationToken,
@@ -83,27 +83,27 @@ pub(super) struct Guest {
 impl Guest {
     /// Runs the guest to its end or to a limit. Resolves within an epoch tick of its deadline,
     /// unless the thread is blocked inside the kernel.
-    pub(super) async fn run(self) -> Finished {
+    pub(super) async fn run(self) -> GuestOutcome {
         let started = Instant::now();
         let limits = self.call.limits;
         let store = self.store(started);
         let mut store = match store {
             Ok(store) => store,
-            Err(reason) => return Finished::not_started(reason),
+            Err(reason) => return GuestOutcome::not_started(reason),
         };
         let ended = tokio::select! {
             // The clocks come first: a guest that is always ready must not starve them.
             biased;
-            () = self.cancel.cancelled() => Ended::Cancelled,
-            () = self.call.deadline.watch(&limits).over(started) => Ended::Deadline,
-            result = command(&self.component, &mut store) => Ended::Result(result),
+            () = self.cancel.cancelled() => GuestEnd::Cancelled,
+            () = self.call.deadline.watch(&limits).over(started) => GuestEnd::Deadline,
+            result = command(&self.component, &mut store) => GuestEnd::Result(result),
         };
         let usage = usage(&mut store, started, limits);
         let memory_refused = store.data().memory.was_refused();
         let (exit, limit, cancelled) = match ended {
-            Ended::Cancelled => (ended_by_host(), None, true),
-            Ended::Deadline => (ended_by_host(), Some(Limit::WallClock), false),
-            Ended::Result(result) => {
+            GuestEnd::Cancelled => (ended_by_host(), None, true),
+            GuestEnd::Deadline => (ended_by_host(), Some(Limit::WallClock), false),
+            GuestEnd::Result(result) => {
                 let (exit, limit) = self.judge(result, memory_refused);
                 (exit, limit, false)
             }
@@ -113,15 +113,15 @@ impl Guest {
         if tables > TABLES_KEPT {
             give_back();
         }
-        Finished { exit, limit, cancelled, usage }
+        GuestOutcome { exit, limit, cancelled, usage }
     }
 
-    fn store(&self, started: Instant) -> Result<Store<State>, String> {
+    fn store(&self, started: Instant) -> Result<Store<GuestState>, String> {
         let limits = self.call.limits;
         let (wasi, files) = (self.wasi()?, self.files(started)?);
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
         let (reach, gate) = (Arc::clone(&self.reach), self.gate.clone());
-        let state = State::new(wasi, files, reach, gate, memory, limits.handles);
+        let state = GuestState::new(wasi, files, reach, gate, memory, limits.handles);
         let mut store = Store::new(self.component.engine(), state);
         store.limiter(|state| &mut state.memory);
         // The copy of a call's arguments lies in the host, and the limit on the guest's memory does
@@ -158,27 +158,27 @@ impl Guest {
             wasi.env("PWD", workspace);
         }
         match &self.call.stdin {
-            Stdin::Bytes(bytes) => wasi.stdin(Input::new(bytes.clone())),
+            Stdin::Bytes(bytes) => wasi.stdin(GuestStdin::new(bytes.clone())),
             Stdin::Inherit => wasi.inherit_stdin(),
         };
-        wasi.stdout(Output(self.stdout.clone())).stderr(Output(self.stderr.clone()));
+        wasi.stdout(GuestOutput(self.stdout.clone())).stderr(GuestOutput(self.stderr.clone()));
         Ok(wasi.build())
     }
 
     /// Opens the granted files.
-    fn files(&self, started: Instant) -> Result<Files, String> {
+    fn files(&self, started: Instant) -> Result<GuestFiles, String> {
         let Call { grant, workspace, widening, .. } = &self.call;
         // A guest sees directories that are not granted only if the user can be asked, or if
         // something is recorded.
         let witness = widening.as_ref().is_some_and(|widening| widening.watches());
         let held = widening.as_ref().map(|widening| {
-            Held::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
+            PathWidening::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
         });
         let (cancel, deadline) = (self.cancel.clone(), self.call.deadline.watch(&self.call.limits));
         let until = Until { cancel, deadline };
-        Ok(Files {
+        Ok(GuestFiles {
             places: preopens::open_all(&grant.dirs, workspace, witness)?,
-            hidden: Hidden::for_grant(grant, move || until.is_over(started)),
+            hidden: HiddenPaths::for_grant(grant, move || until.is_over(started)),
             guard: Guard::new(grant),
             held,
         })
@@ -250,22 +250,22 @@ fn give_back() {
     }
 }
 
-enum Ended {
+enum GuestEnd {
     Cancelled,
     Deadline,
     Result(wasmtime::Result<Result<(), ()>>),
 }
 
 async fn command(
-    component: &CommandPre<State>,
-    store: &mut Store<State>,
+    component: &CommandPre<GuestState>,
+    store: &mut Store<GuestState>,
 ) -> wasmtime::Result<Result<(), ()>> {
     let command = component.instantiate_async(&mut *store).await?;
     command.wasi_cli_run().call_run(&mut *store).await
 }
 
-fn usage(store: &mut Store<State>, started: Instant, limits: Limits) -> Usage {
-    Usage {
+fn usage(store: &mut Store<GuestState>, started: Instant, limits: CallLimits) -> ResourceUsage {
+    ResourceUsage {
         duration: started.elapsed(),
         fuel: store.get_fuel().ok().map(|left| limits.fuel.saturating_sub(left)),
         peak_memory: Some(store.data().memory.used()),
@@ -273,10 +273,10 @@ fn usage(store: &mut Store<State>, started: Instant, limits: Limits) -> Usage {
     }
 }
 
-impl Finished {
+impl GuestOutcome {
     fn not_started(reason: String) -> Self {
         let exit = Exit::NotStarted(reason);
-        Self { exit, limit: None, cancelled: false, usage: Usage::default() }
+        Self { exit, limit: None, cancelled: false, usage: ResourceUsage::default() }
     }
 }
 

@@ -30,13 +30,13 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{FsError, FsResult};
 
 pub(super) use self::target::Existing;
-use self::target::Target;
+use self::target::PathTarget;
 use super::hidden::real_path;
 use super::paths::{Handle, keep, listable, open_seen, reopened, writes};
-use super::places::{Origin, Place};
-use super::state::State;
+use super::places::{GuestPlace, HandleOrigin};
+use super::state::GuestState;
 use crate::exec::widening::Widening;
-use crate::policy::{Grant, Reached};
+use crate::policy::{Grant, RequestedAccess};
 
 /// The most answers that are remembered here; the policy remembers all.
 const REMEMBERED: usize = 64;
@@ -45,64 +45,64 @@ const REMEMBERED: usize = 64;
 const MAX_PLACES: usize = 1_024;
 
 /// The state of a guest's path calls that lead out of the grant.
-pub(super) struct Held {
+pub(super) struct PathWidening {
     pub(super) widening: Arc<Widening>,
     can_ask: bool,
     grant: Arc<Grant>,
     workspace: Arc<Path>,
-    allowed: Vec<Allowed>,
+    allowed: Vec<AllowedPath>,
     refused: Vec<(Access, PathBuf)>,
 }
 
 /// A path that the user allowed.
 #[derive(Clone)]
-struct Allowed {
+struct AllowedPath {
     access: Access,
     path: PathBuf,
     is_dir: bool,
 }
 
-impl Allowed {
-    fn covers(&self, access: Access, target: &Target) -> bool {
+impl AllowedPath {
+    fn covers(&self, access: Access, target: &PathTarget) -> bool {
         let path = target.path();
         let is_in = match target {
             _ if self.is_dir => path.starts_with(&self.path),
-            Target::File { .. } => path == self.path,
+            PathTarget::File { .. } => path == self.path,
             // A directory that replaced a file.
-            Target::Directory { .. } | Target::Entry { .. } => false,
+            PathTarget::Directory { .. } | PathTarget::Entry { .. } => false,
         };
         is_in && self.access >= access
     }
 }
 
-impl Held {
+impl PathWidening {
     pub(super) fn new(widening: Arc<Widening>, grant: Arc<Grant>, workspace: Arc<Path>) -> Self {
         let can_ask = widening.can_ask();
         let (allowed, refused) = (Vec::new(), Vec::new());
         Self { widening, can_ask, grant, workspace, allowed, refused }
     }
 
-    fn allowed(&self, access: Access, target: &Target) -> Option<&Allowed> {
+    fn allowed(&self, access: Access, target: &PathTarget) -> Option<&AllowedPath> {
         self.allowed.iter().find(|it| it.covers(access, target))
     }
 }
 
 /// A path call that was refused.
-pub(super) struct Refused<'a> {
+pub(super) struct RefusedCall<'a> {
     pub(super) dir: &'a Handle,
     pub(super) path: &'a str,
     pub(super) follow: PathFlags,
     pub(super) error: FsError,
 }
 
-impl<'a> Refused<'a> {
+impl<'a> RefusedCall<'a> {
     /// Returns a refused call by a path whose last name was not followed.
     pub(super) fn new(dir: &'a Handle, path: &'a str, error: FsError) -> Self {
         Self { dir, path, follow: PathFlags::empty(), error }
     }
 
     /// Returns the places that the path may mean, if the call was refused because it leads out.
-    fn candidates(&self, state: &mut State) -> Vec<PathBuf> {
+    fn candidates(&self, state: &mut GuestState) -> Vec<PathBuf> {
         let code = self.error.downcast_ref().copied();
         let Some(code @ (ErrorCode::NotPermitted | ErrorCode::NoEntry)) = code else {
             return Vec::new();
@@ -116,18 +116,18 @@ impl<'a> Refused<'a> {
 
     /// Returns the answer for a file that was refused. If the user may have refused it, the guest
     /// may know that it exists.
-    fn denied(self, state: &State) -> FsError {
+    fn denied(self, state: &GuestState) -> FsError {
         let may_know = state.held.as_ref().is_some_and(|held| held.can_ask);
         if may_know { ErrorCode::NotPermitted.into() } else { self.error }
     }
 
     /// Returns the answer for a path at which nothing exists.
-    fn missing(self, state: &State) -> FsError {
+    fn missing(self, state: &GuestState) -> FsError {
         self.told(state, ErrorCode::NoEntry)
     }
 
     /// Returns this answer, if the guest may learn it.
-    fn told(self, state: &State, code: ErrorCode) -> FsError {
+    fn told(self, state: &GuestState, code: ErrorCode) -> FsError {
         let is_witness =
             state.places.origin(self.dir).is_some_and(|origin| state.places.is_witness(origin));
         // A guest does not learn what is missing, either, if the front end cannot ask.
@@ -136,7 +136,7 @@ impl<'a> Refused<'a> {
     }
 }
 
-fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> Vec<PathBuf> {
+fn candidates(state: &mut GuestState, dir: &Handle, path: &str, code: ErrorCode) -> Vec<PathBuf> {
     let (Some(origin), Some(held)) = (state.places.origin(dir), &state.held) else {
         return Vec::new();
     };
@@ -160,15 +160,15 @@ fn candidates(state: &mut State, dir: &Handle, path: &str, code: ErrorCode) -> V
 }
 
 /// Returns whether a path has a hidden name. A guest does not learn whether such a file exists.
-fn names_hidden(state: &State, candidates: &[PathBuf]) -> bool {
+fn names_hidden(state: &GuestState, candidates: &[PathBuf]) -> bool {
     let hidden = state.hidden.as_ref();
     hidden.is_some_and(|hidden| candidates.iter().any(|path| hidden.has_hidden_name(path)))
 }
 
 /// Opens the file if the user allows it.
 pub(super) async fn open(
-    state: &mut State,
-    refused: Refused<'_>,
+    state: &mut GuestState,
+    refused: RefusedCall<'_>,
     open: OpenFlags,
     flags: DescriptorFlags,
 ) -> FsResult<Handle> {
@@ -180,7 +180,7 @@ pub(super) async fn open(
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
     }
-    let Some(target) = Target::find(&candidates, refused.follows(), creates) else {
+    let Some(target) = PathTarget::find(&candidates, refused.follows(), creates) else {
         return Err(refused.missing(state));
     };
     if target.is_hidden(state) {
@@ -191,12 +191,12 @@ pub(super) async fn open(
         return Err(refused.denied(state));
     };
     match target {
-        Target::File { open: file, .. } => {
+        PathTarget::File { open: file, .. } => {
             let perms = perms(access);
             let opened = open_seen(file.as_fd(), perms, open, flags)?;
             Ok(state.filesystem().table.push(opened)?)
         }
-        Target::Directory { open: dir, .. } => {
+        PathTarget::Directory { open: dir, .. } => {
             let file_flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;
             if open.intersects(file_flags) || flags.contains(DescriptorFlags::WRITE) {
                 return Err(ErrorCode::IsDirectory.into());
@@ -214,7 +214,7 @@ pub(super) async fn open(
             let dir = state.filesystem().table.push(dir)?;
             keep(state, dir, Some(origin))
         }
-        Target::Entry { parent, name, .. } => {
+        PathTarget::Entry { parent, name, .. } => {
             let origin = place(state, allowed)?;
             let parent = Dir::new(parent.into(), FsPerms::ReadWrite, OpenMode::READ, true);
             let parent = state.filesystem().table.push(Descriptor::Dir(parent))?;
@@ -230,7 +230,7 @@ pub(super) async fn open(
 /// handle that the caller closes. Programs ask about a file before they open it, so this asks the
 /// user about a file. They also ask about each directory on the way to a file; this does not ask
 /// the user about those.
-pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult<Handle> {
+pub(super) async fn inspect(state: &mut GuestState, refused: RefusedCall<'_>) -> FsResult<Handle> {
     let candidates = refused.candidates(state);
     if candidates.is_empty() {
         return Err(refused.error);
@@ -238,13 +238,13 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
     }
-    let Some(target) = Target::find(&candidates, refused.follows(), false) else {
+    let Some(target) = PathTarget::find(&candidates, refused.follows(), false) else {
         return Err(refused.missing(state));
     };
     if target.is_hidden(state) {
         return Err(ErrorCode::Access.into());
     }
-    if let (Target::Directory { path, .. }, Some(held)) = (&target, &state.held)
+    if let (PathTarget::Directory { path, .. }, Some(held)) = (&target, &state.held)
         && held.allowed(Access::ReadOnly, &target).is_none()
     {
         if !held.grant.dirs.iter().any(|dir| dir.path.starts_with(path)) {
@@ -255,30 +255,34 @@ pub(super) async fn inspect(state: &mut State, refused: Refused<'_>) -> FsResult
     if allowed(state, Access::ReadOnly, &target).await.is_none() {
         return Err(refused.denied(state));
     }
-    let (Target::File { open, .. }
-    | Target::Directory { open, .. }
-    | Target::Entry { parent: open, .. }) = target;
+    let (PathTarget::File { open, .. }
+    | PathTarget::Directory { open, .. }
+    | PathTarget::Entry { parent: open, .. }) = target;
     let seen = GuestFile::new(open.into(), FsPerms::ReadOnly, OpenMode::empty(), true);
     let pushed = state.filesystem().table.push(Descriptor::File(seen));
     pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
 }
 
 /// An entry of a directory outside of the grant, which the user allowed to change.
-pub(super) struct Entry {
+pub(super) struct OutsideEntry {
     pub(super) dir: Handle,
     pub(super) name: String,
 }
 
-impl Entry {
+impl OutsideEntry {
     /// Closes the directory, and returns the result of the change.
-    pub(super) fn close(self, state: &mut State, done: FsResult<()>) -> FsResult<()> {
+    pub(super) fn close(self, state: &mut GuestState, done: FsResult<()>) -> FsResult<()> {
         state.filesystem().table.delete(self.dir)?;
         done
     }
 }
 
 /// Closes the directory of an entry, if there is one.
-pub(super) fn close(state: &mut State, entry: Option<Entry>, done: FsResult<()>) -> FsResult<()> {
+pub(super) fn close(
+    state: &mut GuestState,
+    entry: Option<OutsideEntry>,
+    done: FsResult<()>,
+) -> FsResult<()> {
     match entry {
         Some(entry) => entry.close(state, done),
         None => done,
@@ -288,10 +292,10 @@ pub(super) fn close(state: &mut State, entry: Option<Entry>, done: FsResult<()>)
 /// Opens the directory of an entry that is to be made, removed or renamed, if the user allows to
 /// write to it.
 pub(super) async fn entry(
-    state: &mut State,
-    refused: Refused<'_>,
+    state: &mut GuestState,
+    refused: RefusedCall<'_>,
     existing: Existing,
-) -> FsResult<Entry> {
+) -> FsResult<OutsideEntry> {
     let candidates = refused.candidates(state);
     if candidates.is_empty() {
         return Err(refused.error);
@@ -299,9 +303,9 @@ pub(super) async fn entry(
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
     }
-    let found = candidates.iter().find_map(|path| Target::entry(path, existing));
+    let found = candidates.iter().find_map(|path| PathTarget::entry(path, existing));
     let Some(target) = found else {
-        let is_there = |path| Target::entry(path, Existing::Yes).is_some();
+        let is_there = |path| PathTarget::entry(path, Existing::Yes).is_some();
         return Err(match candidates.iter().any(|path| is_there(path)) {
             true => refused.told(state, ErrorCode::Exist),
             false => refused.missing(state),
@@ -313,27 +317,27 @@ pub(super) async fn entry(
     let Some(allowed) = allowed(state, Access::ReadWrite, &target).await else {
         return Err(refused.denied(state));
     };
-    let Target::Entry { parent, name, .. } = target else { return Err(refused.error) };
+    let PathTarget::Entry { parent, name, .. } = target else { return Err(refused.error) };
     let origin = place(state, allowed)?;
     let parent = Dir::new(parent.into(), FsPerms::ReadWrite, OpenMode::READ, true);
     let dir = state.filesystem().table.push(Descriptor::Dir(parent))?;
     state.places.note(dir.rep(), origin);
-    Ok(Entry { dir, name })
+    Ok(OutsideEntry { dir, name })
 }
 
 /// Opens the directory of an entry, as [`entry`] does, for a path that was followed. Returns
 /// nothing if the grant allows to write to the directory.
 pub(super) async fn entry_to_write(
-    state: &mut State,
+    state: &mut GuestState,
     (dir, path): (&Handle, &str),
     existing: Existing,
-) -> FsResult<Option<Entry>> {
-    let refused = Refused::new(dir, path, ErrorCode::NotPermitted.into());
+) -> FsResult<Option<OutsideEntry>> {
+    let refused = RefusedCall::new(dir, path, ErrorCode::NotPermitted.into());
     let candidates = refused.candidates(state);
     if names_hidden(state, &candidates) {
         return Err(ErrorCode::Access.into());
     }
-    let found = candidates.iter().find_map(|path| Target::entry(path, existing));
+    let found = candidates.iter().find_map(|path| PathTarget::entry(path, existing));
     let is_granted = found.is_none_or(|target| {
         let reached = reached(Access::ReadWrite, target.path());
         state.held.as_ref().is_some_and(|held| held.grant.covers(&reached))
@@ -342,34 +346,37 @@ pub(super) async fn entry_to_write(
 }
 
 /// Opens an existing file to be written in place, if the user allows it.
-pub(super) async fn writable(state: &mut State, refused: Refused<'_>) -> FsResult<std::fs::File> {
+pub(super) async fn writable(
+    state: &mut GuestState,
+    refused: RefusedCall<'_>,
+) -> FsResult<std::fs::File> {
     let candidates = refused.candidates(state);
-    let found = Target::find(&candidates, refused.follows(), false);
-    let Some(target @ Target::File { .. }) = found else { return Err(refused.error) };
+    let found = PathTarget::find(&candidates, refused.follows(), false);
+    let Some(target @ PathTarget::File { .. }) = found else { return Err(refused.error) };
     if target.is_hidden(state) {
         return Err(ErrorCode::Access.into());
     }
     if allowed(state, Access::ReadWrite, &target).await.is_none() {
         return Err(refused.denied(state));
     }
-    let Target::File { open, .. } = target else { return Err(refused.error) };
+    let PathTarget::File { open, .. } = target else { return Err(refused.error) };
     Ok(reopened(open.as_fd(), FileType::RegularFile, OpenMode::WRITE, false)?)
 }
 
 /// Notes a call that was refused because its path leads out, without asking the user.
 pub(super) fn note<T>(
-    state: &mut State,
+    state: &mut GuestState,
     dir: &Handle,
     path: &str,
     access: Access,
     result: FsResult<T>,
 ) -> FsResult<T> {
     let refused = match result {
-        Err(error) if state.held.is_some() => Refused::new(dir, path, error),
+        Err(error) if state.held.is_some() => RefusedCall::new(dir, path, error),
         result => return result,
     };
     let candidates = refused.candidates(state);
-    let target = Target::find(&candidates, false, access == Access::ReadWrite);
+    let target = PathTarget::find(&candidates, false, access == Access::ReadWrite);
     if let Some(target) = target
         && !target.is_hidden(state)
         && let Some(held) = &state.held
@@ -380,8 +387,8 @@ pub(super) fn note<T>(
     Err(refused.error)
 }
 
-fn reached(access: Access, path: &Path) -> Reached {
-    Reached::Path { access, path: path.to_owned() }
+fn reached(access: Access, path: &Path) -> RequestedAccess {
+    RequestedAccess::Path { access, path: path.to_owned() }
 }
 
 fn perms(access: Access) -> FsPerms {
@@ -392,7 +399,11 @@ fn perms(access: Access) -> FsPerms {
 }
 
 /// Asks for an access, unless it was answered before. Returns the permission that covers it.
-async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<Allowed> {
+async fn allowed(
+    state: &mut GuestState,
+    access: Access,
+    target: &PathTarget,
+) -> Option<AllowedPath> {
     let path = target.path();
     let held = state.held.as_mut()?;
     if let Some(known) = held.allowed(access, target) {
@@ -417,8 +428,8 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
         }
         return None;
     }
-    let is_dir = !matches!(target, Target::File { .. });
-    let allowed = Allowed { access, path: path.to_owned(), is_dir };
+    let is_dir = !matches!(target, PathTarget::File { .. });
+    let allowed = AllowedPath { access, path: path.to_owned(), is_dir };
     if held.allowed.len() < REMEMBERED {
         held.allowed.push(allowed.clone());
     }
@@ -426,13 +437,13 @@ async fn allowed(state: &mut State, access: Access, target: &Target) -> Option<A
 }
 
 /// Returns the origin of handles beneath a directory that the user allowed.
-fn place(state: &mut State, allowed: Allowed) -> FsResult<Origin> {
-    let Allowed { access, path, .. } = allowed;
+fn place(state: &mut GuestState, allowed: AllowedPath) -> FsResult<HandleOrigin> {
+    let AllowedPath { access, path, .. } = allowed;
     if let Some(known) = state.places.find(&path, access) {
-        return Ok(Origin::beneath(known));
+        return Ok(HandleOrigin::beneath(known));
     }
     if state.places.len() >= MAX_PLACES {
         return Err(ErrorCode::InsufficientMemory.into());
     }
-    Ok(Origin::beneath(state.places.add(Place::new(path, Some(access)))))
+    Ok(HandleOrigin::beneath(state.places.add(GuestPlace::new(path, Some(access)))))
 }

@@ -23,32 +23,32 @@ use rustix::fs::{AtFlags, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use self::walk::{Next, walk};
-use crate::policy::{Grant, Reserved, Walk};
+use self::walk::{WalkStep, walk};
+use crate::policy::{Grant, HideWalk, Reserved};
 
 /// The most names that are looked at to find the other names of hidden files. If there are more,
 /// every file with several names is hidden.
 const MAX_NAMES: usize = 200_000;
 
 /// The hidden names of one call.
-pub(super) struct Hidden {
+pub(super) struct HiddenPaths {
     grant: Arc<Grant>,
     /// The hidden files that have other names, found when the first file with several names is
     /// opened.
-    linked: OnceLock<Linked>,
+    linked: OnceLock<LinkedFiles>,
     /// Tells whether the call is over, which ends the host's work for it.
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 /// Files with several names, at least one of them hidden.
-enum Linked {
+enum LinkedFiles {
     /// All of them, by device and inode.
     Known(HashSet<(u64, u64)>),
     /// There are more than were searched.
     Unknown,
 }
 
-impl Hidden {
+impl HiddenPaths {
     /// Returns nothing if nothing is hidden.
     pub(super) fn for_grant(
         grant: &Arc<Grant>,
@@ -74,8 +74,8 @@ impl Hidden {
     }
 
     /// Begins at the root of the machine to follow a path that is reached through `root`.
-    pub(super) fn steps<'a>(&'a self, root: &'a Path) -> Steps<'a> {
-        Steps {
+    pub(super) fn steps<'a>(&'a self, root: &'a Path) -> PathSteps<'a> {
+        PathSteps {
             walk: self.grant.hide.walk(self.granted_with(root)),
             reserved: &self.grant.reserved,
             path: PathBuf::from("/"),
@@ -146,12 +146,12 @@ impl Hidden {
         // more.
         stat.st_nlink == 0
             || match self.linked.get_or_init(|| self.find_linked()) {
-                Linked::Known(files) => files.contains(&identity(stat)),
-                Linked::Unknown => true,
+                LinkedFiles::Known(files) => files.contains(&identity(stat)),
+                LinkedFiles::Unknown => true,
             }
     }
 
-    fn find_linked(&self) -> Linked {
+    fn find_linked(&self) -> LinkedFiles {
         let mut files = HashSet::new();
         let mut left = MAX_NAMES;
         for dir in self.grant.dirs.iter().map(|dir| &dir.path) {
@@ -171,13 +171,13 @@ impl Hidden {
                         Err(errno) => return Err(errno.into()),
                     }
                 }
-                Ok(if is_hidden { Next::MustSee } else { Next::Below })
+                Ok(if is_hidden { WalkStep::MustSee } else { WalkStep::Below })
             });
             if seen.is_err() {
-                return Linked::Unknown;
+                return LinkedFiles::Unknown;
             }
         }
-        Linked::Known(files)
+        LinkedFiles::Known(files)
     }
 
     /// Fails if a file or directory must not get another name, because something beneath it may be
@@ -202,13 +202,13 @@ impl Hidden {
 }
 
 /// A path that is followed name by name, which tells at each name whether the path is hidden.
-pub(super) struct Steps<'a> {
-    walk: Walk<'a>,
+pub(super) struct PathSteps<'a> {
+    walk: HideWalk<'a>,
     reserved: &'a Reserved,
     path: PathBuf,
 }
 
-impl Steps<'_> {
+impl PathSteps<'_> {
     /// Continues to a name.
     pub(super) fn push(&mut self, name: &OsStr) {
         self.walk.push(name);
@@ -263,10 +263,10 @@ mod tests {
     use super::*;
     use crate::policy::Hide;
 
-    fn hidden(root: &Path, patterns: &[&str]) -> Arc<Hidden> {
+    fn hidden(root: &Path, patterns: &[&str]) -> Arc<HiddenPaths> {
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.to_owned() }];
         let hide = Hide::parse(patterns.iter().copied()).expect("patterns");
-        Hidden::for_grant(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
+        HiddenPaths::for_grant(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
             .expect("a pattern")
     }
 
@@ -329,7 +329,7 @@ mod tests {
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);
             let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= polls;
-            let hidden = Hidden::for_grant(&grant, is_over).expect("a pattern");
+            let hidden = HiddenPaths::for_grant(&grant, is_over).expect("a pattern");
             assert_eq!(hidden.check_open(&root, file.as_fd()).is_ok(), is_seen);
             assert_eq!(asked.load(Ordering::Relaxed), polls.min(100) + 1);
         }

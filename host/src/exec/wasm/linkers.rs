@@ -6,7 +6,7 @@ use wasmtime::Engine;
 use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use super::state::State;
+use super::state::GuestState;
 use super::{ComponentError, Tier, binary, engine, guest};
 
 /// The beginning of the names of the interfaces of `wasi:http`.
@@ -16,9 +16,9 @@ const HTTP: &str = "wasi:http/";
 pub(super) struct Linkers {
     pub(super) tier: Tier,
     pub(super) engine: Engine,
-    linker: Linker<State>,
+    linker: Linker<GuestState>,
     /// Made when the first component imports `wasi:http`: most do not.
-    with_http: OnceLock<Result<Linker<State>, String>>,
+    with_http: OnceLock<Result<Linker<GuestState>, String>>,
 }
 
 impl Linkers {
@@ -32,7 +32,10 @@ impl Linkers {
         engine::fingerprint(&self.engine)
     }
 
-    pub(super) fn link(&self, component: &Component) -> Result<CommandPre<State>, ComponentError> {
+    pub(super) fn link(
+        &self,
+        component: &Component,
+    ) -> Result<CommandPre<GuestState>, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
             match imports(component).iter().any(|name| binary::is_version_0_3(name)) {
                 true => ComponentError::OfWasi03,
@@ -45,7 +48,7 @@ impl Linkers {
 
     /// Returns the linker for a component. It depends on the imports, and never on a grant,
     /// which is not known yet: imports that are not granted are linked to refusals.
-    fn linker_for(&self, component: &Component) -> Result<&Linker<State>, ComponentError> {
+    fn linker_for(&self, component: &Component) -> Result<&Linker<GuestState>, ComponentError> {
         if !imports(component).iter().any(|name| name.starts_with(HTTP)) {
             return Ok(&self.linker);
         }

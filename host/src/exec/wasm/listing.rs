@@ -18,23 +18,23 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-use super::hidden::{Hidden, real_path};
+use super::hidden::{HiddenPaths, real_path};
 use super::paths::answer;
-use super::places::Origin;
-use super::state::{Listing, Shown, State};
+use super::places::HandleOrigin;
+use super::state::{GuestListing, GuestState, VisibleNames};
 
-type Stream = Resource<Listing>;
+type EntryStream = Resource<GuestListing>;
 
 /// Links the streams of this module instead of wasmtime's.
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
     types.resource(
         "directory-entry-stream",
-        ResourceType::host::<Listing>(),
+        ResourceType::host::<GuestListing>(),
         |mut store, stream| {
             let files = store.data_mut().filesystem();
-            files.table.delete(Stream::new_own(stream))?;
+            files.table.delete(EntryStream::new_own(stream))?;
             Ok(())
         },
     )?;
@@ -46,13 +46,16 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     )?;
     types.func_wrap(
         "[method]directory-entry-stream.read-directory-entry",
-        |mut store, (stream,): (Stream,)| answer(next(store.data_mut(), &stream)),
+        |mut store, (stream,): (EntryStream,)| answer(next(store.data_mut(), &stream)),
     )?;
     linker.allow_shadowing(false);
     Ok(())
 }
 
-fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResult<Stream> {
+fn read_directory(
+    state: &mut GuestState,
+    directory: &Resource<Descriptor>,
+) -> FsResult<EntryStream> {
     if !state.may_open() {
         // WASI has no "too many open files"; this is the nearest.
         return Err(ErrorCode::InsufficientMemory.into());
@@ -72,11 +75,15 @@ fn read_directory(state: &mut State, directory: &Resource<Descriptor>) -> FsResu
     let origin = origin.ok_or(ErrorCode::NotPermitted)?;
     let shown = shown(state, origin, &entries)?;
     state.note_use(origin, None);
-    Ok(state.filesystem().table.push(Listing { entries, shown })?)
+    Ok(state.filesystem().table.push(GuestListing { entries, shown })?)
 }
 
 /// Returns the names of a directory that the guest sees, if they are not all.
-fn shown(state: &State, origin: Origin, entries: &Entries) -> FsResult<Option<Box<Shown>>> {
+fn shown(
+    state: &GuestState,
+    origin: HandleOrigin,
+    entries: &Entries,
+) -> FsResult<Option<Box<VisibleNames>>> {
     let place = state.places.place(origin).ok_or(ErrorCode::NotPermitted)?;
     let names = || state.places.files(origin).iter().map(|file| file.name.clone()).collect();
     let only = place.base.is_none().then(names);
@@ -90,22 +97,22 @@ fn shown(state: &State, origin: Origin, entries: &Entries) -> FsResult<Option<Bo
         }
         None => None,
     };
-    Ok((only.is_some() || hidden.is_some()).then(|| Box::new(Shown { only, hidden })))
+    Ok((only.is_some() || hidden.is_some()).then(|| Box::new(VisibleNames { only, hidden })))
 }
 
-impl Shown {
+impl VisibleNames {
     fn has(&self, name: &str) -> bool {
         let is_granted =
             self.only.as_ref().is_none_or(|names| names.iter().any(|granted| granted == name));
-        let is_hidden = |(hidden, root, own): &(Arc<Hidden>, PathBuf, PathBuf)| {
+        let is_hidden = |(hidden, root, own): &(Arc<HiddenPaths>, PathBuf, PathBuf)| {
             hidden.hides(root, &own.join(name))
         };
         is_granted && !self.hidden.as_ref().is_some_and(is_hidden)
     }
 }
 
-fn next(state: &mut State, stream: &Stream) -> FsResult<Option<DirectoryEntry>> {
-    let Listing { entries, shown } = state.filesystem().table.get_mut(stream)?;
+fn next(state: &mut GuestState, stream: &EntryStream) -> FsResult<Option<DirectoryEntry>> {
+    let GuestListing { entries, shown } = state.filesystem().table.get_mut(stream)?;
     while let Some(entry) = entries.read() {
         let entry = entry.map_err(io::Error::from)?;
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {

@@ -29,15 +29,15 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 pub(super) use self::location::{Location, Touches};
 pub(super) use self::open::{listable, open_seen, reopened, writes};
 use super::guard;
-use super::held::{self, Entry, Existing, Refused};
-use super::places::Origin;
-use super::state::State;
+use super::held::{self, Existing, OutsideEntry, RefusedCall};
+use super::places::HandleOrigin;
+use super::state::GuestState;
 use ikigai_supervisor::filesystems;
 
 pub(super) type Handle = Resource<Descriptor>;
 
 /// Links the calls of this module instead of wasmtime's.
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
     // Each call is a function of its arguments and of the state of the guest.
@@ -82,7 +82,7 @@ pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, Erro
 /// Opens a file or a directory, if the guest may open one more. With wasmtime's own call, it could
 /// open files until the host has no descriptors left, or trap at the table's capacity.
 async fn open_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
     path: String,
@@ -98,7 +98,7 @@ async fn open_at(
     }
     match open_granted(state, &dir, follow, path.clone(), open, flags).await {
         Err(error) => {
-            let refused = Refused { dir: &dir, path: &path, follow, error };
+            let refused = RefusedCall { dir: &dir, path: &path, follow, error };
             held::open(state, refused, open, flags).await
         }
         opened => opened,
@@ -106,7 +106,7 @@ async fn open_at(
 }
 
 async fn open_granted(
-    state: &mut State,
+    state: &mut GuestState,
     dir: &Handle,
     follow: PathFlags,
     path: String,
@@ -160,13 +160,17 @@ async fn open_granted(
     location.finish(state, opened)
 }
 
-fn push(state: &mut State, opened: Descriptor) -> FsResult<Handle> {
+fn push(state: &mut GuestState, opened: Descriptor) -> FsResult<Handle> {
     let pushed = state.filesystem().table.push(opened);
     pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
 }
 
 /// Keeps what was opened by its name if the guest may have it, and closes it otherwise.
-pub(super) fn keep(state: &mut State, opened: Handle, origin: Option<Origin>) -> FsResult<Handle> {
+pub(super) fn keep(
+    state: &mut GuestState,
+    opened: Handle,
+    origin: Option<HandleOrigin>,
+) -> FsResult<Handle> {
     let files = state.filesystem();
     let is_usable = match files.table.get(&opened)? {
         Descriptor::File(file) => is_allowed(file.file.as_fd()),
@@ -180,7 +184,7 @@ pub(super) fn keep(state: &mut State, opened: Handle, origin: Option<Origin>) ->
 }
 
 /// Keeps what was opened if it is not hidden, and closes it otherwise.
-fn admit(state: &mut State, opened: Handle, origin: Option<Origin>) -> FsResult<Handle> {
+fn admit(state: &mut GuestState, opened: Handle, origin: Option<HandleOrigin>) -> FsResult<Handle> {
     let hidden = state.hidden.clone();
     let root = hidden.as_ref().and(origin).and_then(|origin| state.places.place(origin));
     let root = root.map(|place| place.root.clone());
@@ -209,7 +213,7 @@ fn borrowed(handle: &Handle) -> Handle {
 }
 
 async fn stat_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
     path: String,
@@ -223,7 +227,7 @@ async fn stat_at(
     .await;
     match found {
         Err(error) if state.held.is_some() => {
-            let refused = Refused { dir: &dir, path: &path, follow, error };
+            let refused = RefusedCall { dir: &dir, path: &path, follow, error };
             let seen = held::inspect(state, refused).await?;
             let found = state.filesystem().stat(borrowed(&seen)).await;
             state.filesystem().table.delete(seen)?;
@@ -234,7 +238,7 @@ async fn stat_at(
 }
 
 async fn metadata_hash_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
     path: String,
@@ -251,7 +255,7 @@ async fn metadata_hash_at(
     match found {
         // C libraries ask for it together with the rest.
         Err(error) if state.held.is_some() => {
-            let refused = Refused { dir: &dir, path: &path, follow, error };
+            let refused = RefusedCall { dir: &dir, path: &path, follow, error };
             let seen = held::inspect(state, refused).await?;
             let found = state.filesystem().metadata_hash(borrowed(&seen)).await;
             state.filesystem().table.delete(seen)?;
@@ -262,7 +266,7 @@ async fn metadata_hash_at(
 }
 
 async fn set_times_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
     path: String,
@@ -283,7 +287,7 @@ async fn set_times_at(
     held::note(state, &dir, &path, Access::ReadWrite, done)
 }
 
-async fn readlink_at(state: &mut State, dir: Handle, path: String) -> FsResult<String> {
+async fn readlink_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<String> {
     let target = async {
         let location = Location::resolve(state, &dir, &path, Touches::ITSELF)?;
         let target = state.filesystem().readlink_at(location.dir(), location.name()).await;
@@ -294,14 +298,14 @@ async fn readlink_at(state: &mut State, dir: Handle, path: String) -> FsResult<S
 }
 
 /// A change of one entry of a directory.
-enum Change {
+enum EntryOperation {
     MakeDirectory,
     RemoveDirectory,
     UnlinkFile,
     Symlink { target: String },
 }
 
-impl Change {
+impl EntryOperation {
     fn entry(&self) -> Existing {
         match self {
             Self::MakeDirectory | Self::Symlink { .. } => Existing::No,
@@ -310,26 +314,36 @@ impl Change {
     }
 }
 
-async fn create_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    change_at(state, &dir, &path, Change::MakeDirectory).await
+async fn create_directory_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+    change_at(state, &dir, &path, EntryOperation::MakeDirectory).await
 }
 
-async fn remove_directory_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    change_at(state, &dir, &path, Change::RemoveDirectory).await
+async fn remove_directory_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+    change_at(state, &dir, &path, EntryOperation::RemoveDirectory).await
 }
 
-async fn unlink_file_at(state: &mut State, dir: Handle, path: String) -> FsResult<()> {
-    change_at(state, &dir, &path, Change::UnlinkFile).await
+async fn unlink_file_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+    change_at(state, &dir, &path, EntryOperation::UnlinkFile).await
 }
 
-async fn symlink_at(state: &mut State, dir: Handle, target: String, path: String) -> FsResult<()> {
-    change_at(state, &dir, &path, Change::Symlink { target }).await
+async fn symlink_at(
+    state: &mut GuestState,
+    dir: Handle,
+    target: String,
+    path: String,
+) -> FsResult<()> {
+    change_at(state, &dir, &path, EntryOperation::Symlink { target }).await
 }
 
-async fn change_at(state: &mut State, dir: &Handle, path: &str, change: Change) -> FsResult<()> {
+async fn change_at(
+    state: &mut GuestState,
+    dir: &Handle,
+    path: &str,
+    change: EntryOperation,
+) -> FsResult<()> {
     match change_granted(state, dir, path, &change).await {
         Err(error) if state.held.is_some() => {
-            let refused = Refused::new(dir, path, error);
+            let refused = RefusedCall::new(dir, path, error);
             let entry = held::entry(state, refused, change.entry()).await?;
             let done = change_granted(state, &entry.dir, &entry.name, &change).await;
             entry.close(state, done)
@@ -339,18 +353,18 @@ async fn change_at(state: &mut State, dir: &Handle, path: &str, change: Change) 
 }
 
 async fn change_granted(
-    state: &mut State,
+    state: &mut GuestState,
     dir: &Handle,
     path: &str,
-    change: &Change,
+    change: &EntryOperation,
 ) -> FsResult<()> {
     let location = Location::resolve(state, dir, path, Touches::Entry)?;
     // Programs make the directories on the way to a file. They learn that a guarded one exists.
-    let is_there = matches!(change, Change::MakeDirectory) && location.exists(state)?;
+    let is_there = matches!(change, EntryOperation::MakeDirectory) && location.exists(state)?;
     if !is_there && let Err(error) = guard::check(state, &location).await {
         return location.finish(state, Err(error));
     }
-    if let Change::Symlink { target } = change
+    if let EntryOperation::Symlink { target } = change
         && let Err(error) = guard::check_link(state, &location, target)
     {
         return location.finish(state, Err(error));
@@ -358,16 +372,16 @@ async fn change_granted(
     let (at, name) = (location.dir(), location.name());
     let mut files = state.filesystem();
     let done = match change {
-        Change::MakeDirectory => files.create_directory_at(at, name).await,
-        Change::RemoveDirectory => files.remove_directory_at(at, name).await,
-        Change::UnlinkFile => files.unlink_file_at(at, name).await,
-        Change::Symlink { target } => files.symlink_at(at, target.clone(), name).await,
+        EntryOperation::MakeDirectory => files.create_directory_at(at, name).await,
+        EntryOperation::RemoveDirectory => files.remove_directory_at(at, name).await,
+        EntryOperation::UnlinkFile => files.unlink_file_at(at, name).await,
+        EntryOperation::Symlink { target } => files.symlink_at(at, target.clone(), name).await,
     };
     location.finish(state, done)
 }
 
 async fn link_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
     path: String,
@@ -397,7 +411,7 @@ async fn link_at(
 }
 
 async fn rename_at(
-    state: &mut State,
+    state: &mut GuestState,
     dir: Handle,
     path: String,
     new_dir: Handle,
@@ -434,22 +448,24 @@ async fn rename_at(
 
 /// Returns the entry that the user allowed, if the path leads out of the grant; otherwise nothing.
 async fn side(
-    state: &mut State,
+    state: &mut GuestState,
     dir: &Handle,
     path: &str,
     existing: Existing,
-) -> FsResult<Option<Entry>> {
+) -> FsResult<Option<OutsideEntry>> {
     match Location::resolve(state, dir, path, Touches::Entry) {
         Ok(location) => location.close(state).map(|()| None),
-        Err(error) => held::entry(state, Refused::new(dir, path, error), existing).await.map(Some),
+        Err(error) => {
+            held::entry(state, RefusedCall::new(dir, path, error), existing).await.map(Some)
+        }
     }
 }
 
 /// Renames. For paths that lead out, uses the entries that the user allowed.
 async fn rename_sides(
-    state: &mut State,
-    (dir, path, old): (&Handle, &str, &Option<Entry>),
-    (new_dir, new_path, new): (&Handle, &str, &Option<Entry>),
+    state: &mut GuestState,
+    (dir, path, old): (&Handle, &str, &Option<OutsideEntry>),
+    (new_dir, new_path, new): (&Handle, &str, &Option<OutsideEntry>),
 ) -> FsResult<()> {
     let old = old.as_ref().map_or((dir, path), |it| (&it.dir, &*it.name));
     let new = new.as_ref().map_or((new_dir, new_path), |it| (&it.dir, &*it.name));
@@ -457,7 +473,7 @@ async fn rename_sides(
 }
 
 async fn rename_granted(
-    state: &mut State,
+    state: &mut GuestState,
     (dir, path): (&Handle, &str),
     (new_dir, new_path): (&Handle, &str),
 ) -> FsResult<()> {
@@ -484,7 +500,7 @@ async fn rename_granted(
 }
 
 /// Fails if linking or renaming a file would change a guarded place.
-async fn check_both(state: &mut State, old: &Location, new: &Location) -> FsResult<()> {
+async fn check_both(state: &mut GuestState, old: &Location, new: &Location) -> FsResult<()> {
     guard::check(state, old).await?;
     guard::check(state, new).await
 }

@@ -3,7 +3,7 @@
 //!
 //! wasmtime's handle is a directory with permissions. This knows which place a handle belongs to.
 //! The number of a closed handle is used again, so each directory that a guest gets a handle on is
-//! noted here ([`Places::note`]).
+//! noted here ([`GuestPlaces::note`]).
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir};
 
 /// A granted directory, the directory of granted files, or the witness.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct GuestPlace {
     /// The directory that was granted, from which hidden names count. For granted files, and the
     /// witness, their own directory.
     pub(super) root: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct SingleFile {
     is_used: bool,
 }
 
-impl Place {
+impl GuestPlace {
     pub(super) fn new(root: PathBuf, base: Option<Access>) -> Self {
         Self { root, base, files: Vec::new(), is_used: false }
     }
@@ -46,7 +46,7 @@ impl Place {
 
 /// The origin of a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct HandleOrigin {
     /// The number of the place.
     place: u32,
     /// True for the preopened directory itself, false for one beneath it.
@@ -60,22 +60,22 @@ pub(super) struct Origin {
 pub(super) struct Preopen {
     pub(super) name: String,
     pub(super) dir: Dir,
-    origin: Origin,
+    origin: HandleOrigin,
 }
 
 /// The places of a guest.
 #[derive(Default)]
-pub(super) struct Places {
-    places: Vec<Place>,
+pub(super) struct GuestPlaces {
+    places: Vec<GuestPlace>,
     preopens: Vec<Preopen>,
     /// The origins of handles on directories, by their numbers.
-    origins: Vec<Option<Origin>>,
+    origins: Vec<Option<HandleOrigin>>,
     witness: Option<u32>,
 }
 
-impl Places {
+impl GuestPlaces {
     /// Adds a place, and returns its number.
-    pub(super) fn add(&mut self, place: Place) -> u32 {
+    pub(super) fn add(&mut self, place: GuestPlace) -> u32 {
         self.places.push(place);
         // There are only as many places as entries of a grant, and answers of the user.
         u32::try_from(self.places.len() - 1).unwrap_or(u32::MAX)
@@ -83,7 +83,7 @@ impl Places {
 
     /// Adds the witness: an empty directory, which gets all paths that lead to no place.
     pub(super) fn add_witness(&mut self, dir: Dir) {
-        let place = self.add(Place::new(PathBuf::from("/"), None));
+        let place = self.add(GuestPlace::new(PathBuf::from("/"), None));
         self.witness = Some(place);
         // If two names fit equally well, C libraries prefer the later one. So relative paths still
         // lead to the workspace.
@@ -99,12 +99,12 @@ impl Places {
         self.preopens.iter().any(|it| it.name == name)
     }
 
-    pub(super) fn preopens(&self) -> impl Iterator<Item = (&str, &Dir, Origin)> {
+    pub(super) fn preopens(&self) -> impl Iterator<Item = (&str, &Dir, HandleOrigin)> {
         self.preopens.iter().map(|it| (it.name.as_str(), &it.dir, it.origin))
     }
 
     /// Notes the origin of a handle on a directory.
-    pub(super) fn note(&mut self, handle: u32, origin: Origin) {
+    pub(super) fn note(&mut self, handle: u32, origin: HandleOrigin) {
         let index = handle as usize;
         if self.origins.len() <= index {
             self.origins.resize(index + 1, None);
@@ -113,13 +113,13 @@ impl Places {
     }
 
     /// Returns the origin of a handle on a directory.
-    pub(super) fn origin(&self, handle: &Resource<Descriptor>) -> Option<Origin> {
+    pub(super) fn origin(&self, handle: &Resource<Descriptor>) -> Option<HandleOrigin> {
         self.origins.get(handle.rep() as usize).copied().flatten()
     }
 
     /// Returns the number of the place of a directory with this access.
     pub(super) fn find(&self, root: &Path, access: Access) -> Option<u32> {
-        let is_same = |it: &Place| it.root == root && it.base == Some(access);
+        let is_same = |it: &GuestPlace| it.root == root && it.base == Some(access);
         self.places.iter().position(is_same).and_then(|found| u32::try_from(found).ok())
     }
 
@@ -127,28 +127,32 @@ impl Places {
         self.places.len()
     }
 
-    pub(super) fn place(&self, origin: Origin) -> Option<&Place> {
+    pub(super) fn place(&self, origin: HandleOrigin) -> Option<&GuestPlace> {
         self.places.get(origin.place as usize)
     }
 
     /// Returns the granted files of a place, if the directory is the place itself.
-    pub(super) fn files(&self, origin: Origin) -> &[SingleFile] {
+    pub(super) fn files(&self, origin: HandleOrigin) -> &[SingleFile] {
         let place = self.place(origin).filter(|_| origin.is_start);
         place.map_or(&[], |place| &place.files)
     }
 
     /// Returns whether every path beneath a directory has the same access.
-    pub(super) fn is_plain(&self, origin: Origin) -> bool {
+    pub(super) fn is_plain(&self, origin: HandleOrigin) -> bool {
         let place = self.place(origin);
         place.is_some_and(|it| it.base.is_some() && (it.files.is_empty() || !origin.is_start))
     }
 
-    pub(super) fn is_witness(&self, origin: Origin) -> bool {
+    pub(super) fn is_witness(&self, origin: HandleOrigin) -> bool {
         self.witness == Some(origin.place)
     }
 
     /// Returns what is used for the first time: the directory of the place, or the file.
-    pub(super) fn first_use(&mut self, origin: Origin, file: Option<usize>) -> Option<PathBuf> {
+    pub(super) fn first_use(
+        &mut self,
+        origin: HandleOrigin,
+        file: Option<usize>,
+    ) -> Option<PathBuf> {
         let place = self.places.get_mut(origin.place as usize)?;
         let (is_used, file) = match file {
             Some(file) => {
@@ -164,7 +168,7 @@ impl Places {
     }
 }
 
-impl Origin {
+impl HandleOrigin {
     /// The origin of a handle on a place that is not a preopen.
     pub(super) fn beneath(place: u32) -> Self {
         Self { place, is_start: false, is_nameless: false }
@@ -188,7 +192,7 @@ impl Origin {
 impl Preopen {
     fn new(name: &str, dir: Dir, place: u32) -> Self {
         let is_nameless = matches!(name, "." | "/");
-        let origin = Origin { place, is_start: true, is_nameless };
+        let origin = HandleOrigin { place, is_start: true, is_nameless };
         Self { name: name.to_owned(), dir, origin }
     }
 }
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_granted_file_has_one_name() {
-        let mut place = Place::new("/etc".into(), None);
+        let mut place = GuestPlace::new("/etc".into(), None);
         place.add_file("hosts".into(), Access::ReadOnly);
         let found = |path: &str| single(&place.files, path);
         assert_eq!((found("hosts"), found("./hosts")), (Some(0), Some(0)));
@@ -217,12 +221,12 @@ mod tests {
 
     #[test]
     fn each_place_is_reported_once() {
-        let mut places = Places::default();
-        let directory = places.add(Place::new("/w".into(), Some(Access::ReadOnly)));
-        let mut files = Place::new("/etc".into(), None);
+        let mut places = GuestPlaces::default();
+        let directory = places.add(GuestPlace::new("/w".into(), Some(Access::ReadOnly)));
+        let mut files = GuestPlace::new("/etc".into(), None);
         files.add_file("hosts".into(), Access::ReadOnly);
         let files = places.add(files);
-        let (directory, files) = (Origin::beneath(directory), Origin::beneath(files));
+        let (directory, files) = (HandleOrigin::beneath(directory), HandleOrigin::beneath(files));
         assert_eq!(places.first_use(directory, None), Some("/w".into()));
         assert_eq!(places.first_use(directory, None), None);
         // The directory of a granted file is not granted.

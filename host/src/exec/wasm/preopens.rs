@@ -21,12 +21,12 @@ use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as _};
 
 use super::paths;
-use super::places::{Place, Places};
-use super::state::State;
+use super::places::{GuestPlace, GuestPlaces};
+use super::state::GuestState;
 use crate::paths::open_without_links;
 
 /// Links the preopens of this module instead of wasmtime's.
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut preopens = linker.instance("wasi:filesystem/preopens@0.2.12")?;
     preopens.func_wrap("get-directories", |mut store, (): ()| {
@@ -36,7 +36,9 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
     Ok(())
 }
 
-fn get_directories(state: &mut State) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+fn get_directories(
+    state: &mut GuestState,
+) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
     let preopens =
         state.places.preopens().map(|(name, dir, origin)| (name.to_owned(), dir.clone(), origin));
     let preopens: Vec<_> = preopens.collect();
@@ -50,7 +52,7 @@ fn get_directories(state: &mut State) -> wasmtime::Result<Vec<(Resource<Descript
 }
 
 /// A directory that is to be preopened.
-struct Wanted {
+struct PlannedPreopen {
     path: PathBuf,
     /// The directory, if it was opened to see that it is one.
     open: Option<OwnedFd>,
@@ -72,8 +74,8 @@ pub(super) fn open_all(
     granted: &[GrantedDir],
     workspace: &Path,
     witness: bool,
-) -> Result<Places, String> {
-    let mut places = Places::default();
+) -> Result<GuestPlaces, String> {
+    let mut places = GuestPlaces::default();
     for wanted in wanted(granted, workspace)? {
         preopen(&mut places, wanted, workspace)?;
     }
@@ -86,7 +88,7 @@ pub(super) fn open_all(
     Ok(places)
 }
 
-fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, String> {
+fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<PlannedPreopen>, String> {
     let (mut dirs, mut opened, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for one in granted {
         let name = name(&one.path)?;
@@ -104,7 +106,7 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
         let holding = dirs.iter().filter(|dir| path.starts_with(&dir.path));
         holding.max_by_key(|dir| dir.path.as_os_str().len()).copied()
     };
-    let whole = |dir: &GrantedDir, path: &Path, open| Wanted {
+    let whole = |dir: &GrantedDir, path: &Path, open| PlannedPreopen {
         path: path.to_owned(),
         open,
         root: dir.path.clone(),
@@ -112,7 +114,7 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
         files: Vec::new(),
     };
     let granted = dirs.iter().zip(opened);
-    let mut all: Vec<Wanted> =
+    let mut all: Vec<PlannedPreopen> =
         granted.map(|(dir, open)| whole(dir, &dir.path, Some(open))).collect();
     if let Some(around) = holder(workspace).filter(|around| *around.path != *workspace) {
         all.push(whole(around, workspace, None));
@@ -128,7 +130,7 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
             let root = holder.map_or(parent, |dir| &dir.path).to_owned();
             let base = holder.map(|dir| dir.access);
             let path = parent.to_owned();
-            all.push(Wanted { path, open: None, root, base, files: Vec::new() });
+            all.push(PlannedPreopen { path, open: None, root, base, files: Vec::new() });
             all.len() - 1
         });
         all[index].files.push((name, file.access));
@@ -138,7 +140,11 @@ fn wanted(granted: &[GrantedDir], workspace: &Path) -> Result<Vec<Wanted>, Strin
 
 /// Preopens a directory under its own path and, if it lies in the workspace, under its path from
 /// there.
-fn preopen(places: &mut Places, wanted: Wanted, workspace: &Path) -> Result<(), String> {
+fn preopen(
+    places: &mut GuestPlaces,
+    wanted: PlannedPreopen,
+    workspace: &Path,
+) -> Result<(), String> {
     let name = name(&wanted.path)?;
     let open = match wanted.open {
         Some(open) => open,
@@ -163,7 +169,7 @@ fn preopen(places: &mut Places, wanted: Wanted, workspace: &Path) -> Result<(), 
         || wanted.files.iter().any(|(_, access)| *access == Access::ReadWrite);
     let mode = if writes { OpenMode::READ | OpenMode::WRITE } else { OpenMode::READ };
     let dir = Dir::new(File::from(open), perms, mode, true);
-    let mut place = Place::new(wanted.root, wanted.base);
+    let mut place = GuestPlace::new(wanted.root, wanted.base);
     for (name, access) in wanted.files {
         place.add_file(name, access);
     }

@@ -78,7 +78,7 @@ pub enum ScriptError {
 pub fn embed(shell: &[u8], script: &[u8]) -> Result<Vec<u8>, ScriptError> {
     check(script)?;
     // A file that cannot be read has no place either.
-    let layout = Layout::from_component(shell).map_err(|_| ScriptError::NoSlot)?;
+    let layout = ComponentLayout::from_component(shell).map_err(|_| ScriptError::NoSlot)?;
     let capacity = layout.slots.iter().map(Range::len).min().ok_or(ScriptError::NoSlot)?;
     let capacity = capacity - ScriptSlot::HEADER;
     let (Ok(length), true) = (u32::try_from(script.len()), script.len() <= capacity) else {
@@ -139,7 +139,7 @@ fn shown(text: &str) -> String {
 
 /// The places in a component that a script changes.
 #[derive(Default)]
-struct Layout {
+struct ComponentLayout {
     /// The slots in the data of its modules, nested ones too, since a component may contain a
     /// second build of itself.
     slots: Vec<Range<usize>>,
@@ -147,7 +147,7 @@ struct Layout {
     of_the_shell: Vec<Range<usize>>,
 }
 
-impl Layout {
+impl ComponentLayout {
     fn from_component(component: &[u8]) -> Result<Self, BinaryReaderError> {
         let mut layout = Self::default();
         if !Parser::is_component(component) {

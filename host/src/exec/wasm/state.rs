@@ -16,13 +16,13 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
 use super::guard::Guard;
-use super::held::Held;
-use super::hidden::Hidden;
+use super::held::PathWidening;
+use super::hidden::HiddenPaths;
 use super::net::http::Hooks;
-use super::places::{Origin, Places};
+use super::places::{GuestPlaces, HandleOrigin};
 use crate::exec::assets::AssetGate;
-use crate::exec::net::Reach;
-use crate::policy::Used;
+use crate::exec::net::NetworkGate;
+use crate::policy::UsedAccess;
 
 /// The number of table entries for each handle. A connection of `std::net` has a socket, two
 /// streams and up to three pollables.
@@ -32,53 +32,53 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 8;
 const MAX_CONNECTIONS: usize = 32;
 
 /// A directory that a guest is reading.
-pub(super) struct Listing {
+pub(super) struct GuestListing {
     pub(super) entries: Dir,
     /// The names that are shown; nothing if all are.
-    pub(super) shown: Option<Box<Shown>>,
+    pub(super) shown: Option<Box<VisibleNames>>,
 }
 
 /// The names of a directory that a guest sees.
-pub(super) struct Shown {
+pub(super) struct VisibleNames {
     /// The granted files, if the directory itself is not granted.
     pub(super) only: Option<Vec<String>>,
     /// The hidden names, the granted directory from which they count, and the path of this
     /// directory.
-    pub(super) hidden: Option<(Arc<Hidden>, PathBuf, PathBuf)>,
+    pub(super) hidden: Option<(Arc<HiddenPaths>, PathBuf, PathBuf)>,
 }
 
 /// The files of a guest.
-pub(super) struct Files {
-    pub(super) places: Places,
-    pub(super) hidden: Option<Arc<Hidden>>,
+pub(super) struct GuestFiles {
+    pub(super) places: GuestPlaces,
+    pub(super) hidden: Option<Arc<HiddenPaths>>,
     pub(super) guard: Guard,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<PathWidening>,
 }
 
 /// The data of a guest's wasmtime store.
-pub(super) struct State {
+pub(super) struct GuestState {
     wasi: WasiCtx,
     table: ResourceTable,
     http: WasiHttpCtx,
     hooks: Hooks,
-    pub(super) reach: Arc<Reach>,
+    pub(super) reach: Arc<NetworkGate>,
     pub(super) gate: AssetGate,
     pub(super) memory: MemoryLimit,
     /// The places that its paths lead to.
-    pub(super) places: Places,
-    pub(super) hidden: Option<Arc<Hidden>>,
+    pub(super) places: GuestPlaces,
+    pub(super) hidden: Option<Arc<HiddenPaths>>,
     pub(super) guard: Guard,
     /// The calls whose paths lead out of the places, if the user is asked about them or they are
     /// noted.
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<PathWidening>,
     handles: usize,
 }
 
-impl State {
+impl GuestState {
     pub(super) fn new(
         wasi: WasiCtx,
-        files: Files,
-        reach: Arc<Reach>,
+        files: GuestFiles,
+        reach: Arc<NetworkGate>,
         gate: AssetGate,
         memory: MemoryLimit,
         handles: usize,
@@ -90,16 +90,16 @@ impl State {
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
-        let Files { places, hidden, guard, held } = files;
+        let GuestFiles { places, hidden, guard, held } = files;
         Self { wasi, table, http, hooks, reach, gate, memory, places, hidden, guard, held, handles }
     }
 
     /// Notes that a path call through a place succeeded.
-    pub(super) fn note_use(&mut self, origin: Origin, file: Option<usize>) {
+    pub(super) fn note_use(&mut self, origin: HandleOrigin, file: Option<usize>) {
         if let Some(held) = &self.held
             && let Some(path) = self.places.first_use(origin, file)
         {
-            held.widening.used(Used::Dir { path });
+            held.widening.used(UsedAccess::Dir { path });
         }
     }
 
@@ -107,7 +107,7 @@ impl State {
     pub(super) fn may_open(&mut self) -> bool {
         let descriptors = self.table.iter_mut().filter(|entry| {
             entry.is::<Descriptor>()
-                || entry.is::<Listing>()
+                || entry.is::<GuestListing>()
                 || entry.is::<TcpSocket>()
                 || entry.is::<UdpSocket>()
         });
@@ -115,13 +115,13 @@ impl State {
     }
 }
 
-impl WasiView for State {
+impl WasiView for GuestState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
     }
 }
 
-impl WasiHttpView for State {
+impl WasiHttpView for GuestState {
     fn http(&mut self) -> WasiHttpCtxView<'_> {
         WasiHttpCtxView { ctx: &mut self.http, table: &mut self.table, hooks: &mut self.hooks }
     }

@@ -25,9 +25,9 @@ const READ_CHUNK: usize = 1 << 20;
 
 /// The stdin of a guest: bytes that were there before it started, then EOF.
 #[derive(Clone)]
-pub(super) struct Input(Arc<Mutex<Bytes>>);
+pub(super) struct GuestStdin(Arc<Mutex<Bytes>>);
 
-impl Input {
+impl GuestStdin {
     pub(super) fn new(bytes: Bytes) -> Self {
         Self(Arc::new(Mutex::new(bytes)))
     }
@@ -43,13 +43,13 @@ impl Input {
     }
 }
 
-impl IsTerminal for Input {
+impl IsTerminal for GuestStdin {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdinStream for Input {
+impl StdinStream for GuestStdin {
     fn p2_stream(&self) -> Box<dyn InputStream> {
         Box::new(self.clone())
     }
@@ -60,18 +60,18 @@ impl StdinStream for Input {
 }
 
 #[async_trait]
-impl Pollable for Input {
+impl Pollable for GuestStdin {
     async fn ready(&mut self) {}
 }
 
 #[async_trait]
-impl InputStream for Input {
+impl InputStream for GuestStdin {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         if self.is_empty() { Err(StreamError::Closed) } else { Ok(self.take(size)) }
     }
 }
 
-impl AsyncRead for Input {
+impl AsyncRead for GuestStdin {
     fn poll_read(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -85,15 +85,15 @@ impl AsyncRead for Input {
 
 /// The stdout or stderr of a guest, written to a [`Pipe`].
 #[derive(Clone)]
-pub(super) struct Output(pub(super) Pipe);
+pub(super) struct GuestOutput(pub(super) Pipe);
 
-impl IsTerminal for Output {
+impl IsTerminal for GuestOutput {
     fn is_terminal(&self) -> bool {
         false
     }
 }
 
-impl StdoutStream for Output {
+impl StdoutStream for GuestOutput {
     fn p2_stream(&self) -> Box<dyn OutputStream> {
         Box::new(self.clone())
     }
@@ -104,12 +104,12 @@ impl StdoutStream for Output {
 }
 
 #[async_trait]
-impl Pollable for Output {
+impl Pollable for GuestOutput {
     async fn ready(&mut self) {}
 }
 
 #[async_trait]
-impl OutputStream for Output {
+impl OutputStream for GuestOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.0.write(&bytes).map_err(|error| match error {
             PipeError::Full => StreamError::trap("stdout passed its limit"),
@@ -126,7 +126,7 @@ impl OutputStream for Output {
     }
 }
 
-impl AsyncWrite for Output {
+impl AsyncWrite for GuestOutput {
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,

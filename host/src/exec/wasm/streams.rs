@@ -11,9 +11,9 @@ use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::p2::DynOutputStream;
 use wasmtime_wasi::p2::bindings::io::streams::{Host as _, StreamError};
 
-use super::state::State;
+use super::state::GuestState;
 
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     linker.instance("wasi:io/streams@0.2.12")?.func_wrap(
         "[method]output-stream.write",
@@ -26,7 +26,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> 
 }
 
 fn write(
-    mut store: StoreContextMut<'_, State>,
+    mut store: StoreContextMut<'_, GuestState>,
     stream: &Resource<DynOutputStream>,
     bytes: &WasmList<u8>,
 ) -> wasmtime::Result<Result<(), StreamError>> {

@@ -66,14 +66,14 @@ pub(super) enum Waits {
 /// second runtime, so that its leftovers end with it. The pool grows as needed, and uses the latest
 /// idle thread first. The idle threads end with the last clone of this value.
 #[derive(Clone)]
-pub(crate) struct GuestThreads(Arc<Owner>);
+pub(crate) struct GuestThreads(Arc<PoolOwner>);
 
-struct Owner(Arc<Pool>);
+struct PoolOwner(Arc<ThreadPool>);
 
-struct Pool {
+struct ThreadPool {
     /// The number of threads that are to be busy at once.
     processors: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// The length of the queue, for threads that look for a job without the lock.
     queued: AtomicUsize,
     workers: Mutex<Vec<Weak<Worker>>>,
@@ -85,8 +85,8 @@ struct Pool {
 }
 
 #[derive(Default)]
-struct State {
-    queue: VecDeque<Queued>,
+struct PoolState {
+    queue: VecDeque<QueuedJob>,
     idle: Vec<Arc<Worker>>,
     /// The threads that run a job or look for one, without those that wait for an event.
     awake: usize,
@@ -100,17 +100,17 @@ struct State {
     is_full: bool,
     is_closed: bool,
     /// The reactor that threads lead when they have no job.
-    reactor: Option<Arc<reactor::Shared>>,
+    reactor: Option<Arc<reactor::SharedReactor>>,
     demand: Demand,
 }
 
-struct Queued {
+struct QueuedJob {
     job: Box<dyn Job>,
     /// The tick in which it came.
     since: u64,
 }
 
-impl Queued {
+impl QueuedJob {
     /// Returns whether it has waited for a whole tick.
     fn is_late(&self, ticks: u64) -> bool {
         self.since + 1 < ticks
@@ -118,9 +118,9 @@ impl Queued {
 }
 
 /// Stops counting a thread when this is dropped, however the thread ends.
-struct Leaving<'a>(&'a Arc<Pool>, &'a Arc<Worker>);
+struct ThreadExit<'a>(&'a Arc<ThreadPool>, &'a Arc<Worker>);
 
-impl Drop for Leaving<'_> {
+impl Drop for ThreadExit<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         self.1.count(&mut state, false);
@@ -131,7 +131,12 @@ impl Drop for Leaving<'_> {
 /// A piece of work for a thread.
 trait Job: Send {
     /// Does the work. Returns false if the thread must not be used again.
-    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool;
+    fn run(
+        self: Box<Self>,
+        pool: &Arc<ThreadPool>,
+        worker: &Arc<Worker>,
+        runtime: &Runtime,
+    ) -> bool;
 
     /// Answers that the operating system has no thread for it.
     fn refuse(self: Box<Self>, error: io::Error);
@@ -170,10 +175,10 @@ pub(super) enum ThreadError {
 }
 
 impl GuestThreads {
-    /// Returns an empty pool. The caller must have [`tick`](Pool::tick) called while jobs run. The
+    /// Returns an empty pool. The caller must have [`tick`](ThreadPool::tick) called while jobs run. The
     /// pool asks `ticker` for ticks.
     pub(super) fn new(ticker: Arc<Ticker>) -> Self {
-        Self(Arc::new(Owner(Arc::new(Pool {
+        Self(Arc::new(PoolOwner(Arc::new(ThreadPool {
             processors: thread::available_parallelism().map_or(1, NonZero::get),
             state: Mutex::default(),
             queued: AtomicUsize::new(0),
@@ -211,13 +216,13 @@ impl GuestThreads {
         let (sender, answer) = oneshot::channel();
         let guest = GuestJob::new(waits, until, job, sender);
         if let Err(guest) = carried::put_off(guest) {
-            Pool::submit(&self.0.0, Box::new(guest));
+            ThreadPool::submit(&self.0.0, Box::new(guest));
         }
         answer.await.unwrap_or(Err(ThreadError::Lost))
     }
 }
 
-impl Drop for Owner {
+impl Drop for PoolOwner {
     fn drop(&mut self) {
         let idle = {
             let mut state = self.0.lock();
@@ -233,8 +238,8 @@ impl Drop for Owner {
     }
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl ThreadPool {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,7 +249,7 @@ impl Pool {
         let led = if job.is_short() { reactor::led() } else { None };
         let mut state = self.lock();
         let since = state.ticks;
-        state.queue.push_back(Queued { job, since });
+        state.queue.push_back(QueuedJob { job, since });
         self.queued.store(state.queue.len(), Ordering::Release);
         if led.is_some_and(|led| self.stop_leading_for(&led, &mut state)) {
             return;
@@ -261,7 +266,7 @@ impl Pool {
     }
 
     /// Has one more thread look at the queue.
-    fn start_one(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn start_one(self: &Arc<Self>, mut state: MutexGuard<'_, PoolState>) {
         if let Some(worker) = state.idle.pop() {
             worker.start(&mut state);
             drop(state);
@@ -275,7 +280,7 @@ impl Pool {
             let mut state = self.lock();
             worker.count(&mut state, false);
             let ticks = state.ticks;
-            let refused: Vec<Queued> = if state.awake == 0 && state.idle.is_empty() {
+            let refused: Vec<QueuedJob> = if state.awake == 0 && state.idle.is_empty() {
                 state.queue.drain(..).collect()
             } else {
                 // Other threads come to the queue, but may be a long time in their guests.
@@ -296,7 +301,7 @@ impl Pool {
         let pool = Arc::clone(self);
         let serve = move || {
             worker::enter(&pool, &worker);
-            let _leaving = Leaving(&pool, &worker);
+            let _leaving = ThreadExit(&pool, &worker);
             // Built here: if the thread does not start, its runtime would be dropped inside another
             // one.
             let runtime = pool.runtime(&worker, Builder::new_current_thread().enable_time());
@@ -338,7 +343,7 @@ impl Pool {
         loop {
             self.lead(worker);
             let mut state = self.lock();
-            if let Some(Queued { job, .. }) = state.queue.pop_front() {
+            if let Some(QueuedJob { job, .. }) = state.queue.pop_front() {
                 self.queued.store(state.queue.len(), Ordering::Release);
                 worker.count(&mut state, true);
                 worker.look(&mut state, false);
@@ -383,10 +388,10 @@ impl Pool {
 
     /// Waits a little, without going to sleep, for a job or for the end of another thread's
     /// leading. Lets other threads have the processor in the meantime.
-    fn linger(&self, reactor: Option<&reactor::Shared>, longest: Duration) {
+    fn linger(&self, reactor: Option<&reactor::SharedReactor>, longest: Duration) {
         let begun = Instant::now();
         while self.queued.load(Ordering::Acquire) == 0
-            && reactor.is_none_or(reactor::Shared::is_led_on)
+            && reactor.is_none_or(reactor::SharedReactor::is_led_on)
             && begun.elapsed() < longest
         {
             thread::yield_now();

@@ -43,7 +43,7 @@ impl Guests {
 }
 
 /// Keeps the epoch advancing for a guest that runs, until this is dropped.
-pub(super) struct Ticking(Arc<Ticker>);
+pub(super) struct TickerGuard(Arc<Ticker>);
 
 impl Ticker {
     /// Starts the thread, which calls `watch` at each tick, and ends when the engines are gone or
@@ -112,9 +112,9 @@ impl Ticker {
     }
 
     /// Keeps the epoch advancing while the value lives.
-    pub(super) fn enter(self: &Arc<Self>) -> Ticking {
+    pub(super) fn enter(self: &Arc<Self>) -> TickerGuard {
         self.begin().running += 1;
-        Ticking(Arc::clone(self))
+        TickerGuard(Arc::clone(self))
     }
 
     /// Asks for the next ticks, for a call that waits for a thread.
@@ -136,7 +136,7 @@ impl Ticker {
     }
 }
 
-impl Drop for Ticking {
+impl Drop for TickerGuard {
     fn drop(&mut self) {
         self.0.lock().running -= 1;
     }

@@ -20,11 +20,11 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
 use super::guard;
-use super::held::{self, Refused};
+use super::held::{self, RefusedCall};
 use super::hidden::path_of;
 use super::paths::{self, Handle, Location, Touches};
-use super::places::{self, Origin};
-use super::state::State;
+use super::places::{self, HandleOrigin};
+use super::state::GuestState;
 
 mod bindings {
     wasmtime::component::bindgen!({
@@ -55,11 +55,14 @@ const KEPT_MODE: u32 = 0o1777;
 /// The number of the next temporary name of this process.
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
-pub(super) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
-    bindings::ikigai::tool::workspace::add_to_linker::<State, HasSelf<State>>(linker, |state| state)
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
+    bindings::ikigai::tool::workspace::add_to_linker::<GuestState, HasSelf<GuestState>>(
+        linker,
+        |state| state,
+    )
 }
 
-impl bindings::ikigai::tool::workspace::Host for State {
+impl bindings::ikigai::tool::workspace::Host for GuestState {
     async fn replace(
         &mut self,
         dir: Resource<Descriptor>,
@@ -83,8 +86,12 @@ impl bindings::ikigai::tool::workspace::Host for State {
         match done {
             Err(code @ (ErrorCode::NotPermitted | ErrorCode::Access)) if self.held.is_some() => {
                 let error = ErrorCode::NotPermitted.into();
-                let refused =
-                    Refused { dir: &dir, path: &path, follow: PathFlags::SYMLINK_FOLLOW, error };
+                let refused = RefusedCall {
+                    dir: &dir,
+                    path: &path,
+                    follow: PathFlags::SYMLINK_FOLLOW,
+                    error,
+                };
                 Ok(match held::writable(self, refused).await {
                     Ok(file) => rewrite(file, &contents).map_err(|error| error_code(&error)),
                     Err(error) => match error.downcast()? {
@@ -100,9 +107,9 @@ impl bindings::ikigai::tool::workspace::Host for State {
 
 /// Rewrites a granted file in place: a new file in its directory is not granted.
 fn replace_single(
-    state: &mut State,
+    state: &mut GuestState,
     start: &GuestDir,
-    origin: Origin,
+    origin: HandleOrigin,
     file: usize,
     contents: &[u8],
 ) -> Result<(), ErrorCode> {
@@ -124,9 +131,9 @@ fn replace_single(
 }
 
 fn replace_granted(
-    state: &mut State,
+    state: &mut GuestState,
     dir: &Handle,
-    origin: Origin,
+    origin: HandleOrigin,
     path: &str,
     contents: &[u8],
 ) -> FsResult<()> {
@@ -147,8 +154,8 @@ fn replace_granted(
 
 /// Replaces the contents of the file at the end of a path.
 fn replace_at(
-    state: &mut State,
-    origin: Origin,
+    state: &mut GuestState,
+    origin: HandleOrigin,
     location: &Location,
     contents: &[u8],
 ) -> FsResult<()> {
@@ -168,7 +175,12 @@ fn replace_at(
 }
 
 /// Fails if a name in a directory belongs to a place that other programs execute, or lies in one.
-fn check_guarded(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::Result<()> {
+fn check_guarded(
+    state: &GuestState,
+    origin: HandleOrigin,
+    dir: &Dir,
+    name: &OsStr,
+) -> io::Result<()> {
     // A name that is not text never belongs to such a place.
     let Some(name) = name.to_str() else { return Ok(()) };
     let path = path_of(dir.as_fd(), name)?;
@@ -181,7 +193,7 @@ fn check_guarded(state: &State, origin: Origin, dir: &Dir, name: &OsStr) -> io::
 }
 
 /// Fails if a file is hidden from the guest.
-fn check_hidden(state: &State, origin: Origin, file: &File) -> io::Result<()> {
+fn check_hidden(state: &GuestState, origin: HandleOrigin, file: &File) -> io::Result<()> {
     let place = state.places.place(origin);
     match (&state.hidden, place) {
         (Some(hidden), Some(place)) if hidden.check_open(&place.root, file.as_fd()).is_err() => {

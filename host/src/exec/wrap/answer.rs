@@ -17,13 +17,13 @@ const PIECE: usize = 64 << 10;
 
 /// The answer to a call of a wrapped program.
 #[derive(Serialize)]
-pub(super) struct Answer {
+pub(super) struct WrapAnswer {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error_code: Option<&'static str>,
     #[serde(flatten)]
-    output: Output,
+    output: WrapOutput,
     /// The end of stderr. Bytes that are not UTF-8 are U+FFFD.
     #[serde(skip_serializing_if = "String::is_empty")]
     stderr: String,
@@ -35,14 +35,14 @@ pub(super) struct Answer {
 
 /// The whole stdout of the program.
 #[derive(Serialize)]
-enum Output {
+enum WrapOutput {
     #[serde(rename = "output")]
     Text(String),
     #[serde(rename = "output_base64")]
     Bytes(String),
 }
 
-impl Answer {
+impl WrapAnswer {
     pub(super) fn new(
         program: &str,
         (exit_code, is_success): (i32, bool),
@@ -53,7 +53,7 @@ impl Answer {
         Self {
             error_code: error.is_some().then_some(FAILED),
             error,
-            output: Output::from_bytes(stdout),
+            output: WrapOutput::from_bytes(stdout),
             stderr: String::from_utf8_lossy(&stderr.bytes).into_owned(),
             stderr_bytes: (stderr.total > stderr.bytes.len() as u64).then_some(stderr.total),
             exit_code,
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-impl Output {
+impl WrapOutput {
     /// Returns the output as text, if it is text. Output with a NUL is data, as it is to `grep` and `git`.
     fn from_bytes(stdout: Vec<u8>) -> Self {
         if stdout.contains(&0) {

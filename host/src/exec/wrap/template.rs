@@ -25,9 +25,9 @@ pub(super) type Values<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
 
 /// The template of a program's arguments.
 #[derive(Debug, Default)]
-pub(crate) struct Template {
+pub(crate) struct ArgumentTemplate {
     /// The words, in their order.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<WordGroup>,
     /// The parameter that goes to stdin.
     pub(crate) stdin: Option<String>,
     /// The parameters whose values may begin with `-`.
@@ -36,9 +36,9 @@ pub(crate) struct Template {
 
 /// Words that are written or left out together.
 #[derive(Debug, Default)]
-pub(crate) struct Group {
+pub(crate) struct WordGroup {
     /// The words.
-    pub(crate) words: Vec<Word>,
+    pub(crate) words: Vec<TemplateWord>,
     /// The parameter that must be true.
     pub(crate) condition: Option<String>,
     /// True if the words are left out when one of their parameters is absent, and repeated for each
@@ -48,10 +48,10 @@ pub(crate) struct Group {
 
 /// A word: texts, and the parameters whose values stand between them.
 #[derive(Debug)]
-pub(crate) struct Word(Vec<Piece>);
+pub(crate) struct TemplateWord(Vec<WordPiece>);
 
 #[derive(Debug)]
-enum Piece {
+enum WordPiece {
     Text(String),
     Parameter(String),
 }
@@ -63,7 +63,7 @@ pub(crate) struct ProgramInput {
     pub(crate) stdin: Bytes,
 }
 
-impl Word {
+impl TemplateWord {
     /// Reads a word of a definition. `{name}` stands for a parameter, `{{` and `}}` for a brace.
     ///
     /// # Errors
@@ -88,14 +88,14 @@ impl Word {
                             characters");
             };
             if !literal.is_empty() {
-                pieces.push(Piece::Text(std::mem::take(&mut literal)));
+                pieces.push(WordPiece::Text(std::mem::take(&mut literal)));
             }
-            pieces.push(Piece::Parameter(name.to_owned()));
+            pieces.push(WordPiece::Parameter(name.to_owned()));
             rest = after;
         }
         literal.push_str(rest);
         if !literal.is_empty() || pieces.is_empty() {
-            pieces.push(Piece::Text(literal));
+            pieces.push(WordPiece::Text(literal));
         }
         Ok(Self(pieces))
     }
@@ -103,31 +103,31 @@ impl Word {
     /// Returns the names of its parameters.
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|piece| match piece {
-            Piece::Text(_) => None,
-            Piece::Parameter(name) => Some(name.as_str()),
+            WordPiece::Text(_) => None,
+            WordPiece::Parameter(name) => Some(name.as_str()),
         })
     }
 
     /// Returns the parameter whose value begins the word.
     fn leading(&self) -> Option<&str> {
         match self.0.first() {
-            Some(Piece::Parameter(name)) => Some(name),
-            Some(Piece::Text(_)) | None => None,
+            Some(WordPiece::Parameter(name)) => Some(name),
+            Some(WordPiece::Text(_)) | None => None,
         }
     }
 
     fn is_end_of_options(&self) -> bool {
-        matches!(&self.0[..], [Piece::Text(text)] if text == END_OF_OPTIONS)
+        matches!(&self.0[..], [WordPiece::Text(text)] if text == END_OF_OPTIONS)
     }
 }
 
-impl Group {
+impl WordGroup {
     fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.words.iter().flat_map(Word::parameters)
+        self.words.iter().flat_map(TemplateWord::parameters)
     }
 }
 
-impl Template {
+impl ArgumentTemplate {
     /// Returns the words and the stdin for these values.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ struct WordWriter<'a> {
 }
 
 impl WordWriter<'_> {
-    fn add(&mut self, group: &Group) -> Result<(), String> {
+    fn add(&mut self, group: &WordGroup) -> Result<(), String> {
         let is_true = |name: &String| value(self.values, name) == Some("true");
         if !group.condition.as_ref().is_none_or(is_true) {
             return Ok(());
@@ -195,13 +195,13 @@ impl WordWriter<'_> {
     }
 
     /// Adds the words of a group, with this item for the parameter that is a list.
-    fn add_words(&mut self, group: &Group, item: Option<(&str, &str)>) -> Result<(), String> {
+    fn add_words(&mut self, group: &WordGroup, item: Option<(&str, &str)>) -> Result<(), String> {
         for word in &group.words {
             let mut text = String::new();
             for piece in &word.0 {
                 match piece {
-                    Piece::Text(literal) => text.push_str(literal),
-                    Piece::Parameter(name) => {
+                    WordPiece::Text(literal) => text.push_str(literal),
+                    WordPiece::Parameter(name) => {
                         let item = item.filter(|(list, _)| list == name).map(|(_, item)| item);
                         let raw = item.or_else(|| value(self.values, name)).unwrap_or("null");
                         text.push_str(&scalar(name, raw)?);
@@ -220,7 +220,7 @@ impl WordWriter<'_> {
     }
 
     /// Refuses a value that the program would take for an option.
-    fn check_dash(&self, word: &Word, text: &str) -> Result<(), String> {
+    fn check_dash(&self, word: &TemplateWord, text: &str) -> Result<(), String> {
         let is_refused = |name: &&str| !self.options_ended && !self.leading_dash.contains(*name);
         match word.leading().filter(is_refused) {
             Some(name) if text.starts_with('-') => Err(format!(

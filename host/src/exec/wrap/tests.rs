@@ -4,36 +4,36 @@ use serde_json::Value;
 use super::*;
 use crate::exec::output::Captured;
 
-fn words(words: &[&str]) -> Vec<Word> {
-    words.iter().map(|text| Word::parse(text).expect(text)).collect()
+fn words(words: &[&str]) -> Vec<TemplateWord> {
+    words.iter().map(|text| TemplateWord::parse(text).expect(text)).collect()
 }
 
-fn plain(text: &str) -> Group {
-    Group { words: words(&[text]), ..Group::default() }
+fn plain(text: &str) -> WordGroup {
+    WordGroup { words: words(&[text]), ..WordGroup::default() }
 }
 
-fn optional(texts: &[&str]) -> Group {
-    Group { words: words(texts), is_optional: true, ..Group::default() }
+fn optional(texts: &[&str]) -> WordGroup {
+    WordGroup { words: words(texts), is_optional: true, ..WordGroup::default() }
 }
 
-fn on(condition: &str, texts: &[&str]) -> Group {
-    Group { condition: Some(condition.to_owned()), ..optional(texts) }
+fn on(condition: &str, texts: &[&str]) -> WordGroup {
+    WordGroup { condition: Some(condition.to_owned()), ..optional(texts) }
 }
 
-fn wrapper(parameters: Value, groups: Vec<Group>) -> Wrapper {
+fn wrapper(parameters: Value, groups: Vec<WordGroup>) -> Wrapper {
     let schema = json!({ "name": "tool", "description": "A tool", "parameters": parameters });
     let schema = ToolSchema::parse(schema.to_string().as_bytes()).expect("a schema");
     Wrapper {
         program: "prog".to_owned(),
         schema,
-        template: Template { groups, ..Template::default() },
+        template: ArgumentTemplate { groups, ..ArgumentTemplate::default() },
         success: vec![0],
         check: ArgumentCheck::default(),
     }
 }
 
 /// Returns a wrapper whose parameters may have any value.
-fn lenient(groups: Vec<Group>) -> Wrapper {
+fn lenient(groups: Vec<WordGroup>) -> Wrapper {
     wrapper(json!({ "type": "object", "properties": {} }), groups)
 }
 
@@ -156,7 +156,7 @@ fn what_is_no_word_is_refused() {
         assert!(refused(&two, arguments).starts_with(expected), "{arguments}");
     }
     for text in ["{", "}", "{}", "a{b", "a}b", "{{}", "\0"] {
-        assert!(Word::parse(text).is_err(), "{text:?}");
+        assert!(TemplateWord::parse(text).is_err(), "{text:?}");
     }
 }
 

@@ -10,14 +10,14 @@ use serde_json::{Deserializer, Error, Value};
 /// Returns the script of a call, or `None` if the tool would not run a script.
 pub(super) fn script(arguments: &[u8]) -> Option<String> {
     let mut reader = Deserializer::from_slice(arguments);
-    let script: Result<Option<String>, Error> = reader.deserialize_map(Object);
+    let script: Result<Option<String>, Error> = reader.deserialize_map(ScriptVisitor);
     // Nothing may follow the object.
     script.and_then(|script| reader.end().map(|()| script)).ok().flatten()
 }
 
-struct Object;
+struct ScriptVisitor;
 
-impl<'de> Visitor<'de> for Object {
+impl<'de> Visitor<'de> for ScriptVisitor {
     type Value = Option<String>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

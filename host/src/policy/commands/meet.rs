@@ -7,12 +7,12 @@
 use std::ffi::{OsStr, OsString};
 
 use super::super::decide::provenance_of;
-use super::super::decision::{Effects, Request};
-use super::super::live::Layers;
-use super::super::rule::{Layer, LayerKind, Located};
+use super::super::decision::{Effects, PolicyRequest};
+use super::super::live::PolicyLayers;
+use super::super::rule::{LayerKind, Located, PolicyLayer};
 use super::super::standard::SHELL;
 use super::super::{Approve, Backend, Grant, ToolOrigin};
-use super::{CommandRule, Commands, Pattern};
+use super::{CommandPrefix, CommandRule, Commands};
 
 /// The variables that make bash read a file before the script, or read the script differently.
 /// `SSH_CLIENT` and `SSH2_CLIENT` make many builds of bash read `~/.bashrc`.
@@ -35,12 +35,16 @@ const FUNCTION: &str = "BASH_FUNC_";
 const ENCODING: &[&str] = &["LC_ALL", "LC_CTYPE", "LANG"];
 
 /// Returns whether a call to this tool runs a shell.
-fn is_shell(request: &Request<'_>) -> bool {
+fn is_shell(request: &PolicyRequest<'_>) -> bool {
     request.backend != Backend::Mcp && request.name == Some(SHELL)
 }
 
 /// Returns the rules for the commands of one tool with this grant.
-pub(in crate::policy) fn meet(layers: &Layers, request: &Request<'_>, grant: &Grant) -> Commands {
+pub(in crate::policy) fn meet(
+    layers: &PolicyLayers,
+    request: &PolicyRequest<'_>,
+    grant: &Grant,
+) -> Commands {
     if !is_shell(request) {
         return Commands::default();
     }
@@ -48,7 +52,7 @@ pub(in crate::policy) fn meet(layers: &Layers, request: &Request<'_>, grant: &Gr
     for layer in layers.all() {
         let entry = layer.entry(request.backend, SHELL);
         let Some(rules) = entry.and_then(|entry| entry.commands.as_ref()) else { continue };
-        let placed = |patterns: &[Located<Pattern>]| placed(layer, patterns);
+        let placed = |patterns: &[Located<CommandPrefix>]| placed(layer, patterns);
         commands.ask.extend(placed(&rules.value.ask));
         commands.deny.extend(placed(&rules.value.deny));
         if layer.kind != LayerKind::Workspace
@@ -66,8 +70,8 @@ pub(in crate::policy) fn meet(layers: &Layers, request: &Request<'_>, grant: &Gr
     commands
 }
 
-fn placed(layer: &Layer, patterns: &[Located<Pattern>]) -> Vec<CommandRule> {
-    let rule = |at: &Located<Pattern>| CommandRule {
+fn placed(layer: &PolicyLayer, patterns: &[Located<CommandPrefix>]) -> Vec<CommandRule> {
+    let rule = |at: &Located<CommandPrefix>| CommandRule {
         pattern: at.value.clone(),
         provenance: provenance_of(layer, at),
     };
@@ -127,7 +131,7 @@ pub(in crate::policy) struct Strictness {
 
 impl Strictness {
     /// Returns the order for a tool with this grant.
-    pub(in crate::policy) fn for_request(request: &Request<'_>, grant: &Grant) -> Self {
+    pub(in crate::policy) fn for_request(request: &PolicyRequest<'_>, grant: &Grant) -> Self {
         let Effects { writes, connects } = grant.effects(request.backend);
         Self { changes_is_more: is_shell(request) && (writes || connects) }
     }

@@ -9,15 +9,15 @@ use crate::toml_file::printable;
 /// nothing.
 #[derive(Clone, Debug, Default)]
 pub(in crate::policy) struct CommandRules {
-    pub(in crate::policy) allow: Option<Vec<Located<Pattern>>>,
-    pub(in crate::policy) ask: Vec<Located<Pattern>>,
-    pub(in crate::policy) deny: Vec<Located<Pattern>>,
+    pub(in crate::policy) allow: Option<Vec<Located<CommandPrefix>>>,
+    pub(in crate::policy) ask: Vec<Located<CommandPrefix>>,
+    pub(in crate::policy) deny: Vec<Located<CommandPrefix>>,
 }
 
 impl CommandRules {
     /// Returns the rules as written, by list.
     pub(in crate::policy) fn texts(&self) -> [Option<Vec<&str>>; 3] {
-        fn texts(rules: &[Located<Pattern>]) -> Vec<&str> {
+        fn texts(rules: &[Located<CommandPrefix>]) -> Vec<&str> {
             rules.iter().map(|rule| rule.value.text()).collect()
         }
         [self.allow.as_deref().map(texts), Some(texts(&self.ask)), Some(texts(&self.deny))]
@@ -26,7 +26,7 @@ impl CommandRules {
 
 /// The list that a rule is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) enum Purpose {
+pub(in crate::policy) enum RuleList {
     /// Commands that run without consent.
     Allow,
     /// Commands that need consent.
@@ -37,7 +37,7 @@ pub(in crate::policy) enum Purpose {
 
 /// The first words of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Pattern {
+pub(in crate::policy) struct CommandPrefix {
     text: String,
     words: Vec<String>,
     /// True if more words may follow.
@@ -51,13 +51,13 @@ const OF_SHELL: &[char] = &[
     '!', '#', '~',
 ];
 
-impl Pattern {
+impl CommandPrefix {
     /// Parses a rule.
     ///
     /// # Errors
     ///
     /// Fails if the text is not a valid rule. The error is the reason.
-    pub(in crate::policy) fn parse(text: &str, purpose: Purpose) -> Result<Self, String> {
+    pub(in crate::policy) fn parse(text: &str, purpose: RuleList) -> Result<Self, String> {
         let mut words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let has_more = words.last() == Some(&"*");
         if has_more {
@@ -82,7 +82,7 @@ impl Pattern {
                 ));
             }
         }
-        if purpose == Purpose::Allow {
+        if purpose == RuleList::Allow {
             names::check_name(name)
                 .map_err(|reason| format!("{reason}, so it cannot be listed"))?;
         }

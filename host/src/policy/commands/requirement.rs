@@ -2,7 +2,7 @@
 
 use super::super::decision::{Decision, Effects};
 use super::super::{Approve, Backend};
-use super::{Verdict, arguments};
+use super::{ScriptVerdict, arguments};
 
 /// The consent that one call needs, for [`Decision::requirement`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,21 +36,22 @@ impl Decision {
         let consent = |(by, because)| Requirement::Consent { by, because };
         let verdict = self.commands.is_shell().then(|| {
             let script = arguments.and_then(arguments::script);
-            let unread = || Verdict::Unlisted { reason: "its arguments have no script".to_owned() };
+            let unread =
+                || ScriptVerdict::Unlisted { reason: "its arguments have no script".to_owned() };
             script.map_or_else(unread, |script| self.commands.verdict(&script))
         });
         match &verdict {
-            Some(verdict @ Verdict::Denied { .. }) => {
+            Some(verdict @ ScriptVerdict::Denied { .. }) => {
                 return Requirement::Denied { reason: verdict.reason() };
             }
-            Some(Verdict::Ask { command, rule }) => {
+            Some(ScriptVerdict::Ask { command, rule }) => {
                 let because = format!("{}, for `{command}`", rule.provenance);
                 return consent((format!("`commands.ask`, which has {rule}"), because));
             }
-            Some(Verdict::Listed { .. } | Verdict::Unlisted { .. }) | None => {}
+            Some(ScriptVerdict::Listed { .. } | ScriptVerdict::Unlisted { .. }) | None => {}
         }
         match (self.approve, verdict) {
-            (Approve::Unlisted, Some(Verdict::Unlisted { reason })) => {
+            (Approve::Unlisted, Some(ScriptVerdict::Unlisted { reason })) => {
                 let (by, place) = by_key();
                 consent((format!("{by}, since {reason}"), format!("{place}, since {reason}")))
             }

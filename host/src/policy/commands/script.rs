@@ -41,7 +41,7 @@ pub(super) struct Script {
 
 /// Reads a script.
 pub(super) fn read(script: &str) -> Script {
-    let mut reader = Reader { rest: script, ..Reader::default() };
+    let mut reader = ScriptReader { rest: script, ..ScriptReader::default() };
     let outcome = check_characters(script);
     // Read the script anyway, for the rules that deny.
     let read = reader.script();
@@ -54,7 +54,7 @@ pub(super) fn read(script: &str) -> Script {
 }
 
 /// Refuses characters that a shell or a reader may mistake for others.
-fn check_characters(script: &str) -> Read<()> {
+fn check_characters(script: &str) -> ScriptResult<()> {
     if script.len() > LONGEST {
         return Err("the script is too long");
     }
@@ -72,10 +72,10 @@ fn check_characters(script: &str) -> Read<()> {
     Ok(())
 }
 
-type Read<T> = Result<T, &'static str>;
+type ScriptResult<T> = Result<T, &'static str>;
 
 #[derive(Default)]
-struct Reader<'a> {
+struct ScriptReader<'a> {
     rest: &'a str,
     commands: Vec<SimpleCommand>,
     /// The words of the command that is being read.
@@ -86,8 +86,8 @@ struct Reader<'a> {
     is_silenced: bool,
 }
 
-impl Reader<'_> {
-    fn script(&mut self) -> Read<()> {
+impl ScriptReader<'_> {
+    fn script(&mut self) -> ScriptResult<()> {
         loop {
             self.rest = self.rest.trim_start_matches([' ', '\t']);
             let Some(next) = self.rest.chars().next() else { break };
@@ -160,7 +160,7 @@ impl Reader<'_> {
     }
 
     /// Ends the command before an operator.
-    fn operator(&mut self, expects: bool) -> Read<()> {
+    fn operator(&mut self, expects: bool) -> ScriptResult<()> {
         if self.words.is_empty() {
             return Err("the script has an operator without a command before it");
         }
@@ -170,7 +170,7 @@ impl Reader<'_> {
     }
 
     /// Reads the file of a redirection.
-    fn null_device(&mut self) -> Read<()> {
+    fn null_device(&mut self) -> ScriptResult<()> {
         self.rest = self.rest.trim_start_matches([' ', '\t']);
         if !self.takes("/dev/null") {
             return Err("the script has a redirection to something else than `/dev/null`");
@@ -178,7 +178,7 @@ impl Reader<'_> {
         self.end_of_redirection()
     }
 
-    fn end_of_redirection(&mut self) -> Read<()> {
+    fn end_of_redirection(&mut self) -> ScriptResult<()> {
         if self.words.is_empty() {
             return Err("the script has a redirection before a command");
         }
@@ -188,7 +188,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn word(&mut self) -> Read<String> {
+    fn word(&mut self) -> ScriptResult<String> {
         let mut word = String::new();
         while let Some(next) = self.rest.chars().next() {
             if matches!(next, ' ' | '\t' | '\n' | ';' | '|' | '&') {
@@ -214,7 +214,7 @@ impl Reader<'_> {
     }
 
     /// Reads a text in double quotes, after the opening quote.
-    fn double_quoted(&mut self, word: &mut String) -> Read<()> {
+    fn double_quoted(&mut self, word: &mut String) -> ScriptResult<()> {
         while let Some(next) = self.rest.chars().next() {
             self.rest = &self.rest[next.len_utf8()..];
             match next {
@@ -233,7 +233,7 @@ impl Reader<'_> {
     }
 
     /// Reads the character after a backslash outside of quotes.
-    fn escaped(&mut self) -> Read<char> {
+    fn escaped(&mut self) -> ScriptResult<char> {
         let escaped = self.rest.chars().next();
         let escaped = escaped.filter(|c| c.is_ascii_graphic() || *c == ' ');
         let escaped = escaped.ok_or("the script has `\\` before what is not a plain character")?;

@@ -1,13 +1,13 @@
 //! Tests of the verdicts on scripts, without a policy file.
 
 use super::fuzzing;
-use super::{Pattern, Purpose, Verdict, arguments};
+use super::{CommandPrefix, RuleList, ScriptVerdict, arguments};
 
 const ALLOW: &[&str] =
     &["git status", "git log *", "cargo test *", "ls *", "echo *", "test *", "a", "b *"];
 const DENY: &[&str] = &["rm *", "sudo *", "git push *", "a last"];
 
-fn verdict(script: &str) -> Verdict {
+fn verdict(script: &str) -> ScriptVerdict {
     fuzzing::verdict(ALLOW, DENY, script).expect("rules")
 }
 
@@ -15,7 +15,7 @@ fn verdict(script: &str) -> Verdict {
 #[track_caller]
 fn words(script: &str) -> Vec<Vec<String>> {
     match verdict(script) {
-        Verdict::Listed { commands, .. } => commands,
+        ScriptVerdict::Listed { commands, .. } => commands,
         other => panic!("{script:?}: {other:?}"),
     }
 }
@@ -229,7 +229,9 @@ fn a_command_that_is_denied_is_denied_wherever_it_is_read() {
     for script in ["a last $x", "echo rm", "b 'rm x'", "xrm y", "git pushy"] {
         assert_ne!(verdict(script).as_str(), "denied", "{script:?}");
     }
-    let Verdict::Denied { command, rule } = verdict("a; rm \u{202e}x") else { panic!("denied") };
+    let ScriptVerdict::Denied { command, rule } = verdict("a; rm \u{202e}x") else {
+        panic!("denied")
+    };
     assert_eq!((command.as_str(), rule.text()), ("rm \\u{202e}x", "rm *"));
 }
 
@@ -252,21 +254,21 @@ fn a_rule_is_words() {
         ("git \u{202e}x", "words"),
         ("~/x", "words"),
     ] {
-        for purpose in [Purpose::Allow, Purpose::Ask, Purpose::Deny] {
-            let error = Pattern::parse(text, purpose).expect_err(text);
+        for purpose in [RuleList::Allow, RuleList::Ask, RuleList::Deny] {
+            let error = CommandPrefix::parse(text, purpose).expect_err(text);
             assert!(error.contains(reason), "{text:?}: {error}");
             assert!(!error.contains(char::is_control), "{error:?}");
         }
     }
     // Words that cannot be listed can be denied.
     for text in ["eval *", "cd *", "./x", "/bin/rm *", "if", "printf *", ". x", "-x", "A=b"] {
-        let error = Pattern::parse(text, Purpose::Allow).expect_err(text);
+        let error = CommandPrefix::parse(text, RuleList::Allow).expect_err(text);
         assert!(error.contains("cannot be listed"), "{text:?}: {error}");
-        for purpose in [Purpose::Ask, Purpose::Deny] {
-            assert!(Pattern::parse(text, purpose).is_ok(), "{text:?}");
+        for purpose in [RuleList::Ask, RuleList::Deny] {
+            assert!(CommandPrefix::parse(text, purpose).is_ok(), "{text:?}");
         }
     }
-    assert!(Pattern::parse("g++ -O2 gr\u{fc}n x=y", Purpose::Allow).is_ok());
+    assert!(CommandPrefix::parse("g++ -O2 gr\u{fc}n x=y", RuleList::Allow).is_ok());
 }
 
 #[test]

@@ -10,12 +10,12 @@ use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use super::search::PATH;
 use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::paths::resolution_steps;
-use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request, Variable};
+use crate::policy::decision::{Denial, PolicyRequest, Provenance, ProvenanceMap, Variable};
 use crate::policy::executed_places::executed_place;
 use crate::policy::parse::overlap_text;
-use crate::policy::reached::Reached;
+use crate::policy::reached::RequestedAccess;
 use crate::policy::remedy::Remedy;
-use crate::policy::rule::{DirRule, Entry, Layer, Located};
+use crate::policy::rule::{DirRule, Located, PolicyEntry, PolicyLayer};
 use crate::policy::{
     AssetAccess, Backend, Grant, GrantedLink, Hide, Net, Peer, PeerHost, Profile, Reserved,
     Sandbox, ToolOrigin, dirs, is_of_kernel, standard,
@@ -70,7 +70,7 @@ impl EffectiveGrant {
     /// sandbox.
     pub(super) fn new(
         profile: Profile,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
         entry: Option<Rule<'_>>,
         context: &PolicyContext<'_>,
         freedom: Freedom,
@@ -104,7 +104,7 @@ impl EffectiveGrant {
             (ToolOrigin::User, _, Backend::Native) if entry.is_none() => {
                 // A tool that the user let run, or that is being recorded, starts with an empty
                 // grant.
-                let is_for_call = context.allowed.contains(&Reached::Run);
+                let is_for_call = context.allowed.contains(&RequestedAccess::Run);
                 let access = standard::native_access(profile).filter(|_| !is_for_call);
                 effective.by_name = access.map(workspace).into_iter().collect();
                 effective.dirs = Some(effective.by_name.clone());
@@ -148,9 +148,9 @@ impl EffectiveGrant {
     /// Replaces each key that the entry in the user's file has.
     fn overlay(
         &mut self,
-        layer: &Layer,
-        entry: &Entry,
-        request: &Request<'_>,
+        layer: &PolicyLayer,
+        entry: &PolicyEntry,
+        request: &PolicyRequest<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
         // A server on another machine has no sandbox here, but is confined to its hosts.
@@ -159,7 +159,7 @@ impl EffectiveGrant {
             self.provenance.set("sandbox", provenance_of(layer, at));
         }
         if let Some(at) = &entry.fs {
-            let Resolved { dirs, links } = resolve(layer, at, context, Missing::IsWrong)?;
+            let Resolved { dirs, links } = resolve(layer, at, context, MissingDirRule::IsWrong)?;
             self.links = links;
             self.by_name.clone_from(&dirs);
             let dirs = dirs::without_repeats(dirs);
@@ -223,7 +223,7 @@ impl EffectiveGrant {
     pub(super) fn widen(&mut self, context: &PolicyContext<'_>) {
         for reached in context.allowed {
             match reached {
-                Reached::Path { access, path } => {
+                RequestedAccess::Path { access, path } => {
                     // A tool with all rights of its user needs nothing more.
                     let Some(dirs) = &mut self.dirs else { continue };
                     if *access == Access::ReadOnly
@@ -243,17 +243,17 @@ impl EffectiveGrant {
                     *dirs = dirs::without_repeats(std::mem::take(dirs));
                     self.provenance.add("fs", Provenance::Session);
                 }
-                Reached::Peer { host, port } => {
+                RequestedAccess::Peer { host, port } => {
                     let host = match host.parse::<std::net::IpAddr>() {
                         Ok(ip) => PeerHost::Range(ip.into()),
                         Err(_) => name_of(host),
                     };
                     self.add_peer(Peer { host, port: Some(*port) });
                 }
-                Reached::Host { host } => {
+                RequestedAccess::Host { host } => {
                     self.add_peer(Peer { host: name_of(host), port: None });
                 }
-                Reached::Run => self.provenance.add("sandbox", Provenance::Session),
+                RequestedAccess::Run => self.provenance.add("sandbox", Provenance::Session),
             }
         }
     }
@@ -284,7 +284,7 @@ impl EffectiveGrant {
     pub(super) fn meet(
         &mut self,
         bound: &Rule<'_>,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
         context: &PolicyContext<'_>,
     ) -> Result<(), Denial> {
         let (layer, entry) = bound;
@@ -316,7 +316,8 @@ impl EffectiveGrant {
         context: &PolicyContext<'_>,
     ) -> Result<Option<Provenance>, Denial> {
         let Some(at) = &entry.fs else { return Ok(None) };
-        let Resolved { dirs: allowed, links: _ } = resolve(layer, at, context, Missing::IsNothing)?;
+        let Resolved { dirs: allowed, links: _ } =
+            resolve(layer, at, context, MissingDirRule::IsNothing)?;
         let allowed = dirs::without_repeats(allowed);
         self.named.extend(allowed.iter().map(|dir| dir.path.clone()));
         let met = match &self.dirs {
@@ -373,7 +374,7 @@ impl EffectiveGrant {
     pub(super) fn deny_writing_protected_paths(
         &mut self,
         context: &PolicyContext<'_>,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
     ) -> Result<(), Denial> {
         let provenance = self.provenance.for_capability("fs").first().cloned();
         for dir in self.dirs.iter_mut().flatten() {
@@ -408,7 +409,10 @@ impl EffectiveGrant {
 
     /// Denies a list of hosts to a native tool that runs without a sandbox, because nothing would
     /// enforce it. A bound with such a list already requires the sandbox.
-    pub(super) fn deny_list_without_sandbox(&self, request: &Request<'_>) -> Result<(), Denial> {
+    pub(super) fn deny_list_without_sandbox(
+        &self,
+        request: &PolicyRequest<'_>,
+    ) -> Result<(), Denial> {
         let is_free = request.is_process() && self.sandbox == Sandbox::Off;
         if !is_free || self.net.any || self.net.peers.is_empty() {
             return Ok(());
@@ -431,7 +435,7 @@ impl EffectiveGrant {
     pub(super) fn grant(
         self,
         profile: Profile,
-        request: &Request<'_>,
+        request: &PolicyRequest<'_>,
         context: &PolicyContext<'_>,
         provenance: &ProvenanceMap,
     ) -> Result<(Grant, Vec<Variable>), Denial> {
@@ -524,7 +528,7 @@ fn is_new_place(path: &Path, dirs: &[GrantedDir]) -> bool {
 
 /// The meaning of a missing directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Missing {
+enum MissingDirRule {
     /// An error, in a grant: the grant relies on the directory.
     IsWrong,
     /// No effect, in a bound: the bound allows nothing there.
@@ -577,10 +581,10 @@ struct Resolved {
 
 /// Resolves the links of an `fs` list.
 fn resolve(
-    layer: &Layer,
+    layer: &PolicyLayer,
     rules: &Located<Vec<DirRule>>,
     context: &PolicyContext<'_>,
-    missing: Missing,
+    missing: MissingDirRule,
 ) -> Result<Resolved, Denial> {
     let mut resolved: Vec<(&DirRule, GrantedDir)> = Vec::with_capacity(rules.value.len());
     let mut new = Vec::new();
@@ -594,7 +598,7 @@ fn resolve(
             Ok(_) => {
                 return Err(wrong("which is neither a directory nor a regular file".to_owned()));
             }
-            Err(_) if missing == Missing::IsNothing => continue,
+            Err(_) if missing == MissingDirRule::IsNothing => continue,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let path = with_real_parent(&rule.path).unwrap_or_else(|| rule.path.clone());
                 new.push((rule, GrantedDir { access: rule.access, path }));
@@ -602,7 +606,7 @@ fn resolve(
             }
             Err(error) => return Err(wrong(format!("which cannot be used: {error}"))),
         };
-        if missing == Missing::IsWrong && path.starts_with(PROCESSES) {
+        if missing == MissingDirRule::IsWrong && path.starts_with(PROCESSES) {
             let what = "where the kernel shows every process, ikigai's own among them";
             return Err(wrong(what.to_owned()));
         }
@@ -611,7 +615,7 @@ fn resolve(
             return Err(wrong(what));
         }
         if let Some(link) = link_of_a_tool(&rule.path, context) {
-            if missing == Missing::IsNothing {
+            if missing == MissingDirRule::IsNothing {
                 continue;
             }
             return Err(wrong(format!(

@@ -9,12 +9,12 @@ use ikigai_protocol::Access;
 
 use super::{PolicyContext, provenance_of};
 use crate::policy::decision::Provenance;
-use crate::policy::rule::Layer;
+use crate::policy::rule::PolicyLayer;
 use crate::policy::standard;
 use crate::policy::writable_record::Dirs;
 
 /// The directories in which tools may write, or once could.
-pub(super) struct Reach<'a> {
+pub(super) struct WritablePlaces<'a> {
     /// The workspace, unless it is read-only.
     workspace: Option<&'a Path>,
     granted: Vec<(PathBuf, Provenance)>,
@@ -23,7 +23,7 @@ pub(super) struct Reach<'a> {
 
 /// The reason why tools can write at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Within {
+pub(super) enum WritableReason {
     /// It lies in the workspace.
     Workspace,
     /// An entry of the user's file lets a tool write there.
@@ -32,8 +32,8 @@ pub(super) enum Within {
     Recorded(PathBuf),
 }
 
-impl<'a> Reach<'a> {
-    pub(super) fn new(user: &Layer, context: &PolicyContext<'a>) -> Self {
+impl<'a> WritablePlaces<'a> {
+    pub(super) fn new(user: &PolicyLayer, context: &PolicyContext<'a>) -> Self {
         let entries = user.tools.values().chain(user.servers.values());
         let rules = entries.filter_map(|entry| entry.fs.as_ref());
         let granted = rules.flat_map(|at| {
@@ -52,16 +52,16 @@ impl<'a> Reach<'a> {
 
     /// Returns the reason why a tool could change the file at `place`, whose directories are not
     /// links, or `None` if tools cannot change it.
-    pub(super) fn holds(&self, place: &Path) -> Option<Within> {
+    pub(super) fn holds(&self, place: &Path) -> Option<WritableReason> {
         if self.workspace.is_some_and(|dir| place.starts_with(dir)) {
-            return Some(Within::Workspace);
+            return Some(WritableReason::Workspace);
         }
         if let Some((_, provenance)) = self.granted.iter().find(|(dir, _)| place.starts_with(dir)) {
-            return Some(Within::Granted(provenance.clone()));
+            return Some(WritableReason::Granted(provenance.clone()));
         }
         let dirs = self.recorded.as_ref().ok()?;
         let dir = place.ancestors().find(|dir| dirs.contains(*dir))?;
-        Some(Within::Recorded(dir.to_owned()))
+        Some(WritableReason::Recorded(dir.to_owned()))
     }
 
     /// Returns the reason why the directories of other runs are unknown.
@@ -71,7 +71,7 @@ impl<'a> Reach<'a> {
 }
 
 /// Writes the reason as the end of a sentence about a path.
-impl fmt::Display for Within {
+impl fmt::Display for WritableReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Workspace => f.write_str(" of the workspace, where other tools may write"),

@@ -3,9 +3,9 @@
 use ikigai_protocol::Digest;
 
 use super::{Rule, entry_provenance, provenance_of};
-use crate::policy::decision::{Denial, Provenance, ProvenanceMap, Request};
-use crate::policy::remedy::{Hints, Permissions, Remedy};
-use crate::policy::rule::{Entry, Layer, LayerKind};
+use crate::policy::decision::{Denial, PolicyRequest, Provenance, ProvenanceMap};
+use crate::policy::remedy::{Permissions, Remedy, RemedyHints};
+use crate::policy::rule::{LayerKind, PolicyEntry, PolicyLayer};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
 /// The number of digits of a digest that a refusal shows.
@@ -15,10 +15,10 @@ const DIGEST_SHOWN: usize = 12;
 /// only the same name, it grants nothing, and a note says so. With `may_run`, the user allowed
 /// these contents what the entry grants to other contents.
 pub(super) fn granting<'a>(
-    user: &'a Layer,
-    request: &Request<'_>,
+    user: &'a PolicyLayer,
+    request: &PolicyRequest<'_>,
     may_run: bool,
-    hints: &Hints,
+    hints: &RemedyHints,
     notes: &mut Vec<String>,
 ) -> Result<Option<Rule<'a>>, Denial> {
     let Some(name) = request.name else {
@@ -86,7 +86,7 @@ pub(super) fn granting<'a>(
 /// Returns the reason to refuse a tool whose file or program changed since the grant.
 fn changed_tool(
     name: &str,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
     granted: &[Digest],
     provenance: &Provenance,
 ) -> String {
@@ -109,7 +109,7 @@ fn changed_tool(
 
 /// Returns the file of a server whose contents were not granted, in words, and its digest, if one
 /// is known.
-fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [Digest]) {
+fn changed_file<'a>(request: &PolicyRequest<'a>, granted: &[Digest]) -> (String, &'a [Digest]) {
     let contents = request.contents;
     let path = request.path.display();
     let last = contents.len().saturating_sub(1);
@@ -121,7 +121,7 @@ fn changed_file<'a>(request: &Request<'a>, granted: &[Digest]) -> (String, &'a [
     (file, contents.get(changed..=changed).unwrap_or_default())
 }
 
-fn is_server(request: &Request<'_>) -> bool {
+fn is_server(request: &PolicyRequest<'_>) -> bool {
     request.backend == Backend::Mcp
 }
 
@@ -132,7 +132,11 @@ fn not_granted(server: &str) -> Denial {
 }
 
 /// Refuses a server's tool whose present description was not approved.
-fn check_approved(layer: &Layer, entry: &Entry, request: &Request<'_>) -> Result<(), Denial> {
+fn check_approved(
+    layer: &PolicyLayer,
+    entry: &PolicyEntry,
+    request: &PolicyRequest<'_>,
+) -> Result<(), Denial> {
     let (Some(tool), Some(server)) = (request.tool, request.name) else { return Ok(()) };
     let known = entry.approved.as_ref().and_then(|at| at.value.get(tool.name));
     if known == Some(&tool.digest) {
@@ -151,14 +155,14 @@ fn check_approved(layer: &Layer, entry: &Entry, request: &Request<'_>) -> Result
 }
 
 /// Returns whether the entry lists all known contents of the file.
-fn names_content(entry: &Entry, request: &Request<'_>) -> bool {
+fn names_content(entry: &PolicyEntry, request: &PolicyRequest<'_>) -> bool {
     let Some(granted) = &entry.sha256 else { return false };
     !request.contents.is_empty()
         && request.contents.iter().all(|digest| granted.value.contains(digest))
 }
 
 /// Returns the permissions that an entry grants.
-fn permissions(entry: &Entry) -> Permissions {
+fn permissions(entry: &PolicyEntry) -> Permissions {
     let dirs = entry.fs.iter().flat_map(|at| &at.value);
     Permissions {
         dirs: dirs.map(|dir| (dir.access, dir.raw.clone())).collect(),
@@ -169,7 +173,7 @@ fn permissions(entry: &Entry) -> Permissions {
 }
 
 /// Returns the permissions of an entry in a few words.
-fn granted_text(entry: &Entry) -> String {
+fn granted_text(entry: &PolicyEntry) -> String {
     let Permissions { dirs, net, env, assets } = permissions(entry);
     let mut parts: Vec<String> =
         dirs.iter().map(|(access, dir)| format!("{}:{dir}", access.as_str())).collect();
@@ -188,7 +192,7 @@ fn granted_text(entry: &Entry) -> String {
 /// Refuses a tool that one of these entries denies.
 pub(super) fn check_denied<'a>(
     mut rules: impl Iterator<Item = Rule<'a>>,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
 ) -> Result<(), Denial> {
     let denying = |(layer, entry): Rule<'a>| {
         let at = entry.deny.as_ref().filter(|at| at.value)?;
@@ -212,7 +216,7 @@ pub(super) fn check_denied<'a>(
 }
 
 /// Refuses contents and builds that a bound does not allow.
-pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &Request<'_>) -> Result<(), Denial> {
+pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &PolicyRequest<'_>) -> Result<(), Denial> {
     for (layer, entry) in bounds {
         if let Some(at) = entry.sha256.as_ref().filter(|_| !names_content(entry, request)) {
             let reason = format!(
@@ -260,7 +264,7 @@ pub(super) fn check_replaceable(
 
 /// Refuses the native builds that the profile `strict` does not allow.
 pub(super) fn check_strict(
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
     granted: bool,
     explicit: bool,
     provenance: &[Provenance],

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::reach::{Reach, Within};
+use super::reach::{WritablePlaces, WritableReason};
 use super::search::{self, PATH};
 use crate::paths;
 
@@ -23,7 +23,7 @@ const DEPTH: usize = 5;
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
 /// The start of a native tool.
-pub(super) struct Start<'a> {
+pub(super) struct NativeStart<'a> {
     pub(super) path: &'a Path,
     /// The program that the file wraps, if the file is a definition.
     pub(super) program: Option<&'a Path>,
@@ -37,9 +37,9 @@ pub(super) struct Start<'a> {
 /// Returns the reason why another tool could control this one, or `None` if that is impossible.
 /// `protected` are the paths that no tool may write.
 pub(super) fn weakness(
-    start: &Start<'_>,
+    start: &NativeStart<'_>,
     protected: &[PathBuf],
-    reach: &Reach<'_>,
+    reach: &WritablePlaces<'_>,
 ) -> Option<String> {
     let is_protected = |place: &Path| protected.iter().any(|dir| place.starts_with(dir));
     let steps = paths::resolution_steps(start.path);
@@ -68,9 +68,9 @@ pub(super) fn weakness(
 /// Returns the reason why another tool could control an interpreter of this program.
 fn interpreters(
     program: &Path,
-    start: &Start<'_>,
+    start: &NativeStart<'_>,
     depth: usize,
-    reach: &Reach<'_>,
+    reach: &WritablePlaces<'_>,
 ) -> Option<String> {
     let depth = depth.checked_sub(1)?;
     let line = interpreter_line(program)?;
@@ -86,7 +86,7 @@ fn interpreters(
 
 /// Returns the reason why another tool could replace a program that interprets the tool, or that
 /// the tool wraps.
-fn program_weakness(program: &Path, role: &str, reach: &Reach<'_>) -> Option<String> {
+fn program_weakness(program: &Path, role: &str, reach: &WritablePlaces<'_>) -> Option<String> {
     let steps = paths::resolution_steps(program);
     for place in &steps {
         let what = match place == program {
@@ -104,7 +104,7 @@ fn program_weakness(program: &Path, role: &str, reach: &Reach<'_>) -> Option<Str
     has_other_names(steps.last()?, role)
 }
 
-fn replaced(what: &str, place: &Path, within: &Within) -> String {
+fn replaced(what: &str, place: &Path, within: &WritableReason) -> String {
     format!("{what} `{}`{within}, so that one of them could replace it", place.display())
 }
 
@@ -139,7 +139,7 @@ fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
 
 /// Returns the programs that a `#!` line starts: the interpreter, and, for `env`, the programs that
 /// it looks for. Every word that could be a program's name counts as one.
-fn named_by(line: &[OsString], start: &Start<'_>) -> Result<Vec<PathBuf>, String> {
+fn named_by(line: &[OsString], start: &NativeStart<'_>) -> Result<Vec<PathBuf>, String> {
     let Some((interpreter, words)) = line.split_first() else { return Ok(Vec::new()) };
     // A relative path is relative to the directory in which the tool starts.
     let mut programs = vec![start.workspace.join(interpreter)];

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::reach::Reach;
+use super::reach::WritablePlaces;
 use crate::paths;
 
 /// The variable with the directories of programs.
@@ -31,7 +31,7 @@ const CODE: [&str; 10] = [
 pub(super) fn keep_out_of_reach(
     env: &mut Vec<(OsString, OsString)>,
     is_unconfined: bool,
-    reach: &Reach<'_>,
+    reach: &WritablePlaces<'_>,
 ) -> Vec<PathBuf> {
     let mut lost = Vec::new();
     env.retain_mut(|(name, value)| {
@@ -54,7 +54,7 @@ pub(super) fn keep_out_of_reach(
     lost
 }
 
-fn is_out_of_reach(dir: &Path, reach: &Reach<'_>) -> bool {
+fn is_out_of_reach(dir: &Path, reach: &WritablePlaces<'_>) -> bool {
     dir.is_absolute() && paths::resolution_steps(dir).iter().all(|step| reach.holds(step).is_none())
 }
 

@@ -1,16 +1,16 @@
 //! The refusal of a tool without a signature by a signer in force, if a signature is required.
 
 use super::PolicyContext;
-use crate::policy::decision::{Denial, Request};
-use crate::policy::live::Layers;
+use crate::policy::decision::{Denial, PolicyRequest};
+use crate::policy::live::PolicyLayers;
 use crate::policy::{Backend, ToolOrigin, signers};
 
 /// Refuses a user tool that needs a signature but does not have a valid one. Tools of the
 /// installation are as trusted as the host.
 pub(super) fn check(
-    layers: &Layers,
+    layers: &PolicyLayers,
     context: &PolicyContext<'_>,
-    request: &Request<'_>,
+    request: &PolicyRequest<'_>,
 ) -> Result<(), Denial> {
     if request.origin == ToolOrigin::System || !signers::is_required(layers) {
         return Ok(());

@@ -17,8 +17,8 @@ const MAX_ALTERNATIVES: usize = 1_000;
 
 /// A part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// A name, as an index into the [`Names`].
+enum PatternPart {
+    /// A name, as an index into the [`NamePatterns`].
     Name(usize),
     /// `**`: any number of directories.
     Directories,
@@ -33,9 +33,9 @@ pub(super) type States = Vec<usize>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     pub(super) texts: Vec<String>,
-    names: Names,
+    names: NamePatterns,
     /// The parts of all patterns, one after the other, each with an end.
-    parts: Vec<Part>,
+    parts: Vec<PatternPart>,
     /// The initial state, for a directory at which the patterns begin.
     starts: States,
 }
@@ -57,19 +57,20 @@ impl Patterns {
             for row in rows(pattern)? {
                 firsts.push(parts.len());
                 parts.extend(row.into_iter().map(|name| match name.as_str() {
-                    "**" => Part::Directories,
-                    _ => Part::Name(names.iter().position(|known| *known == name).unwrap_or_else(
-                        || {
+                    "**" => PatternPart::Directories,
+                    _ => PatternPart::Name(
+                        names.iter().position(|known| *known == name).unwrap_or_else(|| {
                             names.push(name);
                             names.len() - 1
-                        },
-                    )),
+                        }),
+                    ),
                 }));
-                parts.push(Part::End);
+                parts.push(PatternPart::End);
             }
             texts.push(pattern.to_owned());
         }
-        let names = Names::compile(&names).map_err(|error| format!("the patterns: {error}"))?;
+        let names =
+            NamePatterns::compile(&names).map_err(|error| format!("the patterns: {error}"))?;
         let mut compiled = Self { texts, names, parts, starts: States::new() };
         compiled.starts = compiled.closed(firsts);
         Ok(compiled)
@@ -85,8 +86,8 @@ impl Patterns {
     /// Returns the state after a name, from the result of its look-up.
     pub(super) fn after(&self, states: &States, found: &[usize]) -> States {
         let next = states.iter().filter_map(|&state| match self.parts[state] {
-            Part::Name(name) => found.contains(&name).then_some(state + 1),
-            Part::Directories | Part::End => Some(state),
+            PatternPart::Name(name) => found.contains(&name).then_some(state + 1),
+            PatternPart::Directories | PatternPart::End => Some(state),
         });
         self.closed(next)
     }
@@ -97,7 +98,7 @@ impl Patterns {
     }
 
     pub(super) fn is_hidden(&self, states: &States) -> bool {
-        states.iter().any(|&state| self.parts[state] == Part::End)
+        states.iter().any(|&state| self.parts[state] == PatternPart::End)
     }
 
     /// Returns whether all patterns apply at any depth. Then it does not matter at which directory
@@ -106,7 +107,7 @@ impl Patterns {
         let firsts = std::iter::once(None).chain(self.parts.iter().copied().map(Some));
         let mut pairs = firsts.zip(&self.parts);
         pairs.all(|(before, part)| {
-            !matches!(before, None | Some(Part::End)) || *part == Part::Directories
+            !matches!(before, None | Some(PatternPart::End)) || *part == PatternPart::Directories
         })
     }
 
@@ -115,7 +116,7 @@ impl Patterns {
         let mut closed = States::new();
         for mut state in states {
             closed.push(state);
-            while self.parts[state] == Part::Directories {
+            while self.parts[state] == PatternPart::Directories {
                 state += 1;
                 closed.push(state);
             }
@@ -136,14 +137,14 @@ impl Eq for Patterns {}
 
 /// The names in patterns.
 #[derive(Clone, Debug, Default)]
-struct Names {
+struct NamePatterns {
     /// The names as patterns of bytes. Here `?` is one byte, and only ASCII letters ignore case.
     bytes: GlobSet,
     /// The same names as patterns of UTF-8 characters.
     characters: Option<RegexSet>,
 }
 
-impl Names {
+impl NamePatterns {
     fn compile(names: &[String]) -> Result<Self, String> {
         let (mut bytes, mut characters) = (GlobSetBuilder::new(), Vec::new());
         for name in names {

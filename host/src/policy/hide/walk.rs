@@ -8,15 +8,15 @@ use super::Hide;
 use super::patterns::{Patterns, States};
 
 /// A walk along a path, through one or several granted directories.
-pub(crate) struct Walk<'a> {
+pub(crate) struct HideWalk<'a> {
     patterns: &'a Patterns,
-    ways: Vec<Way<'a>>,
+    ways: Vec<AnchoredWalk<'a>>,
     depth: usize,
 }
 
 /// The part of a walk that belongs to one granted directory. The directory decides where patterns
 /// begin.
-struct Way<'a> {
+struct AnchoredWalk<'a> {
     granted: Anchor<'a>,
     others: Vec<Anchor<'a>>,
     /// The states at the root and at each name of the path.
@@ -32,10 +32,10 @@ struct Anchor<'a> {
     matched: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> HideWalk<'a> {
     /// Starts at the root.
     pub(super) fn new(hide: &'a Hide, granted: impl Iterator<Item = &'a Path>) -> Self {
-        let ways = granted.map(|granted| Way::new(hide, granted)).collect();
+        let ways = granted.map(|granted| AnchoredWalk::new(hide, granted)).collect();
         Self { patterns: &hide.patterns, ways, depth: 0 }
     }
 
@@ -67,13 +67,13 @@ impl<'a> Walk<'a> {
     /// Returns whether the path is hidden in a granted directory that contains it, or lies outside
     /// of the first granted directory.
     pub(crate) fn is_hidden_or_outside(&self) -> bool {
-        let is_outside = |way: &Way<'_>| !way.granted.is_complete();
+        let is_outside = |way: &AnchoredWalk<'_>| !way.granted.is_complete();
         self.ways.first().is_none_or(is_outside) || self.is_hidden()
     }
 
     /// Returns whether the path is hidden in a granted directory that contains it.
     pub(crate) fn is_hidden(&self) -> bool {
-        let hides = |way: &Way<'_>| self.patterns.is_hidden(way.state());
+        let hides = |way: &AnchoredWalk<'_>| self.patterns.is_hidden(way.state());
         self.ways.iter().any(|way| way.granted.is_complete() && hides(way))
     }
 
@@ -84,18 +84,18 @@ impl<'a> Walk<'a> {
 
     /// Returns whether everything that would be hidden below this path would also be hidden below
     /// another.
-    pub(super) fn hides_no_more_than(&self, other: &Walk<'_>) -> bool {
+    pub(super) fn hides_no_more_than(&self, other: &HideWalk<'_>) -> bool {
         let begins_beneath = |it: &Anchor<'_>| it.matched == self.depth && !it.is_complete();
-        let mut anchors = self.ways.iter().flat_map(Way::anchors);
+        let mut anchors = self.ways.iter().flat_map(AnchoredWalk::anchors);
         if !self.patterns.begin_anywhere() && anchors.any(begins_beneath) {
             return false;
         }
-        let mut own = self.ways.iter().flat_map(Way::state);
+        let mut own = self.ways.iter().flat_map(AnchoredWalk::state);
         own.all(|state| other.ways.iter().any(|way| way.state().contains(state)))
     }
 }
 
-impl<'a> Way<'a> {
+impl<'a> AnchoredWalk<'a> {
     fn new(hide: &'a Hide, granted: &'a Path) -> Self {
         let workspace = hide.workspace.as_deref();
         // In a workspace, the names above the workspace don't count.

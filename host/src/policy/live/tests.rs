@@ -26,7 +26,7 @@ const SECOND: &str = "profile = \"strict\"#";
 /// A host's view of a user's file behind a link: `home/.config` is `dots/config`.
 struct Rig {
     root: PathBuf,
-    live: Live,
+    live: LivePolicy,
     _scratch: tempfile::TempDir,
 }
 
@@ -52,7 +52,7 @@ impl Rig {
             home: Some(root.join("home")),
             state: None,
         };
-        let live = Live::open(&files, None).expect("valid");
+        let live = LivePolicy::open(&files, None).expect("valid");
         let rig = Self { root, live, _scratch: scratch };
         rig.settle();
         rig
@@ -261,7 +261,8 @@ fn a_ceiling_in_a_closed_directory_lets_nothing_run_and_a_foreign_home_is_passed
     };
     let closed = || Some(path("closed/policy.toml"));
     let (ceiling, home) = (files(closed(), None), files(None, closed()));
-    let runs = |files: &PolicyFiles| Live::open(files, None).is_ok_and(|it| it.current().is_ok());
+    let runs =
+        |files: &PolicyFiles| LivePolicy::open(files, None).is_ok_and(|it| it.current().is_ok());
     // This changes the user of this thread only.
     let [by_ceiling, by_home] = thread::scope(|scope| {
         let other = scope.spawn(|| {

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use super::{Read, Reader};
-use crate::policy::commands::{CommandRules, Pattern, Purpose};
+use super::{FileResult, PolicyReader};
+use crate::policy::commands::{CommandPrefix, CommandRules, RuleList};
 use crate::policy::rule::{LayerKind, Located};
-use crate::toml_file::{FileError, Item, Pair, pairs};
+use crate::toml_file::{TomlError, TomlItem, TomlPair, pairs};
 
 const LISTS: &[&str] = &["allow", "ask", "deny"];
 
-impl Reader<'_> {
+impl PolicyReader<'_> {
     /// Returns the error for a key `commands` in another table.
-    pub(super) fn misplaced_commands(&self, span: &Range<usize>) -> FileError {
+    pub(super) fn misplaced_commands(&self, span: &Range<usize>) -> TomlError {
         let error = self.file.fail(span, "`commands` is a key of `[tools.bash]` alone");
         error.hint("write it in that table: no other tool runs scripts")
     }
 
-    pub(super) fn commands(&self, item: &Item<'_>) -> Read<Located<CommandRules>> {
+    pub(super) fn commands(&self, item: &TomlItem<'_>) -> FileResult<Located<CommandRules>> {
         let table = self.file.table("commands", item)?;
         let mut value = CommandRules::default();
-        for Pair { key, span, item } in pairs(table) {
+        for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "allow" if self.kind == LayerKind::Workspace => {
                     let what = "the policy of a workspace lists no commands: whoever writes its \
@@ -28,9 +28,9 @@ impl Reader<'_> {
                     return Err(error
                         .hint("list them in your own policy; here `ask` and `deny` can be set"));
                 }
-                "allow" => value.allow = Some(self.patterns(key, item, Purpose::Allow)?),
-                "ask" => value.ask = self.patterns(key, item, Purpose::Ask)?,
-                "deny" => value.deny = self.patterns(key, item, Purpose::Deny)?,
+                "allow" => value.allow = Some(self.patterns(key, item, RuleList::Allow)?),
+                "ask" => value.ask = self.patterns(key, item, RuleList::Ask)?,
+                "deny" => value.deny = self.patterns(key, item, RuleList::Deny)?,
                 _ => return Err(self.file.unknown(&span, key, LISTS)),
             }
         }
@@ -40,12 +40,12 @@ impl Reader<'_> {
     fn patterns(
         &self,
         key: &str,
-        item: &Item<'_>,
-        purpose: Purpose,
-    ) -> Read<Vec<Located<Pattern>>> {
+        item: &TomlItem<'_>,
+        purpose: RuleList,
+    ) -> FileResult<Vec<Located<CommandPrefix>>> {
         let one = |reader: &Self, text: &str, span: &Range<usize>| {
             let value =
-                Pattern::parse(text, purpose).map_err(|what| reader.file.fail(span, what))?;
+                CommandPrefix::parse(text, purpose).map_err(|what| reader.file.fail(span, what))?;
             Ok(Located { value, position: reader.file.position(span) })
         };
         Ok(self.list(key, item, one)?.value)

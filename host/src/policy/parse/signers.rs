@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use ikigai_protocol::is_tool_name;
 
-use super::{Read, Reader};
+use super::{FileResult, PolicyReader};
 use crate::policy::decision::Provenance;
-use crate::policy::rule::{Layer, LayerKind};
+use crate::policy::rule::{LayerKind, PolicyLayer};
 use crate::policy::signers::{SignerIdentity, SignerRule};
-use crate::toml_file::{Item, Pair, kind_of, pairs};
+use crate::toml_file::{TomlItem, TomlPair, kind_of, pairs};
 
 const IDENTITIES: &[&str] = &["ssh", "minisign", "key", "sigstore"];
 const SIGNER_KEYS: &[&str] = &["ssh", "minisign", "key", "sigstore", "tools", "until"];
@@ -18,20 +18,20 @@ const SIGSTORE_KEYS: &[&str] = &["issuer", "subject"];
 /// The longest name of a signer, in bytes.
 const LONGEST_NAME: usize = 64;
 
-impl Reader<'_> {
+impl PolicyReader<'_> {
     pub(super) fn signers(
         &self,
-        item: &Item<'_>,
+        item: &TomlItem<'_>,
         span: &Range<usize>,
-        layer: &mut Layer,
-    ) -> Read<()> {
+        layer: &mut PolicyLayer,
+    ) -> FileResult<()> {
         if self.kind == LayerKind::Workspace {
             let what = "the policy of a workspace names no signers: whoever writes its files could \
                         name themselves";
             return Err(self.file.fail(span, what).hint("name them in your own policy"));
         }
         let table = self.file.table("signers", item)?;
-        for Pair { key: name, span, item } in pairs(table) {
+        for TomlPair { key: name, span, item } in pairs(table) {
             let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_known) {
                 let error = self.file.fail(&span, format!("`{name}` is no name of a signer"));
@@ -49,14 +49,14 @@ impl Reader<'_> {
     fn signer(
         &self,
         name: &str,
-        item: &Item<'_>,
+        item: &TomlItem<'_>,
         place: &Range<usize>,
-        layer: &Layer,
-    ) -> Read<SignerRule> {
+        layer: &PolicyLayer,
+    ) -> FileResult<SignerRule> {
         let table = self.file.table(name, item)?;
         let mut found: Option<(SignerIdentity, Range<usize>)> = None;
         let (mut tools, mut until) = (None, None);
-        for Pair { key, span, item } in pairs(table) {
+        for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "tools" => tools = Some(self.list(key, item, Self::pattern)?.value),
                 "until" => until = Some(self.day(item)?),
@@ -86,7 +86,7 @@ impl Reader<'_> {
         }
     }
 
-    fn identity(&self, key: &str, item: &Item<'_>) -> Read<SignerIdentity> {
+    fn identity(&self, key: &str, item: &TomlItem<'_>) -> FileResult<SignerIdentity> {
         Ok(match key {
             "ssh" => SignerIdentity::Ssh(self.text(key, item)?),
             "minisign" => SignerIdentity::Minisign(self.text(key, item)?),
@@ -95,10 +95,10 @@ impl Reader<'_> {
         })
     }
 
-    fn sigstore(&self, item: &Item<'_>) -> Read<SignerIdentity> {
+    fn sigstore(&self, item: &TomlItem<'_>) -> FileResult<SignerIdentity> {
         let table = self.file.table("sigstore", item)?;
         let (mut issuer, mut subject) = (None, None);
-        for Pair { key, span, item } in pairs(table) {
+        for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "issuer" => issuer = Some(self.text(key, item)?),
                 "subject" => subject = Some(self.text(key, item)?),
@@ -115,7 +115,7 @@ impl Reader<'_> {
         Ok(SignerIdentity::Sigstore { issuer, subject })
     }
 
-    fn text(&self, key: &str, item: &Item<'_>) -> Read<String> {
+    fn text(&self, key: &str, item: &TomlItem<'_>) -> FileResult<String> {
         match item.get_ref().as_str() {
             None => {
                 let what = format!("`{key}`: expected a string, found {}", kind_of(item));
@@ -129,7 +129,7 @@ impl Reader<'_> {
     }
 
     /// Reads a tool's name, or a prefix of a name followed by `*`.
-    fn pattern(&self, text: &str, span: &Range<usize>) -> Read<String> {
+    fn pattern(&self, text: &str, span: &Range<usize>) -> FileResult<String> {
         // Every prefix of a valid name is valid, except the empty prefix.
         if is_tool_name(text.strip_suffix('*').unwrap_or(text)) {
             return Ok(text.to_owned());
@@ -141,7 +141,7 @@ impl Reader<'_> {
         }))
     }
 
-    fn day(&self, item: &Item<'_>) -> Read<String> {
+    fn day(&self, item: &TomlItem<'_>) -> FileResult<String> {
         let date = item.get_ref().as_datetime();
         let date = date.filter(|at| at.time.is_none() && at.offset.is_none());
         match date.and_then(|at| at.date) {

@@ -11,7 +11,7 @@ use reqwest::dns::{Addrs, Name, Resolve as Lookup, Resolving};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use super::{HttpServer, Resolve, THIS_MACHINE, TokenSource, bearer, challenge};
+use super::{HostResolver, HttpServer, THIS_MACHINE, TokenSource, bearer, challenge};
 use crate::wire::plain;
 
 /// The most redirects that one request follows.
@@ -39,14 +39,14 @@ pub(in crate::connect) enum HttpError {
 
 /// Sends requests to one server.
 #[derive(Clone)]
-pub(super) struct Requests {
+pub(super) struct RequestSender {
     http: reqwest::Client,
     url: Url,
     headers: HeaderMap,
     tokens: Option<Arc<dyn TokenSource>>,
 }
 
-impl Requests {
+impl RequestSender {
     pub(super) fn new(url: Url, server: &HttpServer) -> Result<Self, String> {
         let http = client(&url, &server.resolver, &server.tls)?;
         let (headers, tokens) = (server.headers.clone(), server.tokens.clone());
@@ -121,7 +121,7 @@ impl Requests {
 /// Returns a client for one host, which connects only to addresses that the resolver allows.
 pub(in crate::connect) fn client(
     url: &Url,
-    resolver: &Arc<dyn Resolve>,
+    resolver: &Arc<dyn HostResolver>,
     tls: &rustls::ClientConfig,
 ) -> Result<reqwest::Client, String> {
     let port = url.port_or_known_default().unwrap_or_default();
@@ -131,7 +131,7 @@ pub(in crate::connect) fn client(
         .redirect(Policy::none())
         // A proxy would choose the address.
         .no_proxy()
-        .dns_resolver(Judged { resolver: Arc::clone(resolver), port })
+        .dns_resolver(ResolverAdapter { resolver: Arc::clone(resolver), port })
         .connect_timeout(CONNECT)
         .build()
         .map_err(|error| cause(&error))
@@ -175,12 +175,12 @@ pub(in crate::connect) fn cause(error: &reqwest::Error) -> String {
 }
 
 /// Adapts the caller's resolver to the HTTP client.
-struct Judged {
-    resolver: Arc<dyn Resolve>,
+struct ResolverAdapter {
+    resolver: Arc<dyn HostResolver>,
     port: u16,
 }
 
-impl Lookup for Judged {
+impl Lookup for ResolverAdapter {
     fn resolve(&self, name: Name) -> Resolving {
         let port = self.port;
         let is_here = name.as_str() == THIS_MACHINE;

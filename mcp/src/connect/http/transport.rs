@@ -19,8 +19,8 @@ use sse_stream::Sse;
 
 use super::challenge;
 use super::events::events;
-use super::requests::{HttpError, Requests, body};
-use crate::wire::{Asked, Incoming, Outgoing, Upstream, not_modern};
+use super::requests::{HttpError, RequestSender, body};
+use crate::wire::{ExtensionRequest, OutgoingMessage, ServerMessage, UpstreamState, not_modern};
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
@@ -32,13 +32,13 @@ type Error = StreamableHttpError<HttpError>;
 /// The library's transport, and the requests in flight.
 pub(super) struct HttpWire {
     inner: StreamableHttpClientTransport<HttpClient>,
-    upstream: Arc<Upstream>,
+    upstream: Arc<UpstreamState>,
 }
 
 impl HttpWire {
     pub(super) fn new(
         inner: StreamableHttpClientTransport<HttpClient>,
-        upstream: Arc<Upstream>,
+        upstream: Arc<UpstreamState>,
     ) -> Self {
         Self { inner, upstream }
     }
@@ -82,12 +82,12 @@ impl Transport<RoleClient> for HttpWire {
 /// The HTTP client of the library.
 #[derive(Clone)]
 pub(super) struct HttpClient {
-    requests: Requests,
-    upstream: Arc<Upstream>,
+    requests: RequestSender,
+    upstream: Arc<UpstreamState>,
 }
 
 impl HttpClient {
-    pub(super) fn new(requests: Requests, upstream: Arc<Upstream>) -> Self {
+    pub(super) fn new(requests: RequestSender, upstream: Arc<UpstreamState>) -> Self {
         Self { requests, upstream }
     }
 
@@ -122,9 +122,9 @@ impl HttpClient {
 
     /// Returns the answer in a JSON body.
     fn answer(&self, body: &Bytes) -> Result<ServerJsonRpcMessage, Error> {
-        match Incoming::read(body, &self.upstream) {
-            Incoming::Message(message) => Ok(*message),
-            Incoming::Question(_) | Incoming::Ignored | Incoming::Noise => {
+        match ServerMessage::read(body, &self.upstream) {
+            ServerMessage::Message(message) => Ok(*message),
+            ServerMessage::Question(_) | ServerMessage::Ignored | ServerMessage::Noise => {
                 Err(unexpected("an answer that is none"))
             }
         }
@@ -156,19 +156,19 @@ impl HttpClient {
         let Some(data) = event.data.take().filter(|data| !data.trim().is_empty()) else {
             return event;
         };
-        match Incoming::read(&Bytes::from(data), &self.upstream) {
-            Incoming::Message(message) => match serde_json::to_string(&message) {
+        match ServerMessage::read(&Bytes::from(data), &self.upstream) {
+            ServerMessage::Message(message) => match serde_json::to_string(&message) {
                 Ok(message) => event.data = Some(message),
                 Err(error) => tracing::error!("a message cannot be written as JSON: {error}"),
             },
-            Incoming::Question(answer) => {
+            ServerMessage::Question(answer) => {
                 let body = Bytes::from(answer.to_string());
                 if let Err(error) = self.send(Method::POST, session.as_deref(), custom, body).await
                 {
                     tracing::debug!("a question of a server could not be answered: {error}");
                 }
             }
-            Incoming::Ignored | Incoming::Noise => {}
+            ServerMessage::Ignored | ServerMessage::Noise => {}
         }
         event
     }
@@ -185,8 +185,8 @@ impl StreamableHttpClient for HttpClient {
         _: Option<String>,
         custom: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Error> {
-        let text = Bytes::from(serde_json::to_vec(&Outgoing::from_message(&message))?);
-        let repeated = Asked::headers(&message).into_iter().flatten();
+        let text = Bytes::from(serde_json::to_vec(&OutgoingMessage::from_message(&message))?);
+        let repeated = ExtensionRequest::headers(&message).into_iter().flatten();
         let repeated = repeated.map(|(name, value)| (name.clone(), value.clone()));
         let headers = custom.clone().into_iter().chain(repeated).collect();
         let response = self.send(Method::POST, session.as_deref(), headers, text).await?;

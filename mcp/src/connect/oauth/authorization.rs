@@ -12,7 +12,7 @@ use url::{Url, form_urlencoded};
 use super::discovery::{Issuer, Protection};
 use super::fetch::OAuthHttp;
 use super::registration::OAuthClient;
-use super::session::{Session, described};
+use super::session::{OAuthSession, described};
 use super::{OAuthError, untrusted};
 
 /// The number of random bytes in a secret value: RFC 7636, section 4.1.
@@ -143,8 +143,8 @@ impl Authorization {
     /// # Errors
     ///
     /// Fails if the issuer refuses, or if its answer is not valid.
-    pub async fn exchange(&self, http: &OAuthHttp, code: &str) -> Result<Session, OAuthError> {
-        let session = Session::new(&self.issuer, &self.resource, &self.client);
+    pub async fn exchange(&self, http: &OAuthHttp, code: &str) -> Result<OAuthSession, OAuthError> {
+        let session = OAuthSession::new(&self.issuer, &self.resource, &self.client);
         let form = [
             ("grant_type", "authorization_code"),
             ("code", code),

@@ -34,7 +34,7 @@ pub struct Callback {
 
 /// A browser's request and its query.
 #[derive(Debug)]
-struct Asked {
+struct CallbackRequest {
     stream: TcpStream,
     query: String,
 }
@@ -42,13 +42,13 @@ struct Asked {
 /// The browsers whose requests are being read, the oldest first.
 #[derive(Default)]
 struct Browsers {
-    tasks: JoinSet<Option<Asked>>,
+    tasks: JoinSet<Option<CallbackRequest>>,
     waiting: VecDeque<AbortHandle>,
 }
 
 impl Browsers {
     /// Starts to read one more request. If there are too many, aborts the oldest.
-    fn hear(&mut self, asked: impl Future<Output = Option<Asked>> + Send + 'static) {
+    fn hear(&mut self, asked: impl Future<Output = Option<CallbackRequest>> + Send + 'static) {
         self.waiting.retain(|it| !it.is_finished());
         if self.waiting.len() >= AT_ONCE
             && let Some(oldest) = self.waiting.pop_front()
@@ -103,7 +103,7 @@ impl Callback {
                 }
                 Some(asked) = browsers.tasks.join_next() => asked,
             };
-            let Ok(Some(Asked { mut stream, query })) = asked else { continue };
+            let Ok(Some(CallbackRequest { mut stream, query })) = asked else { continue };
             let answer = login.answered(&query);
             let page = match &answer {
                 None => (400, "This answer belongs to no login that ikigai waits for."),
@@ -119,7 +119,7 @@ impl Callback {
 }
 
 /// Reads a request, and returns it if its path is the callback's.
-async fn asked(mut stream: TcpStream) -> Option<Asked> {
+async fn asked(mut stream: TcpStream) -> Option<CallbackRequest> {
     let head = tokio::time::timeout(TIME, head(&mut stream)).await.ok()?.ok()?;
     let mut words = head.lines().next()?.split(' ');
     let (method, target) = (words.next()?, words.next()?);
@@ -128,7 +128,7 @@ async fn asked(mut stream: TcpStream) -> Option<Asked> {
         say(&mut stream, (404, "There is nothing here.")).await;
         return None;
     }
-    Some(Asked { query: query.to_owned(), stream })
+    Some(CallbackRequest { query: query.to_owned(), stream })
 }
 
 /// Reads the head of a request.

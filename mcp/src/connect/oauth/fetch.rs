@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use serde::de::DeserializeOwned;
 use url::Url;
 
-use super::super::http::{Resolve, cause, client, judged};
+use super::super::http::{HostResolver, cause, client, judged};
 use super::{OAuthError, untrusted};
 
 /// The largest answer in bytes.
@@ -21,7 +21,7 @@ const TIME: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct OAuthHttp {
     /// Decides which addresses may be connected to.
-    pub resolver: Arc<dyn Resolve>,
+    pub resolver: Arc<dyn HostResolver>,
     /// The certificates that are trusted.
     pub tls: rustls::ClientConfig,
     /// True if `http` is allowed for addresses of this machine.
@@ -29,7 +29,7 @@ pub struct OAuthHttp {
 }
 
 /// A complete answer.
-pub(super) struct Reply {
+pub(super) struct FetchResponse {
     pub(super) status: StatusCode,
     pub(super) body: Bytes,
 }
@@ -81,7 +81,7 @@ impl OAuthHttp {
         method: Method,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Reply, OAuthError> {
+    ) -> Result<FetchResponse, OAuthError> {
         let mut response = self.head(address, method, headers, body).await?;
         let failed = |error: reqwest::Error| OAuthError::Unreachable(cause(&error));
         let status = response.status();
@@ -93,7 +93,7 @@ impl OAuthHttp {
             }
             body.extend_from_slice(&chunk);
         }
-        Ok(Reply { status, body: body.freeze() })
+        Ok(FetchResponse { status, body: body.freeze() })
     }
 
     /// Fetches a JSON document. Returns `None` if the server answers that it does not exist.

@@ -13,7 +13,7 @@ use url::form_urlencoded;
 
 use super::challenge::is_scope;
 use super::discovery::Issuer;
-use super::fetch::{OAuthHttp, Reply, accepting_json};
+use super::fetch::{FetchResponse, OAuthHttp, accepting_json};
 use super::registration::OAuthClient;
 use super::{OAuthError, untrusted};
 use crate::wire::plain;
@@ -33,7 +33,7 @@ const WORDS: usize = 300;
 
 /// The tokens of a login, and the data to renew them. Contains secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Session {
+pub struct OAuthSession {
     /// The issuer of the tokens.
     pub issuer: String,
     /// The server that the tokens are for, as the issuer knows it.
@@ -57,7 +57,7 @@ pub struct Session {
     pub scope: Option<String>,
 }
 
-impl fmt::Debug for Session {
+impl fmt::Debug for OAuthSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session").field("issuer", &self.issuer).finish_non_exhaustive()
     }
@@ -112,7 +112,7 @@ impl Proof {
 
 /// A response with tokens: RFC 6749, section 5.1.
 #[derive(Deserialize)]
-struct Granted {
+struct TokenResponse {
     access_token: String,
     token_type: String,
     // Some issuers write it as a string, and others with a fraction.
@@ -123,12 +123,12 @@ struct Granted {
 
 /// A response without tokens: RFC 6749, section 5.2.
 #[derive(Deserialize)]
-struct Refused {
+struct TokenErrorResponse {
     error: String,
     error_description: Option<String>,
 }
 
-impl Session {
+impl OAuthSession {
     /// Returns a session without tokens.
     pub(super) fn new(issuer: &Issuer, resource: &str, client: &OAuthClient) -> Self {
         Self {
@@ -245,13 +245,18 @@ impl Session {
             return Err(refusal(&reply, &self.secrets(&form)));
         }
         // The parser's error could quote a token.
-        let granted: Granted = serde_json::from_slice(&reply.body)
+        let granted: TokenResponse = serde_json::from_slice(&reply.body)
             .map_err(|_| untrusted("the answer of the issuer has no tokens"))?;
         self.with(granted, asked, now())
     }
 
-    fn with(&self, granted: Granted, asked: Option<&str>, now: u64) -> Result<Self, OAuthError> {
-        let Granted { access_token, token_type, expires_in, refresh_token, scope } = granted;
+    fn with(
+        &self,
+        granted: TokenResponse,
+        asked: Option<&str>,
+        now: u64,
+    ) -> Result<Self, OAuthError> {
+        let TokenResponse { access_token, token_type, expires_in, refresh_token, scope } = granted;
         if !token_type.eq_ignore_ascii_case("bearer") {
             return Err(untrusted("the tokens of the issuer are of a kind that is not known"));
         }
@@ -279,7 +284,7 @@ impl Session {
         http: &OAuthHttp,
         place: &str,
         form: &[(&str, &str)],
-    ) -> Result<Reply, OAuthError> {
+    ) -> Result<FetchResponse, OAuthError> {
         let (headers, body) = self.request(form)?;
         http.send(place, Method::POST, headers, body).await
     }
@@ -335,9 +340,9 @@ fn seconds(value: &Value) -> Option<u64> {
 }
 
 /// Returns the error in a response that refuses.
-pub(super) fn refusal(reply: &Reply, secrets: &[&str]) -> OAuthError {
-    match serde_json::from_slice::<Refused>(&reply.body) {
-        Ok(Refused { error, error_description }) => {
+pub(super) fn refusal(reply: &FetchResponse, secrets: &[&str]) -> OAuthError {
+    match serde_json::from_slice::<TokenErrorResponse>(&reply.body) {
+        Ok(TokenErrorResponse { error, error_description }) => {
             described(&error, error_description.as_deref(), secrets)
         }
         Err(_) => OAuthError::Refused {
@@ -370,7 +375,7 @@ mod tests {
 
     use super::*;
 
-    fn session() -> Session {
+    fn session() -> OAuthSession {
         let session = serde_json::from_value(json!({
             "issuer": "https://issuer.example",
             "resource": "https://a.example/mcp",
@@ -383,7 +388,7 @@ mod tests {
         session.expect("a session")
     }
 
-    fn granted(answer: Value) -> Result<Session, OAuthError> {
+    fn granted(answer: Value) -> Result<OAuthSession, OAuthError> {
         let granted = serde_json::from_value(answer).expect("an answer");
         session().with(granted, Some("asked"), 1_000)
     }
@@ -410,7 +415,7 @@ mod tests {
         let answer = json!({ "access_token": "a", "token_type": "Bearer", "scope": "read list" });
         let session = granted(answer).expect("tokens");
         assert_eq!(session.scope_with("write read"), "read list write");
-        assert_eq!(Session { scope: None, ..session }.scope_with("write"), "write");
+        assert_eq!(OAuthSession { scope: None, ..session }.scope_with("write"), "write");
     }
 
     #[test]
@@ -442,6 +447,6 @@ mod tests {
             }
         }
         let kept = serde_json::to_value(&session).expect("JSON");
-        assert_eq!(serde_json::from_value::<Session>(kept).expect("a session"), session);
+        assert_eq!(serde_json::from_value::<OAuthSession>(kept).expect("a session"), session);
     }
 }

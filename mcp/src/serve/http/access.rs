@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use subtle::ConstantTimeEq as _;
 
 use super::oauth::{OAuth, Rejected};
-use super::reply::{self, Refusal, unread};
+use super::reply::{self, HttpRefusal, unread};
 
 /// The minimum length of a token in characters. A shorter token could be guessed.
 const TOKEN: usize = 32;
@@ -19,11 +19,11 @@ const MOST: usize = 8 << 10;
 
 /// The clients that may use the server.
 #[derive(Debug)]
-pub enum Access {
+pub enum ClientAccess {
     /// Every client that reaches the server.
     Anyone,
     /// The clients that have a token.
-    Token(Token),
+    Token(SharedToken),
     /// The clients that have an issuer's access token.
     OAuth(Box<OAuth>),
 }
@@ -44,14 +44,14 @@ struct Scopes {
 
 /// A part of a server for which a principal needs permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum AccessScope {
     /// The tools.
     Tools,
     /// The resources.
     Documents,
 }
 
-impl Scope {
+impl AccessScope {
     /// Returns the part that a method belongs to, or `None` for a method that every client needs.
     pub(super) fn for_method(method: &str) -> Option<Self> {
         match method.split_once('/')?.0 {
@@ -95,17 +95,17 @@ impl Principal {
 
     /// Returns whether the principal may use a part of the server.
     #[must_use]
-    pub fn may(&self, scope: Scope) -> bool {
+    pub fn may(&self, scope: AccessScope) -> bool {
         match scope {
-            Scope::Tools => self.scopes.tools,
-            Scope::Documents => self.scopes.documents,
+            AccessScope::Tools => self.scopes.tools,
+            AccessScope::Documents => self.scopes.documents,
         }
     }
 }
 
 /// A token that the server and its clients share.
 #[derive(Clone)]
-pub struct Token(Box<str>);
+pub struct SharedToken(Box<str>);
 
 /// The reason why a text cannot be a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,7 +120,7 @@ pub enum InvalidToken {
     Malformed,
 }
 
-impl Token {
+impl SharedToken {
     /// Checks a token.
     ///
     /// # Errors
@@ -143,19 +143,19 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for SharedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
     }
 }
 
-impl Access {
+impl ClientAccess {
     /// Returns the principal of a request.
     ///
     /// # Errors
     ///
     /// Returns the answer to send if the request is not authenticated.
-    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
+    pub(super) async fn principal(&self, headers: &HeaderMap) -> Result<Principal, HttpRefusal> {
         let token = match (self, bearer(headers)) {
             (Self::Anyone, _) => return Ok(Principal::with_all("anyone")),
             (_, Bearer::None) => return Err(self.unauthorized(None, "a bearer token is required")),
@@ -187,24 +187,24 @@ impl Access {
     }
 
     /// Returns the answer to a request for a part of the server that its principal may not use.
-    pub(super) fn insufficient(&self, scope: Scope) -> Refusal {
+    pub(super) fn insufficient(&self, scope: AccessScope) -> HttpRefusal {
         let refusal = unread(StatusCode::FORBIDDEN, "the token is not for this method");
         self.challenged(refusal, Some("insufficient_scope"), scope.as_str())
     }
 
     /// Returns the answer to a request whose token is rejected.
-    fn foreign(&self) -> Refusal {
+    fn foreign(&self) -> HttpRefusal {
         self.unauthorized(Some("invalid_token"), "the token is not for this server, or has expired")
     }
 
-    fn unauthorized(&self, error: Option<&str>, reason: &'static str) -> Refusal {
+    fn unauthorized(&self, error: Option<&str>, reason: &'static str) -> HttpRefusal {
         let refusal = unread(StatusCode::UNAUTHORIZED, reason);
         self.challenged(refusal, error, "tools documents")
     }
 
     /// Adds the challenge of RFC 6750, section 3, to an answer. It leads to the issuer, if the
     /// server has one.
-    fn challenged(&self, refusal: Refusal, error: Option<&str>, scope: &str) -> Refusal {
+    fn challenged(&self, refusal: HttpRefusal, error: Option<&str>, scope: &str) -> HttpRefusal {
         let mut challenge = r#"Bearer realm="ikigai""#.to_owned();
         if let Some(error) = error {
             challenge.push_str(&format!(r#", error="{error}""#));
@@ -249,7 +249,7 @@ mod tests {
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
     async fn answer(values: &[&str]) -> Result<String, (StatusCode, String)> {
-        let access = Access::Token(Token::new(SECRET).expect("a token"));
+        let access = ClientAccess::Token(SharedToken::new(SECRET).expect("a token"));
         let mut headers = HeaderMap::new();
         for value in values {
             headers.append(AUTHORIZATION, value.parse().expect("a header"));
@@ -288,15 +288,15 @@ mod tests {
 
     #[test]
     fn a_token_that_could_be_guessed_or_not_be_sent_is_refused() {
-        assert_eq!(Token::new("secret").err(), Some(InvalidToken::Short));
+        assert_eq!(SharedToken::new("secret").err(), Some(InvalidToken::Short));
         for text in [
             format!("{SECRET}\n"),
             format!("{SECRET} x"),
             format!("{SECRET}é"),
             "x".repeat(MOST + 1),
         ] {
-            assert_eq!(Token::new(&text).err(), Some(InvalidToken::Malformed), "{text:?}");
+            assert_eq!(SharedToken::new(&text).err(), Some(InvalidToken::Malformed), "{text:?}");
         }
-        assert_eq!(format!("{:?}", Token::new(SECRET)), "Ok(Token(..))");
+        assert_eq!(format!("{:?}", SharedToken::new(SECRET)), "Ok(Token(..))");
     }
 }

@@ -9,16 +9,16 @@ use http::request::Parts;
 use http::uri::{Authority, Uri};
 use http::{HeaderValue, StatusCode};
 
-use super::reply::{Refusal, unread};
+use super::reply::{HttpRefusal, unread};
 
 /// The names of this machine that a web page cannot have.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
 
 /// The hosts and origins that requests may name.
 #[derive(Clone, Debug)]
-pub(super) struct Admission {
-    hosts: Vec<Host>,
-    origins: Vec<Origin>,
+pub(super) struct OriginRules {
+    hosts: Vec<AllowedHost>,
+    origins: Vec<WebOrigin>,
 }
 
 /// The reason why a host or an origin is not valid.
@@ -34,43 +34,43 @@ pub enum InvalidAdmission {
 
 /// A host, and its port if only that port is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Host {
+struct AllowedHost {
     name: String,
     port: Option<u16>,
 }
 
 /// An origin as a browser sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Origin {
+struct WebOrigin {
     scheme: String,
     name: String,
     port: Option<u16>,
 }
 
-impl Default for Admission {
+impl Default for OriginRules {
     fn default() -> Self {
-        let hosts = LOOPBACK.map(|name| Host { name: name.to_owned(), port: None }).into();
+        let hosts = LOOPBACK.map(|name| AllowedHost { name: name.to_owned(), port: None }).into();
         Self { hosts, origins: Vec::new() }
     }
 }
 
-impl Admission {
+impl OriginRules {
     /// Allows a host at each of its ports.
     pub(super) fn allow_name(&mut self, name: &str) {
-        self.hosts.push(Host { name: name.to_owned(), port: None });
+        self.hosts.push(AllowedHost { name: name.to_owned(), port: None });
     }
 
     /// Allows one more host.
     pub(super) fn allow_host(&mut self, host: &str) -> Result<(), InvalidAdmission> {
         let invalid = || InvalidAdmission::Host(host.to_owned());
-        self.hosts.push(Host::parse(host).ok_or_else(invalid)?);
+        self.hosts.push(AllowedHost::parse(host).ok_or_else(invalid)?);
         Ok(())
     }
 
     /// Allows one more origin.
     pub(super) fn allow_origin(&mut self, origin: &str) -> Result<(), InvalidAdmission> {
         let invalid = || InvalidAdmission::Origin(origin.to_owned());
-        self.origins.push(Origin::parse(origin).ok_or_else(invalid)?);
+        self.origins.push(WebOrigin::parse(origin).ok_or_else(invalid)?);
         Ok(())
     }
 
@@ -80,14 +80,14 @@ impl Admission {
     ///
     /// Returns the answer to send if the request names a foreign host or comes from a foreign
     /// origin.
-    pub(super) fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, Refusal> {
+    pub(super) fn check(&self, head: &Parts) -> Result<Option<HeaderValue>, HttpRefusal> {
         let malformed = |reason| unread(StatusCode::BAD_REQUEST, reason);
         let host = only(&head.headers, HOST)
-            .and_then(Host::parse)
+            .and_then(AllowedHost::parse)
             .ok_or_else(|| malformed("the request needs one valid `Host`"))?;
         // If the request line contains an authority, as for proxies, it overrides the header.
-        let named = head.uri.authority().map(|named| Host::parse(named.as_str()));
-        let are_allowed = |host: &Host| self.hosts.iter().any(|it| it.allows(host));
+        let named = head.uri.authority().map(|named| AllowedHost::parse(named.as_str()));
+        let are_allowed = |host: &AllowedHost| self.hosts.iter().any(|it| it.allows(host));
         if !are_allowed(&host)
             || named.is_some_and(|named| !named.is_some_and(|it| are_allowed(&it)))
         {
@@ -98,9 +98,9 @@ impl Admission {
             return Err(unread(StatusCode::FORBIDDEN, "this `Host` is not allowed"));
         }
         let Some(named) = head.headers.get(ORIGIN) else { return Ok(None) };
-        let origin = only(&head.headers, ORIGIN).and_then(Origin::parse);
+        let origin = only(&head.headers, ORIGIN).and_then(WebOrigin::parse);
         // This server has no web pages, but such a page would have the server's own origin.
-        let is_own = |it: &Origin| it.name == host.name && it.port() == host.port;
+        let is_own = |it: &WebOrigin| it.name == host.name && it.port() == host.port;
         match origin {
             Some(origin) if is_own(&origin) || self.origins.contains(&origin) => {
                 Ok(Some(named.clone()))
@@ -113,7 +113,7 @@ impl Admission {
     }
 }
 
-impl Host {
+impl AllowedHost {
     fn parse(text: &str) -> Option<Self> {
         let authority = Authority::try_from(text).ok()?;
         let name = authority.host().to_ascii_lowercase();
@@ -129,13 +129,13 @@ impl Host {
     }
 }
 
-impl Origin {
+impl WebOrigin {
     fn parse(text: &str) -> Option<Self> {
         let uri = Uri::try_from(text).ok()?;
         let scheme = uri.scheme_str()?.to_ascii_lowercase();
         // An origin has no path, not even `/`.
         let authority = text.split_once("://")?.1;
-        let Host { name, port } = Host::parse(authority)?;
+        let AllowedHost { name, port } = AllowedHost::parse(authority)?;
         Some(Self { scheme, name, port })
     }
 
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     fn answer(uri: &str, headers: &[(&str, &str)]) -> Result<(), StatusCode> {
-        let mut admission = Admission::default();
+        let mut admission = OriginRules::default();
         admission.allow_host("tools.example").expect("a host");
         admission.allow_host("port.example:8443").expect("a host");
         admission.allow_origin("https://app.example").expect("an origin");
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_no_host_and_no_origin() {
-        let mut admission = Admission::default();
+        let mut admission = OriginRules::default();
         for bad in ["*", "*.example", "tools.example:*", "", "a b", "[::1", "user@h", "h/x"] {
             assert!(admission.allow_host(bad).is_err(), "{bad}");
             assert!(admission.allow_origin(&format!("https://{bad}")).is_err(), "{bad}");

@@ -10,8 +10,8 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use rmcp::model::ErrorData;
 
-use super::reply::{Refusal, refused, unread};
-use crate::wire::{Body, Refused};
+use super::reply::{HttpRefusal, refused, unread};
+use crate::wire::{MalformedMessage, MessageBody};
 
 /// The longest body in bytes.
 pub(super) const MAX_BODY: usize = 4 << 20;
@@ -21,21 +21,21 @@ const MAX_READING: usize = 128 << 20;
 
 /// The total size of all bodies that are being read, in bytes.
 #[derive(Debug, Default)]
-pub(super) struct Reading(AtomicUsize);
+pub(super) struct BodyMemory(AtomicUsize);
 
 /// One body's share of that total. Dropping it returns the share.
-struct Share<'a> {
-    reading: &'a Reading,
+struct BodyShare<'a> {
+    reading: &'a BodyMemory,
     bytes: usize,
 }
 
-impl Drop for Share<'_> {
+impl Drop for BodyShare<'_> {
     fn drop(&mut self) {
         self.reading.0.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
-impl Share<'_> {
+impl BodyShare<'_> {
     /// Adds bytes to the share, and returns whether the total still allows them.
     fn grow(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
@@ -43,27 +43,31 @@ impl Share<'_> {
     }
 }
 
-impl Reading {
+impl BodyMemory {
     /// Reads the body of a request.
     ///
     /// # Errors
     ///
     /// Returns the answer to send if the body is too long, takes longer than `within`, or is not a
     /// message.
-    pub(super) async fn read(&self, body: Incoming, within: Duration) -> Result<Body, Refusal> {
+    pub(super) async fn read(
+        &self,
+        body: Incoming,
+        within: Duration,
+    ) -> Result<MessageBody, HttpRefusal> {
         if body.size_hint().lower() > MAX_BODY as u64 {
             return Err(too_long());
         }
         let late = |_| unread(StatusCode::REQUEST_TIMEOUT, "the body came too slowly");
         let whole = tokio::time::timeout(within, self.collect(body)).await.map_err(late)??;
-        Body::parse(&whole).map_err(|it| {
-            let Refused { error, id } = *it;
+        MessageBody::parse(&whole).map_err(|it| {
+            let MalformedMessage { error, id } = *it;
             refused(StatusCode::BAD_REQUEST, error, id)
         })
     }
 
-    async fn collect(&self, mut body: Incoming) -> Result<Bytes, Refusal> {
-        let mut share = Share { reading: self, bytes: 0 };
+    async fn collect(&self, mut body: Incoming) -> Result<Bytes, HttpRefusal> {
+        let mut share = BodyShare { reading: self, bytes: 0 };
         let mut whole = BytesMut::new();
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| {
@@ -84,7 +88,7 @@ impl Reading {
     }
 }
 
-fn too_long() -> Refusal {
+fn too_long() -> HttpRefusal {
     let message = format!("the body has more than {MAX_BODY} bytes");
     refused(StatusCode::PAYLOAD_TOO_LARGE, ErrorData::invalid_request(message, None), None)
 }

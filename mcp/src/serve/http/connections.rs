@@ -17,16 +17,16 @@ use tokio_util::sync::CancellationToken;
 use super::settings::HttpBounds;
 
 /// The connections of a server.
-pub(super) struct Connections {
+pub(super) struct HttpConnections {
     bounds: HttpBounds,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// Notified when a connection has ended, or has become a principal's.
     given_back: Notify,
 }
 
 /// The result of an attempt to take a place.
-enum Attempt {
-    Admitted(Connection),
+enum ConnectionAdmission {
+    Admitted(AdmittedConnection),
     /// Principals have all places.
     Full,
     /// The connection that must make room has not yet had its minimum time, which ends then.
@@ -35,21 +35,21 @@ enum Attempt {
 
 /// The open connections, in the order in which they were accepted.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, OpenConnection>,
 }
 
-struct Entry {
+struct OpenConnection {
     peer: IpAddr,
-    owner: Owner,
+    owner: ConnectionOwner,
     since: Instant,
     closed: CancellationToken,
 }
 
 /// The client to which a connection belongs.
 #[derive(PartialEq, Eq)]
-enum Owner {
+enum ConnectionOwner {
     /// The client is unknown. `is_asking` is true while the server checks a request.
     Nobody { is_asking: bool },
     /// A principal, and the session of its last request.
@@ -66,13 +66,13 @@ pub(super) enum Full {
 }
 
 /// An open connection. Dropping it makes room for another.
-pub(super) struct Connection {
-    all: Arc<Connections>,
+pub(super) struct AdmittedConnection {
+    all: Arc<HttpConnections>,
     number: u64,
     closed: CancellationToken,
 }
 
-impl Connections {
+impl HttpConnections {
     /// Creates an empty set of connections with these bounds.
     pub(super) fn new(bounds: HttpBounds) -> Arc<Self> {
         Arc::new(Self { bounds, open: Mutex::default(), given_back: Notify::new() })
@@ -82,15 +82,15 @@ impl Connections {
     /// places. If all places or the share of the unknown connections are used up, an unknown
     /// connection makes room: the oldest from the address with the most. It keeps its place until
     /// it had time to show a token, and this function waits for that.
-    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Connection> {
+    pub(super) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<AdmittedConnection> {
         loop {
             // Created before the attempt, so that it notices every place that becomes free from
             // here on.
             let given_back = self.given_back.notified();
             match self.try_admit(peer) {
-                Attempt::Admitted(connection) => return Some(connection),
-                Attempt::Full => return None,
-                Attempt::Wait(until) => {
+                ConnectionAdmission::Admitted(connection) => return Some(connection),
+                ConnectionAdmission::Full => return None,
+                ConnectionAdmission::Wait(until) => {
                     // After either event, a place is free or a connection can make room.
                     let _ = tokio::time::timeout_at(until, given_back).await;
                 }
@@ -98,15 +98,15 @@ impl Connections {
         }
     }
 
-    fn try_admit(self: &Arc<Self>, peer: IpAddr) -> Attempt {
+    fn try_admit(self: &Arc<Self>, peer: IpAddr) -> ConnectionAdmission {
         let mut open = self.open();
         let unknown = open.entries.values().filter(|it| it.is_of_nobody()).count();
         let is_full = open.entries.len() >= self.bounds.connections;
         if is_full || unknown >= self.bounds.unauthenticated {
-            let Some((number, since)) = open.to_give_up() else { return Attempt::Full };
+            let Some((number, since)) = open.to_give_up() else { return ConnectionAdmission::Full };
             let until = since + self.bounds.asks_within;
             if Instant::now() < until {
-                return Attempt::Wait(until);
+                return ConnectionAdmission::Wait(until);
             }
             if let Some(entry) = open.entries.remove(&number) {
                 entry.closed.cancel();
@@ -114,18 +114,18 @@ impl Connections {
         }
         let (number, closed) = (open.next, CancellationToken::new());
         open.next += 1;
-        let owner = Owner::Nobody { is_asking: false };
+        let owner = ConnectionOwner::Nobody { is_asking: false };
         let (peer, since) = (network(peer), Instant::now());
-        open.entries.insert(number, Entry { peer, owner, since, closed: closed.clone() });
-        Attempt::Admitted(Connection { all: Arc::clone(self), number, closed })
+        open.entries.insert(number, OpenConnection { peer, owner, since, closed: closed.clone() });
+        ConnectionAdmission::Admitted(AdmittedConnection { all: Arc::clone(self), number, closed })
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
+    fn open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenConnections {
     /// Returns the connection that must make room, and when it began.
     fn to_give_up(&self) -> Option<(u64, Instant)> {
         let unknown = || self.entries.iter().filter(|(_, it)| it.is_of_nobody());
@@ -139,13 +139,13 @@ impl Open {
     }
 }
 
-impl Entry {
+impl OpenConnection {
     fn is_of_nobody(&self) -> bool {
-        matches!(self.owner, Owner::Nobody { .. })
+        matches!(self.owner, ConnectionOwner::Nobody { .. })
     }
 }
 
-impl Connection {
+impl AdmittedConnection {
     /// Returns the token that is cancelled when this connection must make room.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
@@ -168,20 +168,20 @@ impl Connection {
     fn is_asking(&self) -> bool {
         let open = self.all.open();
         let owner = open.entries.get(&self.number).map(|it| &it.owner);
-        matches!(owner, Some(Owner::Nobody { is_asking: true }))
+        matches!(owner, Some(ConnectionOwner::Nobody { is_asking: true }))
     }
 
     fn has_principal(&self) -> bool {
         let open = self.all.open();
         let owner = open.entries.get(&self.number).map(|it| &it.owner);
-        matches!(owner, Some(Owner::Principal { .. }))
+        matches!(owner, Some(ConnectionOwner::Principal { .. }))
     }
 
     /// Records whether a request is being checked.
     pub(super) fn asks(&self, now: bool) {
         let mut open = self.all.open();
         let owner = open.entries.get_mut(&self.number).map(|it| &mut it.owner);
-        if let Some(Owner::Nobody { is_asking }) = owner {
+        if let Some(ConnectionOwner::Nobody { is_asking }) = owner {
             *is_asking = now;
         }
     }
@@ -197,8 +197,10 @@ impl Connection {
         session: Option<&str>,
     ) -> Result<(), Full> {
         let mut open = self.all.open();
-        let owner =
-            Owner::Principal { name: Arc::clone(principal), session: session.map(Box::from) };
+        let owner = ConnectionOwner::Principal {
+            name: Arc::clone(principal),
+            session: session.map(Box::from),
+        };
         let before = open.entries.get(&self.number).map(|it| &it.owner);
         if before == Some(&owner) {
             return Ok(());
@@ -206,7 +208,7 @@ impl Connection {
         let (mut of_principal, mut of_session) = (0, 0);
         let others = open.entries.iter().filter(|(number, _)| **number != self.number);
         for (_, entry) in others {
-            let Owner::Principal { name, session: its } = &entry.owner else { continue };
+            let ConnectionOwner::Principal { name, session: its } = &entry.owner else { continue };
             if name == principal {
                 of_principal += 1;
                 of_session += usize::from(session.is_some() && its.as_deref() == session);
@@ -231,7 +233,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         self.all.open().entries.remove(&self.number);
         self.all.given_back.notify_one();
@@ -252,8 +254,8 @@ mod tests {
 
     use super::*;
 
-    fn connections() -> Arc<Connections> {
-        Connections::new(HttpBounds {
+    fn connections() -> Arc<HttpConnections> {
+        HttpConnections::new(HttpBounds {
             connections: 8,
             unauthenticated: 3,
             of_principal: 4,
@@ -267,24 +269,24 @@ mod tests {
         text.parse().expect("an address")
     }
 
-    fn admitted(all: &Arc<Connections>, text: &str) -> Option<Connection> {
+    fn admitted(all: &Arc<HttpConnections>, text: &str) -> Option<AdmittedConnection> {
         match all.try_admit(peer(text)) {
-            Attempt::Admitted(connection) => Some(connection),
-            Attempt::Full => None,
-            Attempt::Wait(_) => panic!("nobody is waited for"),
+            ConnectionAdmission::Admitted(connection) => Some(connection),
+            ConnectionAdmission::Full => None,
+            ConnectionAdmission::Wait(_) => panic!("nobody is waited for"),
         }
     }
 
     #[tokio::test]
     async fn a_connection_has_the_time_to_show_its_token_before_it_makes_room() {
         let bounds = HttpBounds { asks_within: Duration::from_secs(3600), ..connections().bounds };
-        let all = Connections::new(bounds);
+        let all = HttpConnections::new(bounds);
         let mut first = Vec::new();
         for _ in 0..3 {
             first.push(all.admit(peer("127.0.0.1")).await.expect("a place"));
         }
         let next = || all.admit(peer("127.0.0.1"));
-        assert!(matches!(all.try_admit(peer("127.0.0.1")), Attempt::Wait(_)));
+        assert!(matches!(all.try_admit(peer("127.0.0.1")), ConnectionAdmission::Wait(_)));
         // A connection that shows a token makes room, and so does a connection that ends.
         let (fourth, shown) =
             tokio::join!(next(), async { first[0].belongs_to(&"a".into(), None) });
@@ -297,7 +299,7 @@ mod tests {
     fn whoever_has_most_connections_without_a_token_gives_up_the_oldest() {
         let all = connections();
         let admit = |text: &str| admitted(&all, text).expect("a place");
-        let is_closed = |connection: &Connection| connection.closed().is_cancelled();
+        let is_closed = |connection: &AdmittedConnection| connection.closed().is_cancelled();
         let other = admit("192.0.2.1");
         let first = admit("::ffff:192.0.2.2");
         let second = admit("192.0.2.2");

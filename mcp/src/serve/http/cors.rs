@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 
-use super::reply::Reply;
+use super::reply::BoxedResponse;
 
 /// The methods of requests at the server's path.
 const METHODS: &str = "GET, POST, DELETE";
@@ -31,7 +31,7 @@ pub(super) fn is_preflight(head: &Parts) -> bool {
 }
 
 /// Returns the answer to a preflight request. A browser sends no token with it.
-pub(super) fn preflight() -> Reply {
+pub(super) fn preflight() -> BoxedResponse {
     let mut reply = Response::new(Full::new(Bytes::new()).boxed());
     *reply.status_mut() = StatusCode::NO_CONTENT;
     for (name, value) in [
@@ -45,7 +45,7 @@ pub(super) fn preflight() -> Reply {
 }
 
 /// Returns an answer that a page of this origin may read.
-pub(super) fn readable(mut reply: Reply, origin: HeaderValue) -> Reply {
+pub(super) fn readable(mut reply: BoxedResponse, origin: HeaderValue) -> BoxedResponse {
     let headers = reply.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(ANSWER_HEADERS));

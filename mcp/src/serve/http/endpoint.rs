@@ -20,19 +20,19 @@ use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Principal, Scope};
-use super::body::Reading;
-use super::connections::{Connection, Full as NoRoom};
+use super::access::{AccessScope, Principal};
+use super::body::BodyMemory;
+use super::connections::{AdmittedConnection, Full as NoRoom};
 use super::cors;
-use super::reply::{self, Refusal, Reply, unread};
+use super::reply::{self, BoxedResponse, HttpRefusal, unread};
 use super::sessions::{OwnSessions, Sessions};
 use super::settings::HttpSettings;
 use crate::offer::Offer;
-use crate::serve::calls::Calls;
-use crate::serve::notices::Notices;
-use crate::serve::questions::Questions;
-use crate::serve::{Handler, Server};
-use crate::wire::Body;
+use crate::serve::calls::ClientCalls;
+use crate::serve::notices::ConnectionNotices;
+use crate::serve::questions::ServerQuestions;
+use crate::serve::{ConnectionHandler, ServerIdentity};
+use crate::wire::MessageBody;
 
 /// The path of the server.
 pub(super) const PATH: &str = "/mcp";
@@ -49,15 +49,15 @@ type Offers<O> = Box<dyn Fn(&Principal) -> Arc<O> + Send + Sync>;
 /// Answers every request of the server.
 pub(super) struct Endpoint<O> {
     offers: Offers<O>,
-    server: Arc<Server>,
+    server: Arc<ServerIdentity>,
     settings: HttpSettings,
     sessions: Arc<Sessions>,
-    calls: Arc<Calls>,
+    calls: Arc<ClientCalls>,
     /// The calls of each principal that has calls.
-    principals: Mutex<HashMap<Arc<str>, Weak<Calls>>>,
+    principals: Mutex<HashMap<Arc<str>, Weak<ClientCalls>>>,
     listeners: Arc<Semaphore>,
-    questions: Arc<Questions>,
-    reading: Reading,
+    questions: Arc<ServerQuestions>,
+    reading: BodyMemory,
     /// Holds one permit for each request whose answer has not begun.
     answering: Semaphore,
     config: StreamableHttpServerConfig,
@@ -67,9 +67,9 @@ impl<O: Offer> Endpoint<O> {
     /// Creates an endpoint whose sessions and streams end when `stop` is cancelled.
     pub(super) fn new(
         offers: impl Fn(&Principal) -> Arc<O> + Send + Sync + 'static,
-        server: Server,
+        server: ServerIdentity,
         settings: HttpSettings,
-        questions: Questions,
+        questions: ServerQuestions,
         stop: CancellationToken,
     ) -> Arc<Self> {
         let config = StreamableHttpServerConfig::default()
@@ -84,11 +84,11 @@ impl<O: Offer> Endpoint<O> {
             server: Arc::new(server),
             settings,
             sessions: Sessions::new(bounds.sessions, bounds.idle),
-            calls: Arc::new(Calls::of_server()),
+            calls: Arc::new(ClientCalls::of_server()),
             principals: Mutex::default(),
             listeners: Arc::new(Semaphore::new(bounds.listeners)),
             questions: Arc::new(questions),
-            reading: Reading::default(),
+            reading: BodyMemory::default(),
             answering: Semaphore::new(bounds.connections),
             config,
         })
@@ -109,8 +109,8 @@ impl<O: Offer> Endpoint<O> {
     pub(super) async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-        connection: Arc<Connection>,
-    ) -> Reply {
+        connection: Arc<AdmittedConnection>,
+    ) -> BoxedResponse {
         // A connection has one request at a time, and the semaphore is never closed.
         let _answering = self.answering.acquire().await;
         connection.asks(true);
@@ -122,8 +122,8 @@ impl<O: Offer> Endpoint<O> {
     async fn checked(
         self: &Arc<Self>,
         request: Request<Incoming>,
-        connection: &Connection,
-    ) -> Reply {
+        connection: &AdmittedConnection,
+    ) -> BoxedResponse {
         let (head, body) = request.into_parts();
         let origin = match self.settings.admission.check(&head) {
             Ok(origin) => origin,
@@ -142,8 +142,8 @@ impl<O: Offer> Endpoint<O> {
         self: &Arc<Self>,
         head: Parts,
         body: Incoming,
-        connection: &Connection,
-    ) -> Reply {
+        connection: &AdmittedConnection,
+    ) -> BoxedResponse {
         self.answered(head, body, connection).await.unwrap_or_else(|refusal| *refusal)
     }
 
@@ -151,8 +151,8 @@ impl<O: Offer> Endpoint<O> {
         self: &Arc<Self>,
         mut head: Parts,
         body: Incoming,
-        connection: &Connection,
-    ) -> Result<Reply, Refusal> {
+        connection: &AdmittedConnection,
+    ) -> Result<BoxedResponse, HttpRefusal> {
         if let Some(description) = self.settings.access.metadata(&head) {
             return Ok(reply::json(StatusCode::OK, description));
         }
@@ -178,9 +178,10 @@ impl<O: Offer> Endpoint<O> {
     }
 
     /// Checks that the principal may use the method of a message.
-    fn check_method(&self, principal: &Principal, method: Option<&str>) -> Result<(), Refusal> {
+    fn check_method(&self, principal: &Principal, method: Option<&str>) -> Result<(), HttpRefusal> {
         let Some(method) = method else { return Ok(()) };
-        if let Some(scope) = Scope::for_method(method).filter(|scope| !principal.may(*scope)) {
+        if let Some(scope) = AccessScope::for_method(method).filter(|scope| !principal.may(*scope))
+        {
             return Err(self.settings.access.insufficient(scope));
         }
         if method == INITIALIZE && !self.sessions.has_room(principal.name()) {
@@ -196,8 +197,8 @@ impl<O: Offer> Endpoint<O> {
         &self,
         principal: &Principal,
         session: Option<&str>,
-        body: &Body,
-    ) -> Result<(), Refusal> {
+        body: &MessageBody,
+    ) -> Result<(), HttpRefusal> {
         let (Some(session), Some(id), Some(_)) = (session, &body.id, &body.method) else {
             return Ok(());
         };
@@ -208,8 +209,8 @@ impl<O: Offer> Endpoint<O> {
     }
 
     /// Returns the request for the library, with the arguments of a call as an extension.
-    fn without_arguments(mut head: Parts, body: Body) -> Request<Full<Bytes>> {
-        let Body { text, arguments, .. } = body;
+    fn without_arguments(mut head: Parts, body: MessageBody) -> Request<Full<Bytes>> {
+        let MessageBody { text, arguments, .. } = body;
         if let Some(arguments) = arguments {
             head.extensions.insert(arguments);
         }
@@ -220,7 +221,7 @@ impl<O: Offer> Endpoint<O> {
     fn library(
         self: &Arc<Self>,
         principal: &Principal,
-    ) -> StreamableHttpService<Handler<O>, OwnSessions> {
+    ) -> StreamableHttpService<ConnectionHandler<O>, OwnSessions> {
         let sessions = self.sessions.for_principal(principal.shared_name());
         let (endpoint, principal) = (Arc::clone(self), principal.clone());
         let handler = move || Ok(endpoint.handler(&principal));
@@ -228,25 +229,25 @@ impl<O: Offer> Endpoint<O> {
     }
 
     /// Returns a handler for a session or a single request of a principal.
-    fn handler(&self, principal: &Principal) -> Handler<O> {
+    fn handler(&self, principal: &Principal) -> ConnectionHandler<O> {
         let offer = (self.offers)(principal);
         let stop = &self.config.cancellation_token;
-        let notices = Notices::new(Arc::clone(&offer), stop, Arc::clone(&self.listeners));
+        let notices = ConnectionNotices::new(Arc::clone(&offer), stop, Arc::clone(&self.listeners));
         let (server, calls) = (Arc::clone(&self.server), self.calls_of(principal));
         let questions = Arc::clone(&self.questions);
         let principal = Some(Arc::clone(principal.shared_name()));
-        Handler { offer, server, calls, notices, questions, principal }
+        ConnectionHandler { offer, server, calls, notices, questions, principal }
     }
 
     /// Returns the calls of a principal. All its clients share their bounds.
-    fn calls_of(&self, principal: &Principal) -> Arc<Calls> {
+    fn calls_of(&self, principal: &Principal) -> Arc<ClientCalls> {
         let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
         let name = principal.shared_name();
         if let Some(calls) = principals.get(name).and_then(Weak::upgrade) {
             return calls;
         }
         principals.retain(|_, calls| calls.strong_count() > 0);
-        let calls = Arc::new(Calls::within(Arc::clone(&self.calls)));
+        let calls = Arc::new(ClientCalls::within(Arc::clone(&self.calls)));
         principals.insert(Arc::clone(name), Arc::downgrade(&calls));
         calls
     }
@@ -254,7 +255,7 @@ impl<O: Offer> Endpoint<O> {
 
 /// Returns the answer to a request on a connection that exceeds its client's share. The connection
 /// is closed.
-fn no_room(share: NoRoom) -> Refusal {
+fn no_room(share: NoRoom) -> HttpRefusal {
     let reason = match share {
         NoRoom::Principal => "the principal has as many connections as it may have",
         NoRoom::Session => "the session has as many connections as it may have",

@@ -14,9 +14,9 @@ use serde::Deserialize;
 use url::Url;
 
 pub(super) use keys::Unreachable;
-use keys::{Key, Keys};
+use keys::{IssuerKey, IssuerKeys};
 
-use super::access::{Principal, Scope};
+use super::access::{AccessScope, Principal};
 
 /// The accepted signature algorithms. Algorithms with a shared secret are excluded, because the
 /// issuer's public key would be the secret.
@@ -37,7 +37,7 @@ pub struct OAuth {
     issuer: String,
     resource: Url,
     validation: Validation,
-    keys: Keys,
+    keys: IssuerKeys,
 }
 
 /// The reason why an issuer cannot be used.
@@ -83,7 +83,7 @@ impl OAuth {
     pub fn new(issuer: &str, resource: &str) -> Result<Self, InvalidOAuth> {
         let (address, resource_address) = (address(issuer)?, address(resource)?);
         let validation = validation(issuer, resource);
-        let keys = Keys::for_issuer(issuer, &address)?;
+        let keys = IssuerKeys::for_issuer(issuer, &address)?;
         Ok(Self { issuer: issuer.to_owned(), resource: resource_address, validation, keys })
     }
 
@@ -111,7 +111,7 @@ impl OAuth {
         if !rest.is_empty() && rest != self.resource.path() {
             return None;
         }
-        let scopes = [Scope::Tools.as_str(), Scope::Documents.as_str()];
+        let scopes = [AccessScope::Tools.as_str(), AccessScope::Documents.as_str()];
         let description = serde_json::json!({
             "resource": self.validation.aud.iter().flatten().next(),
             "authorization_servers": [self.issuer],
@@ -152,7 +152,7 @@ fn header(token: &str) -> Result<Header, String> {
 }
 
 /// Returns the principal of a token that this key of the issuer signed.
-fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal, String> {
+fn claimed(token: &str, key: &IssuerKey, validation: &Validation) -> Result<Principal, String> {
     let mut validation = validation.clone();
     // Only the key's algorithm counts, no matter what the token says.
     validation.algorithms = vec![key.algorithm];
@@ -164,8 +164,8 @@ fn claimed(token: &str, key: &Key, validation: &Validation) -> Result<Principal,
              single spaces only between others"
         ));
     }
-    let has = |scope: Scope| claims.scope.split(' ').any(|it| it == scope.as_str());
-    Ok(Principal::new(&claims.sub, has(Scope::Tools), has(Scope::Documents)))
+    let has = |scope: AccessScope| claims.scope.split(' ').any(|it| it == scope.as_str());
+    Ok(Principal::new(&claims.sub, has(AccessScope::Tools), has(AccessScope::Documents)))
 }
 
 /// Returns whether a text can be the name of a principal. Two such names never look alike. The name
@@ -204,7 +204,7 @@ pub(super) mod fuzzing {
     use ring::signature::{Ed25519KeyPair, KeyPair as _};
     use serde_json::json;
 
-    use super::keys::Known;
+    use super::keys::FetchedKeys;
     use super::*;
 
     /// The issuer of the tokens.
@@ -214,13 +214,13 @@ pub(super) mod fuzzing {
     pub const RESOURCE: &str = "https://tools.example/mcp";
 
     /// An issuer that signs everything it is given.
-    pub struct Signer {
+    pub struct FuzzIssuer {
         key: Ed25519KeyPair,
-        known: Known,
+        known: FetchedKeys,
         validation: Validation,
     }
 
-    impl Signer {
+    impl FuzzIssuer {
         /// Returns the signer, whose only key is called `k`. Returns `None` if ring does not
         /// support such keys.
         #[must_use]
@@ -228,7 +228,7 @@ pub(super) mod fuzzing {
             let key = Ed25519KeyPair::from_seed_unchecked(&[7; 32]).ok()?;
             let public = URL_SAFE_NO_PAD.encode(key.public_key());
             let published = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": public });
-            let known = Known::from_keys(vec![published]);
+            let known = FetchedKeys::from_keys(vec![published]);
             Some(Self { key, known, validation: validation(ISSUER, RESOURCE) })
         }
 

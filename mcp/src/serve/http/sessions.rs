@@ -19,27 +19,27 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::time::Instant;
 
-use crate::wire::{Admission, Requests, answered, cancelled};
+use crate::wire::{RequestAdmission, RequestIds, answered, cancelled};
 
 /// All sessions of a server.
 pub(super) struct Sessions {
     local: LocalSessionManager,
     most: usize,
-    begun: Mutex<HashMap<SessionId, Begun>>,
+    begun: Mutex<HashMap<SessionId, ClientSession>>,
 }
 
 /// A session that has begun.
-struct Begun {
+struct ClientSession {
     principal: Arc<str>,
     /// The time of its last request.
     used: Instant,
-    requests: Arc<Requests>,
+    requests: Arc<RequestIds>,
 }
 
 /// The library's transport of a session, which sends the answers.
 pub(super) struct Answering {
     inner: <LocalSessionManager as SessionManager>::Transport,
-    requests: Arc<Requests>,
+    requests: Arc<RequestIds>,
 }
 
 impl Transport<RoleServer> for Answering {
@@ -116,7 +116,7 @@ impl Sessions {
         session.requests.taken(request)
     }
 
-    fn begun(&self) -> MutexGuard<'_, HashMap<SessionId, Begun>> {
+    fn begun(&self) -> MutexGuard<'_, HashMap<SessionId, ClientSession>> {
         self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,7 +144,7 @@ impl OwnSessions {
     }
 
     /// Returns the requests in flight of this principal's session, and records that it is used.
-    fn requests(&self, id: &SessionId) -> Result<Arc<Requests>, SessionError> {
+    fn requests(&self, id: &SessionId) -> Result<Arc<RequestIds>, SessionError> {
         if self.is_own(id)
             && let Some(begun) = self.all.begun().get(id)
         {
@@ -158,7 +158,7 @@ impl OwnSessions {
     fn begin(
         &self,
         id: &SessionId,
-        requests: &Arc<Requests>,
+        requests: &Arc<RequestIds>,
     ) -> Result<Option<SessionId>, SessionError> {
         let mut begun = self.all.begun();
         let mut oldest = None;
@@ -169,7 +169,7 @@ impl OwnSessions {
         }
         let principal = Arc::clone(&self.principal);
         let requests = Arc::clone(requests);
-        begun.insert(id.clone(), Begun { principal, used: Instant::now(), requests });
+        begun.insert(id.clone(), ClientSession { principal, used: Instant::now(), requests });
         Ok(oldest)
     }
 }
@@ -181,7 +181,7 @@ impl SessionManager for OwnSessions {
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionError> {
         let local = &self.all.local;
         let (id, inner) = local.create_session().await?;
-        let requests = Arc::<Requests>::default();
+        let requests = Arc::<RequestIds>::default();
         match self.begin(&id, &requests) {
             Ok(None) => {}
             Ok(Some(oldest)) => local.close_session(&oldest).await?,
@@ -225,7 +225,7 @@ impl SessionManager for OwnSessions {
             _ => None,
         };
         if let Some(id) = &begun
-            && let Admission::Busy(_, error) | Admission::Refused(error) =
+            && let RequestAdmission::Busy(_, error) | RequestAdmission::Refused(error) =
                 requests.begin(id.clone())
         {
             return Err(SessionError::Id(error));

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use super::access::Access;
-use super::admission::{Admission, InvalidAdmission};
+use super::access::ClientAccess;
+use super::admission::{InvalidAdmission, OriginRules};
 use super::tls::Tls;
 
 /// The settings of a server over HTTP.
 #[derive(Debug)]
 pub struct HttpSettings {
-    pub(super) access: Access,
-    pub(super) admission: Admission,
+    pub(super) access: ClientAccess,
+    pub(super) admission: OriginRules,
     pub(super) tls: Option<Tls>,
     pub(super) bounds: HttpBounds,
 }
@@ -69,9 +69,9 @@ impl HttpSettings {
     /// Returns the settings of a server without TLS. It accepts requests for this machine's
     /// loopback names, and for the host that its tokens are made for, but no requests of web pages.
     #[must_use]
-    pub fn new(access: Access) -> Self {
-        let mut admission = Admission::default();
-        if let Access::OAuth(oauth) = &access {
+    pub fn new(access: ClientAccess) -> Self {
+        let mut admission = OriginRules::default();
+        if let ClientAccess::OAuth(oauth) = &access {
             admission.allow_name(oauth.host());
         }
         Self { access, admission, tls: None, bounds: HttpBounds::default() }

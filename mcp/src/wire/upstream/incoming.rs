@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{Kind, Progress, Upstream};
-use crate::wire::members::{self, Members};
+use super::{CallProgress, RequestKind, UpstreamState};
+use crate::wire::members::{self, MessageMembers};
 
 /// The longest message in bytes that is given to the library, which copies it into trees that may
 /// take a hundred times as much memory.
@@ -30,7 +30,7 @@ const MAX_INTRODUCTION: usize = 1 << 20;
 
 /// A message of a server.
 #[derive(Debug)]
-pub(crate) enum Incoming {
+pub(crate) enum ServerMessage {
     /// A message for the library.
     Message(Box<ServerJsonRpcMessage>),
     /// A question. Holds the answer to send.
@@ -41,9 +41,9 @@ pub(crate) enum Incoming {
     Noise,
 }
 
-impl Incoming {
+impl ServerMessage {
     /// Reads one message.
-    pub(crate) fn read(text: &Bytes, upstream: &Upstream) -> Self {
+    pub(crate) fn read(text: &Bytes, upstream: &UpstreamState) -> Self {
         let Some(members) = std::str::from_utf8(text).ok().and_then(|it| members::read(it).ok())
         else {
             return Self::Noise;
@@ -62,7 +62,7 @@ impl Incoming {
         }
     }
 
-    fn request(method: &str, id: &RequestId, text: &Bytes, upstream: &Upstream) -> Self {
+    fn request(method: &str, id: &RequestId, text: &Bytes, upstream: &UpstreamState) -> Self {
         if method == FORM && text.len() <= MAX_MESSAGE {
             let message: Result<ServerJsonRpcMessage, _> = serde_json::from_slice(text);
             if let Ok(JsonRpcMessage::Request(request)) = message
@@ -78,8 +78,8 @@ impl Incoming {
     fn notification(
         method: &str,
         text: &Bytes,
-        members: &Members<'_>,
-        upstream: &Upstream,
+        members: &MessageMembers<'_>,
+        upstream: &UpstreamState,
     ) -> Self {
         match method {
             "notifications/tools/list_changed" => upstream.change(),
@@ -87,7 +87,7 @@ impl Incoming {
                 let params = members.params.map(|it| serde_json::from_str::<Reported>(it.get()));
                 if let Some(Ok(Reported { progress_token, progress, total, message })) = params {
                     let message = message.as_deref().map(plain);
-                    upstream.progress(&progress_token, Progress { progress, total, message });
+                    upstream.progress(&progress_token, CallProgress { progress, total, message });
                 }
             }
             // Notifications about a subscription or a form are for the library.
@@ -107,8 +107,8 @@ impl Incoming {
     fn answer(
         id: Option<RequestId>,
         text: &Bytes,
-        members: &Members<'_>,
-        upstream: &Upstream,
+        members: &MessageMembers<'_>,
+        upstream: &UpstreamState,
     ) -> Self {
         let flight = match &id {
             Some(id) => upstream.answered(id),
@@ -120,7 +120,7 @@ impl Incoming {
             tracing::debug!("an answer of a server is ignored: nobody waits for it");
             return Self::Ignored;
         };
-        if matches!(kind, Kind::GivenUp) {
+        if matches!(kind, RequestKind::GivenUp) {
             if members.result.is_some_and(|result| parse_result(result, text, &kind).is_ok()) {
                 upstream.note_modern();
             }
@@ -148,19 +148,25 @@ pub(crate) fn not_modern(reason: &str) -> ErrorData {
 }
 
 /// Returns the result for the library.
-fn parse_result(result: &RawValue, text: &Bytes, kind: &Kind) -> Result<ServerResult, ErrorData> {
+fn parse_result(
+    result: &RawValue,
+    text: &Bytes,
+    kind: &RequestKind,
+) -> Result<ServerResult, ErrorData> {
     match kind {
-        Kind::Asked(asked) => {
+        RequestKind::Asked(asked) => {
             let is_first = asked.result.set(members::part(text, result.get())).is_ok();
             debug_assert!(is_first, "the request was taken out of those in flight");
             Ok(ServerResult::EmptyResult(EmptyResult {}))
         }
-        Kind::Discover | Kind::GivenUp | Kind::Initialize => introduction(result, kind),
-        Kind::Listen | Kind::Other if result.get().len() <= MAX_MESSAGE => {
+        RequestKind::Discover | RequestKind::GivenUp | RequestKind::Initialize => {
+            introduction(result, kind)
+        }
+        RequestKind::Listen | RequestKind::Other if result.get().len() <= MAX_MESSAGE => {
             serde_json::from_str(result.get())
                 .map_err(|error| internal(&plain(&format!("the result is malformed: {error}"))))
         }
-        Kind::Listen | Kind::Other => Err(internal("the result is too large")),
+        RequestKind::Listen | RequestKind::Other => Err(internal("the result is too large")),
     }
 }
 
@@ -178,21 +184,21 @@ struct Introduction<'a> {
 
 #[derive(Default, Deserialize)]
 struct Capabilities {
-    tools: Option<Tools>,
+    tools: Option<ToolsSupport>,
 }
 
 #[derive(Deserialize)]
-struct Tools {
+struct ToolsSupport {
     #[serde(default, rename = "listChanged")]
     list_changed: Option<bool>,
 }
 
 /// Returns the result of a handshake without the parts that may be large.
-fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorData> {
+fn introduction(result: &RawValue, kind: &RequestKind) -> Result<ServerResult, ErrorData> {
     if result.get().len() > MAX_INTRODUCTION {
         return Err(internal(&format!("the introduction has more than {MAX_INTRODUCTION} bytes")));
     }
-    let is_discovery = matches!(kind, Kind::Discover | Kind::GivenUp);
+    let is_discovery = matches!(kind, RequestKind::Discover | RequestKind::GivenUp);
     let found: Introduction<'_> = serde_json::from_str(result.get()).map_err(|error| {
         let reason = plain(&format!("the introduction is malformed: {error}"));
         if is_discovery { not_modern(&reason) } else { internal(&reason) }
@@ -226,7 +232,7 @@ fn introduction(result: &RawValue, kind: &Kind) -> Result<ServerResult, ErrorDat
 
 /// An error from a server.
 #[derive(Deserialize)]
-struct Fault<'a> {
+struct ServerFault<'a> {
     code: i32,
     #[serde(borrow, default)]
     message: Cow<'a, str>,
@@ -235,11 +241,11 @@ struct Fault<'a> {
     data: Option<&'a RawValue>,
 }
 
-impl Fault<'_> {
+impl ServerFault<'_> {
     /// Returns whether a server that refuses a revision says that it supports the newest.
     fn is_modern(&self) -> bool {
         #[derive(Deserialize)]
-        struct Data {
+        struct SupportedVersions {
             supported: Vec<String>,
         }
 
@@ -247,22 +253,22 @@ impl Fault<'_> {
             return false;
         }
         let data = self.data.filter(|data| data.get().len() <= MAX_MESSAGE);
-        let data = data.and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
+        let data = data.and_then(|data| serde_json::from_str::<SupportedVersions>(data.get()).ok());
         let newest = ProtocolVersion::V_2026_07_28;
         data.is_some_and(|data| data.supported.iter().any(|it| it == newest.as_str()))
     }
 }
 
 /// Returns the error for the library.
-fn fault(error: &RawValue, kind: &Kind, upstream: &Upstream) -> ErrorData {
-    let Ok(fault) = serde_json::from_str::<Fault<'_>>(error.get()) else {
+fn fault(error: &RawValue, kind: &RequestKind, upstream: &UpstreamState) -> ErrorData {
+    let Ok(fault) = serde_json::from_str::<ServerFault<'_>>(error.get()) else {
         return internal("the server's error is malformed");
     };
     let message = plain(&fault.message);
-    if matches!(kind, Kind::Initialize) && fault.is_modern() {
+    if matches!(kind, RequestKind::Initialize) && fault.is_modern() {
         upstream.note_modern();
     }
-    if !matches!(kind, Kind::Discover) {
+    if !matches!(kind, RequestKind::Discover) {
         return ErrorData::new(ErrorCode(fault.code), message, None);
     }
     if fault.is_modern() && upstream.may_ask_again() {
@@ -326,7 +332,7 @@ pub(crate) mod fuzzing {
 
     use serde_json::value::to_raw_value;
 
-    use super::super::{Answers, Asked, Flight};
+    use super::super::{ExtensionRequest, Flight, InputAnswers};
     use super::*;
 
     /// A message from a server after parsing.
@@ -348,30 +354,36 @@ pub(crate) mod fuzzing {
         /// The bytes of its result.
         pub result: Option<Bytes>,
         /// The progress that the caller gets.
-        pub progress: Option<Progress>,
+        pub progress: Option<CallProgress>,
     }
 
     /// Reads one message from a server. The requests 0 to 4 are in flight: `server/discover`,
     /// `initialize`, a subscription, another request of the library, and a call.
     #[must_use]
     pub fn server_message(text: &Bytes) -> (Heard, Traces) {
-        let upstream = Upstream::default();
+        let upstream = UpstreamState::default();
         let arguments = to_raw_value(&json!({})).map(Arc::from);
         let Ok(arguments) = arguments else { return (Heard::Noise, Traces::default()) };
-        let (asked, _questions) = Asked::call(arguments, Default::default(), Answers::default());
-        let kinds = [Kind::Discover, Kind::Initialize, Kind::Listen, Kind::Other];
-        let kinds = kinds.into_iter().chain([Kind::Asked(Arc::clone(&asked))]);
+        let (asked, _questions) =
+            ExtensionRequest::call(arguments, Default::default(), InputAnswers::default());
+        let kinds = [
+            RequestKind::Discover,
+            RequestKind::Initialize,
+            RequestKind::Listen,
+            RequestKind::Other,
+        ];
+        let kinds = kinds.into_iter().chain([RequestKind::Asked(Arc::clone(&asked))]);
         for (id, kind) in (0..).map(RequestId::Number).zip(kinds) {
             let token = Some(ProgressToken(id.clone()));
             upstream.flights().insert(id, Flight { kind, token });
         }
-        let heard = match Incoming::read(text, &upstream) {
-            Incoming::Message(message) => {
+        let heard = match ServerMessage::read(text, &upstream) {
+            ServerMessage::Message(message) => {
                 Heard::Message(serde_json::to_string(&message).unwrap_or_default())
             }
-            Incoming::Question(answer) => Heard::Question(answer.to_string()),
-            Incoming::Ignored => Heard::Ignored,
-            Incoming::Noise => Heard::Noise,
+            ServerMessage::Question(answer) => Heard::Question(answer.to_string()),
+            ServerMessage::Ignored => Heard::Ignored,
+            ServerMessage::Noise => Heard::Noise,
         };
         let progress = asked.progress().borrow().clone();
         (heard, Traces { result: asked.result(), progress })

@@ -10,18 +10,18 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::{Answers, Asked};
+use super::{ExtensionRequest, InputAnswers};
 
 /// A message in the form that is sent.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(crate) enum Outgoing<'a> {
-    Call(Call<'a>),
+pub(crate) enum OutgoingMessage<'a> {
+    Call(CallMessage<'a>),
     Other(&'a ClientJsonRpcMessage),
 }
 
 #[derive(Serialize)]
-pub(crate) struct Call<'a> {
+pub(crate) struct CallMessage<'a> {
     jsonrpc: &'static str,
     id: &'a RequestId,
     method: &'static str,
@@ -40,19 +40,19 @@ struct Params<'a> {
     request_state: Option<&'a str>,
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> OutgoingMessage<'a> {
     /// Returns the message in the form that is sent.
     pub(crate) fn from_message(message: &'a ClientJsonRpcMessage) -> Self {
         Self::call(message).map_or(Self::Other(message), Self::Call)
     }
 
-    fn call(message: &'a ClientJsonRpcMessage) -> Option<Call<'a>> {
+    fn call(message: &'a ClientJsonRpcMessage) -> Option<CallMessage<'a>> {
         let JsonRpcMessage::Request(message) = message else { return None };
         let ClientRequest::CallToolRequest(call) = &message.request else { return None };
-        let asked = message.request.extensions().get::<Arc<Asked>>()?;
+        let asked = message.request.extensions().get::<Arc<ExtensionRequest>>()?;
         let arguments = asked.arguments.as_deref()?;
         let meta = message.request.get_meta();
-        let Answers { input_responses, request_state } = &asked.answers;
+        let InputAnswers { input_responses, request_state } = &asked.answers;
         let params = Params {
             meta,
             name: &call.params.name,
@@ -60,6 +60,6 @@ impl<'a> Outgoing<'a> {
             input_responses: input_responses.as_ref(),
             request_state: request_state.as_deref(),
         };
-        Some(Call { jsonrpc: "2.0", id: &message.id, method: "tools/call", params })
+        Some(CallMessage { jsonrpc: "2.0", id: &message.id, method: "tools/call", params })
     }
 }

@@ -10,11 +10,11 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
-use super::Upstream;
-use super::incoming::{Incoming, not_modern};
-use super::outgoing::Outgoing;
-use crate::wire::lines::{Line, Lines};
-use crate::wire::output::Output;
+use super::UpstreamState;
+use super::incoming::{ServerMessage, not_modern};
+use super::outgoing::OutgoingMessage;
+use crate::wire::lines::{InputLine, LineReader};
+use crate::wire::output::OutputQueue;
 
 /// The longest line of a server in bytes.
 const MAX_LINE: usize = 16 << 20;
@@ -27,9 +27,9 @@ const MAX_UNREAD: usize = 1 << 20;
 
 /// The client's end of a connection over two byte streams, with one message per line.
 pub(crate) struct ClientWire<R> {
-    lines: Lines<R>,
-    output: Output,
-    upstream: Arc<Upstream>,
+    lines: LineReader<R>,
+    output: OutputQueue,
+    upstream: Arc<UpstreamState>,
     /// The time within which a server must answer `server/discover`. Otherwise it is treated as a
     /// server of an older revision.
     silence: Duration,
@@ -44,12 +44,12 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
     pub(crate) fn new(
         input: R,
         output: impl AsyncWrite + Send + Unpin + 'static,
-        upstream: Arc<Upstream>,
+        upstream: Arc<UpstreamState>,
         silence: Duration,
     ) -> Self {
         Self {
-            lines: Lines::new(input, MAX_LINE),
-            output: Output::new(output),
+            lines: LineReader::new(input, MAX_LINE),
+            output: OutputQueue::new(output),
             upstream,
             silence,
             patience: None,
@@ -77,16 +77,16 @@ impl<R: AsyncRead + Send + Unpin> ClientWire<R> {
             let text = match line {
                 Err(error) => return Err(format!("the server cannot be read: {error}")),
                 Ok(None) => return Err("the server closed its stream".to_owned()),
-                Ok(Some(Line::TooLong)) => {
+                Ok(Some(InputLine::TooLong)) => {
                     return Err(format!("the server sent a line of more than {MAX_LINE} bytes"));
                 }
-                Ok(Some(Line::Text(text))) => text,
+                Ok(Some(InputLine::Text(text))) => text,
             };
-            match Incoming::read(&text, &self.upstream) {
-                Incoming::Message(message) => return Ok(*message),
-                Incoming::Question(answer) => self.answer(&answer)?,
-                Incoming::Ignored => {}
-                Incoming::Noise => self.noise(text.len() + 1)?,
+            match ServerMessage::read(&text, &self.upstream) {
+                ServerMessage::Message(message) => return Ok(*message),
+                ServerMessage::Question(answer) => self.answer(&answer)?,
+                ServerMessage::Ignored => {}
+                ServerMessage::Noise => self.noise(text.len() + 1)?,
             }
         }
     }
@@ -140,7 +140,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleClient> for ClientWire<R> {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         self.upstream.sent(&message);
         self.patience = self.upstream.is_discovering().then(|| Instant::now() + self.silence);
-        let is_open = self.output.push(&Outgoing::from_message(&message));
+        let is_open = self.output.push(&OutgoingMessage::from_message(&message));
         std::future::ready(if is_open { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
     }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::*;
 use crate::wire::stream_reader;
-use crate::{Blob, Call, Event, Part, Request, Stop, Usage};
+use crate::{AnswerEvent, Blob, ModelCall, ModelRequest, Part, StopReason, TokenUsage};
 
 const NO_TOOLS: serde_json::Value = serde_json::Value::Null;
 
@@ -22,8 +22,13 @@ fn recorded(provider: Provider) -> &'static [u8] {
 }
 
 fn answer_reader(provider: Provider) -> AnswerReader {
-    let request =
-        Request { model: "m", system: &[], messages: &[], tools: &NO_TOOLS, ..Request::default() };
+    let request = ModelRequest {
+        model: "m",
+        system: &[],
+        messages: &[],
+        tools: &NO_TOOLS,
+        ..ModelRequest::default()
+    };
     AnswerReader::new(provider, stream_reader(provider, &request))
 }
 
@@ -31,15 +36,15 @@ fn answer_reader(provider: Provider) -> AnswerReader {
 fn read<'a>(
     provider: Provider,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-) -> (Result<Answer, Failure>, Vec<String>) {
+) -> (Result<ModelAnswer, RequestFailure>, Vec<String>) {
     let mut answer_reader = answer_reader(provider);
     let mut seen = Vec::new();
-    let mut on_event = |event: Event<'_>| {
+    let mut on_event = |event: AnswerEvent<'_>| {
         seen.push(match event {
-            Event::Text(text) => text.to_owned(),
-            Event::Thinking(thought) => format!("(thinks {thought})"),
-            Event::Call(name) => format!("(calls {name})"),
-            Event::Retry { .. } => panic!("nothing is sent here"),
+            AnswerEvent::Text(text) => text.to_owned(),
+            AnswerEvent::Thinking(thought) => format!("(thinks {thought})"),
+            AnswerEvent::Call(name) => format!("(calls {name})"),
+            AnswerEvent::Retry { .. } => panic!("nothing is sent here"),
         });
     };
     for piece in pieces {
@@ -52,7 +57,7 @@ fn read<'a>(
     (answer_reader.finish(), seen)
 }
 
-fn answer(provider: Provider, stream: &[u8]) -> Result<Answer, Failure> {
+fn answer(provider: Provider, stream: &[u8]) -> Result<ModelAnswer, RequestFailure> {
     read(provider, [stream]).0
 }
 
@@ -64,12 +69,17 @@ fn events(data: &[serde_json::Value]) -> String {
     data.iter().map(|data| format!("data: {data}\n\n")).collect()
 }
 
-fn expected(provider: Provider) -> Answer {
+fn expected(provider: Provider) -> ModelAnswer {
     let written = |value| Blob { provider, model: "m".into(), value };
     let blob = |value| Some(written(value));
     let alone = |value| Part::Blob(written(value));
     let call = |id: &str, name: &str, arguments: &str, blob| {
-        Part::Call(Call { id: id.into(), name: name.into(), arguments: arguments.into(), blob })
+        Part::Call(ModelCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+            blob,
+        })
     };
     let text = "I read both 👍é.";
     let arguments = r#"{"file_path": "ü.txt", "offset": 1.0}"#;
@@ -119,14 +129,14 @@ fn expected(provider: Provider) -> Answer {
     parts.extend(after);
     // The recorded answers come from models that report everything that their providers ever
     // report. The exception is the chat, which comes from an older server.
-    let usage = Usage {
+    let usage = TokenUsage {
         input: Some(1112),
         output: Some(57),
         cached: Some(1000),
         cache_written: (provider == Provider::Anthropic).then_some(100),
         reasoning: matches!(provider, Provider::OpenAi | Provider::Google).then_some(20),
     };
-    Answer { parts, stop: Stop::Finished, usage }
+    ModelAnswer { parts, stop: StopReason::Finished, usage }
 }
 
 #[test]

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::wire::arguments::Object;
+use crate::wire::arguments::RawObject;
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{CallResult, Effort, Image, Part, Provider, Request, Role};
+use crate::wire::{PostRequest, has_tools, names, to_json};
+use crate::{CallResult, Effort, Image, ModelRequest, Part, Provider, Role};
 
 /// The limit on an answer, which the API requires. This is the largest limit that each model in
 /// service accepts: Claude Opus 4.1 has the smallest maximum
@@ -31,21 +31,21 @@ const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
 const MARKED_TURNS: usize = 2;
 
 /// Parts of the names of models that think only with a budget, or not at all. They refuse
-/// [`Thinking`]; Claude Opus 4.5 accepts an effort without it.
+/// [`AdaptiveThinking`]; Claude Opus 4.5 accepts an effort without it.
 const NOT_ADAPTIVE: &[&str] =
     &["claude-2", "claude-3", "-4-0", "-4-1", "-4-5", "-4-2025", "-4.1", "-4.5"];
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct MessagesBody<'a> {
     model: &'a str,
     max_tokens: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<System<'a>>,
-    messages: Vec<Turn<'a>>,
+    messages: Vec<MessageParam<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<Thinking>,
+    thinking: Option<AdaptiveThinking>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ struct Body<'a> {
 /// The thinking of a model that decides itself when to think, including between calls:
 /// <https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking>.
 #[derive(Serialize)]
-struct Thinking {
+struct AdaptiveThinking {
     #[serde(rename = "type")]
     kind: &'static str,
     /// Newer models do not send their thoughts unless the request asks for them.
@@ -68,12 +68,12 @@ struct OutputConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Format<'a>>,
+    format: Option<OutputFormat<'a>>,
 }
 
 /// <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>
 #[derive(Serialize)]
-struct Format<'a> {
+struct OutputFormat<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     schema: &'a Value,
@@ -95,14 +95,14 @@ struct CacheControl {
 }
 
 #[derive(Serialize)]
-struct Turn<'a> {
+struct MessageParam<'a> {
     role: &'static str,
-    content: Vec<Block<'a>>,
+    content: Vec<MessageBlock<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block<'a> {
+enum MessageBlock<'a> {
     Text {
         text: &'a str,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,17 +111,17 @@ enum Block<'a> {
     ToolUse {
         id: String,
         name: Cow<'a, str>,
-        input: Object,
+        input: RawObject,
     },
     Image {
-        source: Source<'a>,
+        source: ImageSource<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
     ToolResult {
         tool_use_id: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        content: Option<Content<'a>>,
+        content: Option<ResultContent<'a>>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,29 +134,32 @@ enum Block<'a> {
 /// The content of a result.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum ResultContent<'a> {
     Text(&'a str),
     /// The text and the images after it.
-    Blocks(Vec<Block<'a>>),
+    Blocks(Vec<MessageBlock<'a>>),
 }
 
 /// <https://platform.claude.com/docs/en/build-with-claude/vision>
 #[derive(Serialize)]
-struct Source<'a> {
+struct ImageSource<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     media_type: &'static str,
     data: &'a str,
 }
 
-impl<'a> Block<'a> {
+impl<'a> MessageBlock<'a> {
     fn image(image: &'a Image) -> Self {
         let (media_type, data) = (image.kind().media_type(), image.base64());
-        Self::Image { source: Source { kind: "base64", media_type, data }, cache_control: None }
+        Self::Image {
+            source: ImageSource { kind: "base64", media_type, data },
+            cache_control: None,
+        }
     }
 }
 
-pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
+pub(in crate::wire) fn outgoing(request: &ModelRequest<'_>) -> PostRequest {
     let ids = SentIds::from_messages(request.messages);
     let mut system: Vec<System<'_>> = request
         .system
@@ -171,8 +174,9 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let of_user = messages.iter_mut().rev().filter(|turn| turn.role == USER);
     of_user.take(MARKED_TURNS).filter_map(|turn| turn.content.last_mut()).for_each(mark);
     let effort = request.settings.effort;
-    let format = request.shape.map(|shape| Format { kind: "json_schema", schema: shape.sent() });
-    let body = Body {
+    let format =
+        request.shape.map(|shape| OutputFormat { kind: "json_schema", schema: shape.sent() });
+    let body = MessagesBody {
         model: request.model,
         max_tokens: request.max_output.unwrap_or(MAX_TOKENS),
         system,
@@ -180,13 +184,13 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
         thinking: effort
             .filter(|_| is_adaptive(request.model))
-            .map(|_| Thinking { kind: "adaptive", display: "summarized" }),
+            .map(|_| AdaptiveThinking { kind: "adaptive", display: "summarized" }),
         output_config: (effort.is_some() || format.is_some())
             .then_some(OutputConfig { effort, format }),
         temperature: request.settings.temperature,
         stream: true,
     };
-    Outgoing { path: vec!["v1".into(), "messages".into()], query: None, body: to_json(&body) }
+    PostRequest { path: vec!["v1".into(), "messages".into()], query: None, body: to_json(&body) }
 }
 
 fn is_adaptive(model: &str) -> bool {
@@ -194,29 +198,29 @@ fn is_adaptive(model: &str) -> bool {
 }
 
 /// Returns the messages that are not empty. Consecutive messages of one side are merged.
-fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
-    let mut turns: Vec<Turn<'a>> = Vec::new();
+fn turns<'a>(request: &ModelRequest<'a>, ids: &SentIds<'_>) -> Vec<MessageParam<'a>> {
+    let mut turns: Vec<MessageParam<'a>> = Vec::new();
     for message in request.messages {
         let role = match message.role {
             Role::User => USER,
             Role::Model => "assistant",
         };
         let blocks = message.parts.iter().filter_map(|part| block(part, ids, request.model));
-        let mut content: Vec<Block<'a>> = blocks.collect();
+        let mut content: Vec<MessageBlock<'a>> = blocks.collect();
         match message.role {
             // Results must come before everything else; the sort keeps their order.
             Role::User => {
-                content.sort_by_key(|block| !matches!(block, Block::ToolResult { .. }));
+                content.sort_by_key(|block| !matches!(block, MessageBlock::ToolResult { .. }));
             }
             // Thoughts at the end of a message are refused.
             Role::Model => {
-                while content.pop_if(|block| matches!(block, Block::Blob(_))).is_some() {}
+                while content.pop_if(|block| matches!(block, MessageBlock::Blob(_))).is_some() {}
             }
         }
         match turns.last_mut() {
             _ if content.is_empty() => {}
             Some(last) if last.role == role => last.content.extend(content),
-            _ => turns.push(Turn { role, content }),
+            _ => turns.push(MessageParam { role, content }),
         }
     }
     turns
@@ -224,46 +228,49 @@ fn turns<'a>(request: &Request<'a>, ids: &SentIds<'_>) -> Vec<Turn<'a>> {
 
 /// Marks everything up to this block as cached. A user message has only blocks of these kinds, and
 /// thoughts cannot have a mark.
-fn mark(block: &mut Block<'_>) {
+fn mark(block: &mut MessageBlock<'_>) {
     match block {
-        Block::Text { cache_control, .. }
-        | Block::Image { cache_control, .. }
-        | Block::ToolResult { cache_control, .. } => {
+        MessageBlock::Text { cache_control, .. }
+        | MessageBlock::Image { cache_control, .. }
+        | MessageBlock::ToolResult { cache_control, .. } => {
             *cache_control = Some(EPHEMERAL);
         }
-        Block::ToolUse { .. } | Block::Blob(_) => {}
+        MessageBlock::ToolUse { .. } | MessageBlock::Blob(_) => {}
     }
 }
 
-fn block<'a>(part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Block<'a>> {
+fn block<'a>(part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<MessageBlock<'a>> {
     match part {
         // "text content blocks must contain non-whitespace text".
         Part::Text { text, .. } if text.trim().is_empty() => None,
-        Part::Text { text, .. } => Some(Block::Text { text, cache_control: None }),
-        Part::Call(call) => Some(Block::ToolUse {
+        Part::Text { text, .. } => Some(MessageBlock::Text { text, cache_control: None }),
+        Part::Call(call) => Some(MessageBlock::ToolUse {
             id: ids.get(&call.id),
             name: names::sent(Provider::Anthropic, &call.name),
-            input: Object::of_arguments(&call.arguments),
+            input: RawObject::of_arguments(&call.arguments),
         }),
-        Part::Result(result) => Some(Block::ToolResult {
+        Part::Result(result) => Some(MessageBlock::ToolResult {
             tool_use_id: ids.get(&result.id),
             content: content(result),
             is_error: result.is_error,
             cache_control: None,
         }),
-        Part::Image(image) => Some(Block::image(image)),
+        Part::Image(image) => Some(MessageBlock::image(image)),
         Part::Blob(blob) => {
-            blob.is_for(Provider::Anthropic, model).then_some(Block::Blob(&blob.value))
+            blob.is_for(Provider::Anthropic, model).then_some(MessageBlock::Blob(&blob.value))
         }
     }
 }
 
 /// Returns the content of a result, or nothing if it is empty.
-fn content(result: &CallResult) -> Option<Content<'_>> {
+fn content(result: &CallResult) -> Option<ResultContent<'_>> {
     let CallResult { content: text, images, .. } = result;
     if images.is_empty() {
-        return (!text.is_empty()).then_some(Content::Text(text));
+        return (!text.is_empty()).then_some(ResultContent::Text(text));
     }
-    let text = (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None });
-    Some(Content::Blocks(text.into_iter().chain(images.iter().map(Block::image)).collect()))
+    let text =
+        (!text.trim().is_empty()).then_some(MessageBlock::Text { text, cache_control: None });
+    Some(ResultContent::Blocks(
+        text.into_iter().chain(images.iter().map(MessageBlock::image)).collect(),
+    ))
 }

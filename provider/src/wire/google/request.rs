@@ -7,9 +7,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::blob;
-use crate::wire::arguments::Object;
-use crate::wire::{Outgoing, has_tools, names, to_json};
-use crate::{Blob, Effort, Image, ImageType, Message, Part, Provider, Request, Role, Shape};
+use crate::wire::arguments::RawObject;
+use crate::wire::{PostRequest, has_tools, names, to_json};
+use crate::{
+    AnswerShape, Blob, Effort, Image, ImageType, Message, ModelRequest, Part, Provider, Role,
+};
 
 /// The signature of a call that another model made. Gemini 3 refuses a turn whose first call has no
 /// signature: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>. It is sent to every
@@ -25,7 +27,7 @@ const ERROR: &str = "error";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Body<'a> {
+struct GenerateBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Instruction<'a>>,
     contents: Vec<Content<'a>>,
@@ -37,7 +39,7 @@ struct Body<'a> {
 
 #[derive(Serialize)]
 struct Instruction<'a> {
-    parts: Vec<Sent<'a>>,
+    parts: Vec<RequestPart<'a>>,
 }
 
 #[derive(Serialize)]
@@ -48,7 +50,7 @@ struct Generation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<Thinking>,
+    thinking_config: Option<ThinkingConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response_mime_type: Option<&'static str>,
     /// <https://ai.google.dev/gemini-api/docs/structured-output>
@@ -59,7 +61,7 @@ struct Generation<'a> {
 /// <https://ai.google.dev/gemini-api/docs/thinking>
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Thinking {
+struct ThinkingConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_level: Option<Effort>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,12 +72,12 @@ struct Thinking {
 #[derive(Serialize)]
 struct Content<'a> {
     role: &'static str,
-    parts: Vec<Sent<'a>>,
+    parts: Vec<RequestPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Sent<'a> {
+enum RequestPart<'a> {
     #[serde(rename_all = "camelCase")]
     Text {
         text: &'a str,
@@ -84,13 +86,13 @@ enum Sent<'a> {
     },
     #[serde(rename_all = "camelCase")]
     Call {
-        function_call: Call<'a>,
+        function_call: GoogleCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
         thought_signature: Option<&'a str>,
     },
     #[serde(rename_all = "camelCase")]
     Result {
-        function_response: Response<'a>,
+        function_response: FunctionResponse<'a>,
     },
     #[serde(rename_all = "camelCase")]
     Image {
@@ -114,7 +116,7 @@ struct InlineData<'a> {
 /// An image within the result of a call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Within<'a> {
+struct ResultImage<'a> {
     inline_data: InlineData<'a>,
 }
 
@@ -128,40 +130,40 @@ impl<'a> InlineData<'a> {
 }
 
 /// Returns an image, or a line that replaces it.
-fn image(image: &Image) -> Sent<'_> {
+fn image(image: &Image) -> RequestPart<'_> {
     match InlineData::from_image(image) {
-        Some(inline_data) => Sent::Image { inline_data },
-        None => Sent::Line { text: format!("{image} is left out: Google takes no GIF") },
+        Some(inline_data) => RequestPart::Image { inline_data },
+        None => RequestPart::Line { text: format!("{image} is left out: Google takes no GIF") },
     }
 }
 
 #[derive(Serialize)]
-struct Call<'a> {
+struct GoogleCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: Cow<'a, str>,
-    args: Object,
+    args: RawObject,
 }
 
 #[derive(Serialize)]
-struct Response<'a> {
+struct FunctionResponse<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: Cow<'a, str>,
-    response: Object,
+    response: RawObject,
     /// Images, which only some models accept here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    parts: Vec<Within<'a>>,
+    parts: Vec<ResultImage<'a>>,
 }
 
-pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
+pub(in crate::wire) fn outgoing(request: &ModelRequest<'_>) -> PostRequest {
     let system: Vec<_> = request
         .system
         .iter()
         .filter(|text| !text.is_empty())
-        .map(|text| Sent::Text { text, thought_signature: None })
+        .map(|text| RequestPart::Text { text, thought_signature: None })
         .collect();
-    let body = Body {
+    let body = GenerateBody {
         system_instruction: (!system.is_empty()).then_some(Instruction { parts: system }),
         contents: contents(request),
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
@@ -171,7 +173,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
     let model = request.model.trim_matches('/');
     let (collection, model) = model.split_once('/').unwrap_or(("models", model));
     let method = format!("{model}:streamGenerateContent");
-    Outgoing {
+    PostRequest {
         path: vec!["v1beta".into(), collection.to_owned(), method],
         query: Some("alt=sse"),
         body: to_json(&body),
@@ -179,7 +181,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
 }
 
 /// Returns the settings of the answer, if there are any.
-fn generation<'a>(request: &Request<'a>) -> Option<Generation<'a>> {
+fn generation<'a>(request: &ModelRequest<'a>) -> Option<Generation<'a>> {
     let settings = request.settings;
     let is_set = request.max_output.is_some()
         || request.shape.is_some()
@@ -190,13 +192,13 @@ fn generation<'a>(request: &Request<'a>) -> Option<Generation<'a>> {
         temperature: settings.temperature,
         thinking_config: settings.effort.map(|effort| thinking(request.model, effort)),
         response_mime_type: request.shape.map(|_| "application/json"),
-        response_json_schema: request.shape.map(Shape::sent),
+        response_json_schema: request.shape.map(AnswerShape::sent),
     })
 }
 
 /// Returns the form of an effort. Gemini 2.5 knows only numbers of tokens. The numbers here are the
 /// ones that Google gives for the same words in <https://ai.google.dev/gemini-api/docs/openai>.
-fn thinking(model: &str, effort: Effort) -> Thinking {
+fn thinking(model: &str, effort: Effort) -> ThinkingConfig {
     let budget = match effort {
         _ if !model.contains("gemini-2.5") => None,
         Effort::None => Some(0),
@@ -205,11 +207,11 @@ fn thinking(model: &str, effort: Effort) -> Thinking {
         Effort::High | Effort::XHigh | Effort::Max => Some(24_576),
     };
     let level = budget.is_none().then_some(effort);
-    Thinking { thinking_level: level, thinking_budget: budget, include_thoughts: true }
+    ThinkingConfig { thinking_level: level, thinking_budget: budget, include_thoughts: true }
 }
 
-fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
-    let own = Own::from_request(request);
+fn contents<'a>(request: &ModelRequest<'a>) -> Vec<Content<'a>> {
+    let own = ModelBlobs::from_request(request);
     let mut contents: Vec<Content<'_>> = Vec::new();
     for message in request.messages {
         let (role, mut parts) = match message.role {
@@ -222,7 +224,7 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
         }
         parts.extend(own.beside_results(message));
         // The results of calls must be together and directly after them.
-        parts.sort_by_key(|part| role == "user" && !matches!(part, Sent::Result { .. }));
+        parts.sort_by_key(|part| role == "user" && !matches!(part, RequestPart::Result { .. }));
         match contents.last_mut() {
             _ if parts.is_empty() => {}
             Some(last) if last.role == role => last.parts.extend(parts),
@@ -233,14 +235,14 @@ fn contents<'a>(request: &Request<'a>) -> Vec<Content<'a>> {
 }
 
 /// Selects the blobs of the requested model from those of all models.
-struct Own<'a> {
+struct ModelBlobs<'a> {
     model: &'a str,
     /// Google's ids of its calls, by the ids of this crate.
     calls: HashMap<&'a str, Option<&'a str>>,
 }
 
-impl<'a> Own<'a> {
-    fn from_request(request: &Request<'a>) -> Self {
+impl<'a> ModelBlobs<'a> {
+    fn from_request(request: &ModelRequest<'a>) -> Self {
         let mut own = Self { model: request.model, calls: HashMap::new() };
         for part in request.messages.iter().flat_map(|message| &message.parts) {
             if let Part::Call(call) = part
@@ -269,53 +271,53 @@ impl<'a> Own<'a> {
         })
     }
 
-    fn sent(&self, part: &'a Part, is_signed: &mut bool) -> Option<Sent<'a>> {
+    fn sent(&self, part: &'a Part, is_signed: &mut bool) -> Option<RequestPart<'a>> {
         match part {
             Part::Text { text, blob } => {
                 let thought_signature = self.signature(blob.as_ref());
                 // A signature may be on an empty text.
                 (!text.is_empty() || thought_signature.is_some())
-                    .then_some(Sent::Text { text, thought_signature })
+                    .then_some(RequestPart::Text { text, thought_signature })
             }
             Part::Call(call) => {
                 let signature = self.signature(call.blob.as_ref());
                 let missing = (!std::mem::replace(is_signed, true)).then_some(NO_SIGNATURE);
                 let own = self.blob(call.blob.as_ref());
-                let function_call = Call {
+                let function_call = GoogleCall {
                     id: own.and_then(|blob| text(blob, blob::ID)),
                     name: name(&call.name, own.is_some()),
-                    args: Object::of_arguments(&call.arguments),
+                    args: RawObject::of_arguments(&call.arguments),
                 };
-                Some(Sent::Call { function_call, thought_signature: signature.or(missing) })
+                Some(RequestPart::Call { function_call, thought_signature: signature.or(missing) })
             }
             Part::Result(result) => {
                 let own = self.calls.get(result.id.as_str());
                 let member = if result.is_error { ERROR } else { OUTPUT };
-                let function_response = Response {
+                let function_response = FunctionResponse {
                     id: own.copied().flatten(),
                     name: name(&result.name, own.is_some()),
-                    response: Object::parse(&result.content, member),
+                    response: RawObject::parse(&result.content, member),
                     parts: self.within(&result.images),
                 };
-                Some(Sent::Result { function_response })
+                Some(RequestPart::Result { function_response })
             }
             Part::Image(part) => Some(image(part)),
-            Part::Blob(blob) => self.blob(Some(blob)).map(|blob| Sent::Blob(&blob.value)),
+            Part::Blob(blob) => self.blob(Some(blob)).map(|blob| RequestPart::Blob(&blob.value)),
         }
     }
 
     /// Returns the images of a result that are sent within it.
-    fn within<'b>(&self, images: &'b [Image]) -> Vec<Within<'b>> {
+    fn within<'b>(&self, images: &'b [Image]) -> Vec<ResultImage<'b>> {
         if !has_images_in_results(self.model) {
             return Vec::new();
         }
         let images = images.iter().filter_map(InlineData::from_image);
-        images.map(|inline_data| Within { inline_data }).collect()
+        images.map(|inline_data| ResultImage { inline_data }).collect()
     }
 
     /// Returns the images of results that are sent next to the results, with the names of the
     /// tools.
-    fn beside_results(&self, message: &'a Message) -> Vec<Sent<'a>> {
+    fn beside_results(&self, message: &'a Message) -> Vec<RequestPart<'a>> {
         let is_beside = |image: &&Image| {
             !has_images_in_results(self.model) || InlineData::from_image(image).is_none()
         };
@@ -324,7 +326,9 @@ impl<'a> Own<'a> {
             let Part::Result(result) = part else { continue };
             let mut images = result.images.iter().filter(is_beside).peekable();
             if images.peek().is_some() {
-                parts.push(Sent::Line { text: format!("From the result of {}:", result.name) });
+                parts.push(RequestPart::Line {
+                    text: format!("From the result of {}:", result.name),
+                });
             }
             parts.extend(images.map(image));
         }

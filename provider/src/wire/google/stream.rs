@@ -9,20 +9,23 @@ use serde_json::{Map, Value};
 
 use super::blob;
 use crate::sse::SseEvent;
-use crate::wire::ids::Ids;
+use crate::wire::ids::CallIds;
 use crate::wire::refusal::ServerError;
-use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
-use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+use crate::wire::{Flow, OnAnswerEvent, StreamReader, from_json, malformed};
+use crate::{
+    AnswerEvent, Blob, FailureKind, ModelAnswer, ModelCall, Part, Provider, RequestFailure,
+    StopReason, TokenUsage,
+};
 
 const PROVIDER: Provider = Provider::Google;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Incoming {
+struct GenerateResponse {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<Tokens>,
+    usage_metadata: Option<UsageMetadata>,
     error: Option<Value>,
 }
 
@@ -31,21 +34,21 @@ struct Incoming {
 struct Candidate {
     #[serde(default)]
     index: u64,
-    content: Option<Content>,
+    content: Option<CandidateContent>,
     finish_reason: Option<String>,
     finish_message: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Content {
+struct CandidateContent {
     #[serde(default)]
-    parts: Vec<Received>,
+    parts: Vec<CandidatePart>,
 }
 
 /// A part. Kinds that are never requested (images, code that was run) have no member of this type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Received {
+struct CandidatePart {
     text: Option<String>,
     #[serde(default)]
     thought: bool,
@@ -69,7 +72,7 @@ struct Feedback {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tokens {
+struct UsageMetadata {
     prompt_token_count: Option<u64>,
     /// The results of the provider's own tools, which are counted separately from the prompt.
     tool_use_prompt_token_count: Option<u64>,
@@ -79,37 +82,37 @@ struct Tokens {
 }
 
 /// The reader of an answer.
-pub(in crate::wire) struct Stream {
-    ids: Ids,
+pub(in crate::wire) struct GoogleStream {
+    ids: CallIds,
     model: String,
     parts: Vec<Part>,
-    stop: Option<Stop>,
-    usage: Option<Tokens>,
+    stop: Option<StopReason>,
+    usage: Option<UsageMetadata>,
 }
 
-impl Stream {
-    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
+impl GoogleStream {
+    pub(in crate::wire) fn new(ids: CallIds, model: String) -> Self {
         Self { ids, model, parts: Vec::new(), stop: None, usage: None }
     }
 
-    fn part(&mut self, part: Received, on_event: OnEvent<'_>) {
+    fn part(&mut self, part: CandidatePart, on_event: OnAnswerEvent<'_>) {
         let signature = part.thought_signature.filter(|signature| !signature.is_empty());
         if let Some(call) = part.function_call {
-            on_event(Event::Call(&call.name));
+            on_event(AnswerEvent::Call(&call.name));
             let arguments = call.args.map_or_else(|| "{}".to_owned(), |args| args.get().to_owned());
             let came = call.id.filter(|id| !id.is_empty());
             let id = self.ids.take(came.as_deref().unwrap_or_default());
             let blob = self.own([(blob::ID, came), (blob::SIGNATURE, signature)]);
-            self.parts.push(Part::Call(Call { id, name: call.name, arguments, blob }));
+            self.parts.push(Part::Call(ModelCall { id, name: call.name, arguments, blob }));
             return;
         }
         let Some(text) = part.text else { return };
         if part.thought {
-            on_event(Event::Thinking(&text));
+            on_event(AnswerEvent::Thinking(&text));
             return;
         }
         if !text.is_empty() {
-            on_event(Event::Text(&text));
+            on_event(AnswerEvent::Text(&text));
         }
         match (self.parts.last_mut(), signature) {
             // A signed part is kept separate, because the signature covers only its text.
@@ -158,25 +161,28 @@ const REFUSALS: &[&str] = &[
 
 /// Returns the meaning of a finish reason. An unknown reason is an ordinary end, as for the other
 /// providers: the calls are complete.
-fn stop(reason: String, message: Option<String>) -> Result<Stop, Failure> {
+fn stop(reason: String, message: Option<String>) -> Result<StopReason, RequestFailure> {
     Ok(match reason.as_str() {
         // `CONTINUATION` is a limit on one request; the next request would continue.
-        "MAX_TOKENS" | "CONTINUATION" => Stop::Length,
+        "MAX_TOKENS" | "CONTINUATION" => StopReason::Length,
         // The model wrote a call that its provider could not parse. Another attempt may help.
         "MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL" | "MALFORMED_RESPONSE" => {
             let detail = message.map_or(reason.clone(), |message| format!("{reason}: {message}"));
-            return Err(
-                Failure::new(PROVIDER, FailureKind::Server { status: 200 }).with_detail(detail)
-            );
+            return Err(RequestFailure::new(PROVIDER, FailureKind::Server { status: 200 })
+                .with_detail(detail));
         }
-        known if REFUSALS.contains(&known) => Stop::Refused(message.unwrap_or(reason)),
-        _ => Stop::Finished,
+        known if REFUSALS.contains(&known) => StopReason::Refused(message.unwrap_or(reason)),
+        _ => StopReason::Finished,
     })
 }
 
-impl StreamReader for Stream {
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
-        let incoming: Incoming = from_json(PROVIDER, &event.data)?;
+impl StreamReader for GoogleStream {
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<Flow, RequestFailure> {
+        let incoming: GenerateResponse = from_json(PROVIDER, &event.data)?;
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
             return Err(ServerError::from_value(&error)
                 .unwrap_or_default()
@@ -186,11 +192,11 @@ impl StreamReader for Stream {
         if let Some(Feedback { block_reason: Some(reason), block_reason_message }) =
             incoming.prompt_feedback
         {
-            self.stop = Some(Stop::Refused(block_reason_message.unwrap_or(reason)));
+            self.stop = Some(StopReason::Refused(block_reason_message.unwrap_or(reason)));
         }
         for candidate in incoming.candidates.into_iter().filter(|candidate| candidate.index == 0) {
             for part in candidate.content.into_iter().flat_map(|content| content.parts) {
-                if self.stop.as_ref().is_some_and(|stop| *stop != Stop::Finished) {
+                if self.stop.as_ref().is_some_and(|stop| *stop != StopReason::Finished) {
                     return Err(malformed(PROVIDER, "the answer went on after its end"));
                 }
                 self.part(part, on_event);
@@ -202,13 +208,13 @@ impl StreamReader for Stream {
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>, ends_whole: bool) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, ends_whole: bool) -> Result<ModelAnswer, RequestFailure> {
         let stop = self.stop.filter(|_| ends_whole);
-        let stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
-        let usage = self.usage.map_or_else(Usage::default, |tokens| {
+        let stop = stop.ok_or_else(|| RequestFailure::new(PROVIDER, FailureKind::Cut))?;
+        let usage = self.usage.map_or_else(TokenUsage::default, |tokens| {
             let sum =
                 |counts: [Option<u64>; 2]| counts.into_iter().flatten().reduce(u64::saturating_add);
-            Usage {
+            TokenUsage {
                 input: sum([tokens.prompt_token_count, tokens.tool_use_prompt_token_count]),
                 output: sum([tokens.candidates_token_count, tokens.thoughts_token_count]),
                 cached: tokens.cached_content_token_count,
@@ -216,6 +222,6 @@ impl StreamReader for Stream {
                 reasoning: tokens.thoughts_token_count,
             }
         });
-        Ok(Answer { parts: self.parts, stop, usage }.without_broken_calls())
+        Ok(ModelAnswer { parts: self.parts, stop, usage }.without_broken_calls())
     }
 }

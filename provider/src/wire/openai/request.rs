@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
-use crate::{Blob, CallResult, Effort, Image, Part, Provider, Request, Role, Shape};
+use crate::wire::{PostRequest, SHAPE_NAME, has_tools, names, to_json};
+use crate::{AnswerShape, Blob, CallResult, Effort, Image, ModelRequest, Part, Provider, Role};
 
 /// The option that includes encrypted thoughts. Thoughts cannot be sent back without it, because
 /// the answer is not stored:
@@ -22,11 +22,11 @@ const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 const NOT_REASONING: &[&str] = &["gpt-3.5", "gpt-4", "chatgpt-4o", "gpt-5-chat"];
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ResponsesBody<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     instructions: Option<String>,
-    input: Vec<Item<'a>>,
+    input: Vec<InputItem<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<Text<'a>>,
+    text: Option<TextConfig<'a>>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     include: &'static [&'static str],
     store: bool,
@@ -53,13 +53,13 @@ struct Reasoning {
 }
 
 #[derive(Serialize)]
-struct Text<'a> {
-    format: Format<'a>,
+struct TextConfig<'a> {
+    format: TextFormat<'a>,
 }
 
 /// <https://platform.openai.com/docs/guides/structured-outputs>
 #[derive(Serialize)]
-struct Format<'a> {
+struct TextFormat<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     name: &'static str,
@@ -69,7 +69,7 @@ struct Format<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item<'a> {
+enum InputItem<'a> {
     Message {
         role: &'static str,
         /// The text, in a form that both sides may use. The model's own form, a list of
@@ -77,7 +77,7 @@ enum Item<'a> {
         /// description (`OutputMessage` in <https://github.com/openai/openai-openapi>) and the SDK
         /// (`ResponseOutputMessageParam`) require both, and `annotations` in each text. Only
         /// `EasyInputMessage` works without them, and it accepts the role `assistant`.
-        content: Content<'a>,
+        content: MessageContent<'a>,
         /// The purpose of the text, a comment or the answer; newer models expect it back.
         #[serde(skip_serializing_if = "Option::is_none")]
         phase: Option<&'a Value>,
@@ -91,7 +91,7 @@ enum Item<'a> {
         call_id: String,
         /// Text, or a list with images:
         /// <https://platform.openai.com/docs/guides/function-calling#formatting-results>.
-        output: Content<'a>,
+        output: MessageContent<'a>,
     },
     #[serde(untagged)]
     Blob(&'a Value),
@@ -100,15 +100,15 @@ enum Item<'a> {
 /// The content of a message, or of a result.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum MessageContent<'a> {
     Text(&'a str),
-    Inputs(Vec<Input<'a>>),
+    Inputs(Vec<InputContent<'a>>),
 }
 
 /// <https://platform.openai.com/docs/guides/images-vision>
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Input<'a> {
+enum InputContent<'a> {
     InputText {
         text: &'a str,
     },
@@ -119,13 +119,13 @@ enum Input<'a> {
     },
 }
 
-impl Input<'_> {
+impl InputContent<'_> {
     fn image(image: &Image) -> Self {
         Self::InputImage { image_url: image.data_url(), detail: "auto" }
     }
 }
 
-pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
+pub(in crate::wire) fn outgoing(request: &ModelRequest<'_>) -> PostRequest {
     let ids = SentIds::from_messages(request.messages);
     let mut input = Vec::new();
     for message in request.messages {
@@ -137,10 +137,10 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         );
         // Thoughts at the end: "provided without its required following item".
         if message.role == Role::Model {
-            while input.pop_if(|item| matches!(item, Item::Blob(_))).is_some() {}
+            while input.pop_if(|item| matches!(item, InputItem::Blob(_))).is_some() {}
         }
     }
-    let body = Body {
+    let body = ResponsesBody {
         model: request.model,
         instructions: (!request.system.is_empty()).then(|| request.system.join("\n\n")),
         input,
@@ -156,12 +156,12 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>) -> Outgoing {
         store: false,
         stream: true,
     };
-    Outgoing { path: vec!["responses".into()], query: None, body: to_json(&body) }
+    PostRequest { path: vec!["responses".into()], query: None, body: to_json(&body) }
 }
 
-fn text(shape: &Shape) -> Text<'_> {
+fn text(shape: &AnswerShape) -> TextConfig<'_> {
     let (name, schema) = (SHAPE_NAME, shape.sent());
-    Text { format: Format { kind: "json_schema", name, schema, strict: true } }
+    TextConfig { format: TextFormat { kind: "json_schema", name, schema, strict: true } }
 }
 
 fn reasons(model: &str) -> bool {
@@ -172,18 +172,22 @@ fn reasons(model: &str) -> bool {
     !NOT_REASONING.iter().any(|start| base.starts_with(start))
 }
 
-fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<Item<'a>> {
+fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Option<InputItem<'a>> {
     match part {
         Part::Text { text, .. } if text.is_empty() => None,
         Part::Text { text, blob } => Some(match role {
-            Role::User => Item::Message { role: "user", content: Content::Text(text), phase: None },
-            Role::Model => Item::Message {
+            Role::User => InputItem::Message {
+                role: "user",
+                content: MessageContent::Text(text),
+                phase: None,
+            },
+            Role::Model => InputItem::Message {
                 role: "assistant",
-                content: Content::Text(text),
+                content: MessageContent::Text(text),
                 phase: own(blob.as_ref(), model).and_then(|members| members.get(super::PHASE)),
             },
         }),
-        Part::Call(call) => Some(Item::FunctionCall {
+        Part::Call(call) => Some(InputItem::FunctionCall {
             call_id: ids.get(&call.id),
             name: names::sent(Provider::OpenAi, &call.name),
             arguments: if call.arguments.is_empty() {
@@ -192,25 +196,26 @@ fn item<'a>(role: Role, part: &'a Part, ids: &SentIds<'_>, model: &str) -> Optio
                 (&call.arguments).into()
             },
         }),
-        Part::Result(result) => {
-            Some(Item::FunctionCallOutput { call_id: ids.get(&result.id), output: output(result) })
-        }
-        Part::Image(image) => Some(Item::Message {
+        Part::Result(result) => Some(InputItem::FunctionCallOutput {
+            call_id: ids.get(&result.id),
+            output: output(result),
+        }),
+        Part::Image(image) => Some(InputItem::Message {
             role: "user",
-            content: Content::Inputs(vec![Input::image(image)]),
+            content: MessageContent::Inputs(vec![InputContent::image(image)]),
             phase: None,
         }),
-        Part::Blob(blob) => is_own(blob, model).then_some(Item::Blob(&blob.value)),
+        Part::Blob(blob) => is_own(blob, model).then_some(InputItem::Blob(&blob.value)),
     }
 }
 
-fn output(result: &CallResult) -> Content<'_> {
+fn output(result: &CallResult) -> MessageContent<'_> {
     let CallResult { content: text, images, .. } = result;
     if images.is_empty() {
-        return Content::Text(text);
+        return MessageContent::Text(text);
     }
-    let text = (!text.is_empty()).then_some(Input::InputText { text });
-    Content::Inputs(text.into_iter().chain(images.iter().map(Input::image)).collect())
+    let text = (!text.is_empty()).then_some(InputContent::InputText { text });
+    MessageContent::Inputs(text.into_iter().chain(images.iter().map(InputContent::image)).collect())
 }
 
 fn is_own(blob: &Blob, model: &str) -> bool {

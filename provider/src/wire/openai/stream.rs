@@ -10,20 +10,23 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::sse::SseEvent;
-use crate::wire::ids::Ids;
+use crate::wire::ids::CallIds;
 use crate::wire::refusal::ServerError;
-use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
-use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+use crate::wire::{Flow, OnAnswerEvent, StreamReader, from_json, malformed};
+use crate::{
+    AnswerEvent, Blob, FailureKind, ModelAnswer, ModelCall, Part, Provider, RequestFailure,
+    StopReason, TokenUsage,
+};
 
 const PROVIDER: Provider = Provider::OpenAi;
 
 #[derive(Deserialize)]
 #[serde(tag = "type")]
-enum Incoming {
+enum ResponseEvent {
     #[serde(rename = "response.output_item.added")]
-    Added { output_index: u64, item: Item },
+    Added { output_index: u64, item: OutputItem },
     #[serde(rename = "response.output_item.done")]
-    Done { output_index: u64, item: Item },
+    Done { output_index: u64, item: OutputItem },
     #[serde(rename = "response.output_text.delta")]
     Text { output_index: u64, delta: String },
     /// A piece of the thoughts: of their summary, or of the thoughts themselves, which open models
@@ -62,10 +65,10 @@ enum Incoming {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item {
+enum OutputItem {
     Message {
         #[serde(default)]
-        content: Vec<Content>,
+        content: Vec<OutputContent>,
         phase: Option<Value>,
     },
     FunctionCall {
@@ -87,7 +90,7 @@ enum Item {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content {
+enum OutputContent {
     OutputText {
         text: String,
     },
@@ -103,7 +106,7 @@ struct Response {
     status: Option<String>,
     error: Option<Value>,
     incomplete_details: Option<Incomplete>,
-    usage: Option<Tokens>,
+    usage: Option<ResponseUsage>,
 }
 
 #[derive(Deserialize)]
@@ -112,7 +115,7 @@ struct Incomplete {
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct ResponseUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     input_tokens_details: Option<InputDetails>,
@@ -133,27 +136,32 @@ struct OutputDetails {
 
 /// The state of one item of the output.
 #[derive(Default)]
-struct Slot {
+struct OutputSlot {
     is_added: bool,
     text: String,
     arguments: String,
-    done: Option<Item>,
+    done: Option<OutputItem>,
 }
 
 /// The reader of an answer.
-pub(in crate::wire) struct Stream {
-    ids: Ids,
+pub(in crate::wire) struct OpenAiStream {
+    ids: CallIds,
     model: String,
-    slots: BTreeMap<u64, Slot>,
+    slots: BTreeMap<u64, OutputSlot>,
     end: Option<Response>,
 }
 
-impl Stream {
-    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
+impl OpenAiStream {
+    pub(in crate::wire) fn new(ids: CallIds, model: String) -> Self {
         Self { ids, model, slots: BTreeMap::new(), end: None }
     }
 
-    fn add(&mut self, index: u64, item: &Item, on_event: OnEvent<'_>) -> Result<(), Failure> {
+    fn add(
+        &mut self,
+        index: u64,
+        item: &OutputItem,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<(), RequestFailure> {
         let slot = self.slots.entry(index).or_default();
         if std::mem::replace(&mut slot.is_added, true) {
             return Err(malformed(PROVIDER, format!("item {index} was added twice")));
@@ -163,14 +171,19 @@ impl Stream {
     }
 
     /// Returns the state of an item that was added and is not done.
-    fn open(&mut self, index: u64) -> Result<&mut Slot, Failure> {
+    fn open(&mut self, index: u64) -> Result<&mut OutputSlot, RequestFailure> {
         self.slots
             .get_mut(&index)
             .filter(|slot| slot.is_added && slot.done.is_none())
             .ok_or_else(|| malformed(PROVIDER, format!("item {index} is not open")))
     }
 
-    fn done(&mut self, index: u64, item: Item, on_event: OnEvent<'_>) -> Result<(), Failure> {
+    fn done(
+        &mut self,
+        index: u64,
+        item: OutputItem,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<(), RequestFailure> {
         let slot = self.slots.entry(index).or_default();
         if slot.done.is_some() {
             return Err(malformed(PROVIDER, format!("item {index} was done twice")));
@@ -179,13 +192,13 @@ impl Stream {
             announce(&item, on_event);
         }
         match &item {
-            Item::FunctionCall { arguments, .. } => slot.is_same(index, arguments)?,
-            Item::Message { content, .. } if slot.text.is_empty() => {
+            OutputItem::FunctionCall { arguments, .. } => slot.is_same(index, arguments)?,
+            OutputItem::Message { content, .. } if slot.text.is_empty() => {
                 for piece in content {
-                    if let Content::OutputText { text } = piece
+                    if let OutputContent::OutputText { text } = piece
                         && !text.is_empty()
                     {
-                        on_event(Event::Text(text));
+                        on_event(AnswerEvent::Text(text));
                     }
                 }
             }
@@ -196,9 +209,9 @@ impl Stream {
     }
 }
 
-impl Slot {
+impl OutputSlot {
     /// Checks that the pieces of the arguments equal the whole.
-    fn is_same(&self, index: u64, arguments: &str) -> Result<(), Failure> {
+    fn is_same(&self, index: u64, arguments: &str) -> Result<(), RequestFailure> {
         if self.arguments.is_empty() || self.arguments == arguments {
             Ok(())
         } else {
@@ -207,37 +220,45 @@ impl Slot {
     }
 }
 
-fn announce(item: &Item, on_event: OnEvent<'_>) {
+fn announce(item: &OutputItem, on_event: OnAnswerEvent<'_>) {
     match item {
-        Item::FunctionCall { name, .. } => on_event(Event::Call(name)),
-        Item::Reasoning { .. } => on_event(Event::Thinking("")),
-        Item::Message { .. } | Item::Other => {}
+        OutputItem::FunctionCall { name, .. } => on_event(AnswerEvent::Call(name)),
+        OutputItem::Reasoning { .. } => on_event(AnswerEvent::Thinking("")),
+        OutputItem::Message { .. } | OutputItem::Other => {}
     }
 }
 
-impl StreamReader for Stream {
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
+impl StreamReader for OpenAiStream {
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<Flow, RequestFailure> {
         match from_json(PROVIDER, &event.data)? {
-            Incoming::Added { output_index, item } => self.add(output_index, &item, on_event)?,
-            Incoming::Done { output_index, item } => self.done(output_index, item, on_event)?,
-            Incoming::Text { output_index, delta } => {
+            ResponseEvent::Added { output_index, item } => {
+                self.add(output_index, &item, on_event)?
+            }
+            ResponseEvent::Done { output_index, item } => {
+                self.done(output_index, item, on_event)?
+            }
+            ResponseEvent::Text { output_index, delta } => {
                 let slot = self.open(output_index)?;
                 slot.text.push_str(&delta);
                 if !delta.is_empty() {
-                    on_event(Event::Text(&delta));
+                    on_event(AnswerEvent::Text(&delta));
                 }
             }
-            Incoming::Thought { delta } => on_event(Event::Thinking(&delta)),
-            Incoming::Summary { summary_index } => {
-                on_event(Event::Thinking(if summary_index > 0 { "\n\n" } else { "" }));
+            ResponseEvent::Thought { delta } => on_event(AnswerEvent::Thinking(&delta)),
+            ResponseEvent::Summary { summary_index } => {
+                on_event(AnswerEvent::Thinking(if summary_index > 0 { "\n\n" } else { "" }));
             }
-            Incoming::Arguments { output_index, delta } => {
+            ResponseEvent::Arguments { output_index, delta } => {
                 self.open(output_index)?.arguments.push_str(&delta);
             }
-            Incoming::ArgumentsDone { output_index, arguments } => {
+            ResponseEvent::ArgumentsDone { output_index, arguments } => {
                 self.open(output_index)?.is_same(output_index, &arguments)?;
             }
-            Incoming::Ended { response } => {
+            ResponseEvent::Ended { response } => {
                 let is_failed = response.status.as_deref() == Some("failed");
                 if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
                     return Err(ServerError::from_value(error)
@@ -249,25 +270,25 @@ impl StreamReader for Stream {
                 self.end = Some(response);
                 return Ok(Flow::Done);
             }
-            Incoming::Error { code, message, error } => {
+            ResponseEvent::Error { code, message, error } => {
                 let reported = error.as_ref().and_then(ServerError::from_value);
                 let reported = reported.unwrap_or_else(|| ServerError::new(code, message));
                 return Err(reported.failure(PROVIDER, "", 200));
             }
-            Incoming::Other => {}
+            ResponseEvent::Other => {}
         }
         Ok(Flow::More)
     }
 
-    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<ModelAnswer, RequestFailure> {
         let Self { mut ids, model, slots, end } = *self;
-        let end = end.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
+        let end = end.ok_or_else(|| RequestFailure::new(PROVIDER, FailureKind::Cut))?;
         let reason = end.incomplete_details.and_then(|details| details.reason);
         let is_incomplete = reason.is_some() || end.status.as_deref() == Some("incomplete");
         let mut stop = match reason.as_deref() {
-            Some("content_filter") => Stop::Refused("content_filter".to_owned()),
-            _ if is_incomplete => Stop::Length,
-            _ => Stop::Finished,
+            Some("content_filter") => StopReason::Refused("content_filter".to_owned()),
+            _ if is_incomplete => StopReason::Length,
+            _ => StopReason::Finished,
         };
         let mut parts = Vec::new();
         for (index, slot) in slots {
@@ -280,43 +301,51 @@ impl StreamReader for Stream {
                 None => {}
             }
         }
-        let usage = end.usage.map_or_else(Usage::default, |tokens| Usage {
+        let usage = end.usage.map_or_else(TokenUsage::default, |tokens| TokenUsage {
             input: tokens.input_tokens,
             output: tokens.output_tokens,
             cached: tokens.input_tokens_details.as_ref().and_then(|details| details.cached_tokens),
             cache_written: tokens.input_tokens_details.and_then(|it| it.cache_write_tokens),
             reasoning: tokens.output_tokens_details.and_then(|it| it.reasoning_tokens),
         });
-        Ok(Answer { parts, stop, usage }.without_broken_calls())
+        Ok(ModelAnswer { parts, stop, usage }.without_broken_calls())
     }
 }
 
 /// Adds an item that is done to the parts of the answer.
-fn take(item: Item, ids: &mut Ids, model: &str, parts: &mut Vec<Part>, stop: &mut Stop) {
+fn take(
+    item: OutputItem,
+    ids: &mut CallIds,
+    model: &str,
+    parts: &mut Vec<Part>,
+    stop: &mut StopReason,
+) {
     let blob = |value| Blob { provider: PROVIDER, model: model.to_owned(), value };
     match item {
-        Item::Message { content, phase } => {
+        OutputItem::Message { content, phase } => {
             for piece in content {
                 match piece {
-                    Content::OutputText { text } if !text.is_empty() => {
+                    OutputContent::OutputText { text } if !text.is_empty() => {
                         let phase = phase.as_ref().filter(|phase| !phase.is_null());
                         let blob = phase.map(|phase| blob(json!({ super::PHASE: phase })));
                         parts.push(Part::Text { text, blob });
                     }
-                    Content::Refusal { refusal } => *stop = Stop::Refused(refusal),
-                    Content::OutputText { .. } | Content::Other => {}
+                    OutputContent::Refusal { refusal } => *stop = StopReason::Refused(refusal),
+                    OutputContent::OutputText { .. } | OutputContent::Other => {}
                 }
             }
         }
-        Item::FunctionCall { call_id, name, arguments } => parts.push(Part::Call(Call {
-            id: ids.take(call_id.as_deref().unwrap_or_default()),
-            name,
-            arguments: if arguments.is_empty() { "{}".to_owned() } else { arguments },
-            blob: None,
-        })),
+        OutputItem::FunctionCall { call_id, name, arguments } => {
+            parts.push(Part::Call(ModelCall {
+                id: ids.take(call_id.as_deref().unwrap_or_default()),
+                name,
+                arguments: if arguments.is_empty() { "{}".to_owned() } else { arguments },
+                blob: None,
+            }))
+        }
         // For an item without its content, the provider searches its stored items, and fails.
-        Item::Reasoning { encrypted_content: None, .. } | Item::Other => {}
-        Item::Reasoning { id, summary, content, encrypted_content } => {
+        OutputItem::Reasoning { encrypted_content: None, .. } | OutputItem::Other => {}
+        OutputItem::Reasoning { id, summary, content, encrypted_content } => {
             let mut value = json!({ "type": "reasoning" });
             let members = [
                 ("id", id),

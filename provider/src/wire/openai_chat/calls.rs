@@ -29,7 +29,7 @@ struct FunctionFragment {
 
 /// A call that is being received.
 #[derive(Debug, Default)]
-pub(super) struct Started {
+pub(super) struct PartialCall {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) arguments: String,
@@ -39,13 +39,13 @@ pub(super) struct Started {
 
 /// The calls of an answer, in the order in which they began.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    all: Vec<Started>,
+pub(super) struct PartialCalls {
+    all: Vec<PartialCall>,
     /// The position of the call that each number continues at present.
     by_index: HashMap<u64, usize>,
 }
 
-impl Calls {
+impl PartialCalls {
     /// Adds a fragment.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Calls {
         if let Some(index) = index {
             self.by_index.insert(index, self.all.len());
         }
-        self.all.push(Started { id, name, arguments, is_reported: false });
+        self.all.push(PartialCall { id, name, arguments, is_reported: false });
         Ok(())
     }
 
@@ -101,12 +101,12 @@ impl Calls {
         self.all.is_empty()
     }
 
-    pub(super) fn into_all(self) -> Vec<Started> {
+    pub(super) fn into_all(self) -> Vec<PartialCall> {
         self.all
     }
 }
 
-impl Started {
+impl PartialCall {
     /// Returns the text that a fragment adds to the name of this call, or nothing if the fragment
     /// belongs to another call.
     fn more<'a>(
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn calls(fragments: &[Value]) -> Vec<(String, String, String)> {
-        let mut calls = Calls::default();
+        let mut calls = PartialCalls::default();
         for fragment in fragments {
             let fragment = serde_json::from_str(&fragment.to_string()).expect("a fragment");
             calls.add(fragment).expect("takes it in");
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_name_is_reported_once_it_is_whole() {
-        let mut calls = Calls::default();
+        let mut calls = PartialCalls::default();
         let mut reported = |fragment: Value, is_end| {
             let fragment = serde_json::from_str(&fragment.to_string()).expect("a fragment");
             calls.add(fragment).expect("takes it in");

@@ -6,18 +6,18 @@ use std::borrow::Cow;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use crate::wire::arguments::Object;
+use crate::wire::arguments::RawObject;
 use crate::wire::ids::SentIds;
-use crate::wire::{Outgoing, SHAPE_NAME, has_tools, names, to_json};
-use crate::{Blob, Effort, Image, Message, Part, Provider, Request, Role, Shape};
+use crate::wire::{PostRequest, SHAPE_NAME, has_tools, names, to_json};
+use crate::{AnswerShape, Blob, Effort, Image, Message, ModelRequest, Part, Provider, Role};
 
 /// The separator of texts that are joined.
 const BETWEEN: &str = "\n\n";
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ChatBody<'a> {
     model: &'a str,
-    messages: Vec<Sent<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tools: Option<&'a Value>,
     /// OpenAI's own name; its newer models refuse the other one.
@@ -57,12 +57,12 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-enum Sent<'a> {
+enum ChatMessage<'a> {
     System {
         content: String,
     },
     User {
-        content: Content<'a>,
+        content: ChatContent<'a>,
     },
     Assistant {
         content: Option<String>,
@@ -80,15 +80,15 @@ enum Sent<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum ChatContent<'a> {
     Text(String),
-    Parts(Vec<Piece<'a>>),
+    Parts(Vec<ContentPart<'a>>),
 }
 
 /// <https://platform.openai.com/docs/guides/images-vision?api-mode=chat>
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Piece<'a> {
+enum ContentPart<'a> {
     Text { text: Cow<'a, str> },
     ImageUrl { image_url: ImageUrl },
 }
@@ -98,7 +98,7 @@ struct ImageUrl {
     url: String,
 }
 
-impl Piece<'_> {
+impl ContentPart<'_> {
     fn image(image: &Image) -> Self {
         Self::ImageUrl { image_url: ImageUrl { url: image.data_url() } }
     }
@@ -117,18 +117,18 @@ struct Function<'a> {
     name: Cow<'a, str>,
     /// Text that contains an object: vLLM and llama.cpp parse it, and fail for anything else.
     #[serde(serialize_with = "as_text")]
-    arguments: Object,
+    arguments: RawObject,
 }
 
-fn as_text<S: Serializer>(object: &Object, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: Serializer>(object: &RawObject, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(object.get())
 }
 
-pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Outgoing {
+pub(in crate::wire) fn outgoing(request: &ModelRequest<'_>, is_own_site: bool) -> PostRequest {
     let ids = SentIds::from_messages(request.messages);
     let mut messages = Vec::new();
     if !request.system.is_empty() {
-        messages.push(Sent::System { content: request.system.join(BETWEEN) });
+        messages.push(ChatMessage::System { content: request.system.join(BETWEEN) });
     }
     // Thoughts are sent back while the calls after them are being answered, which DeepSeek
     // requires. Older thoughts would only fill the context.
@@ -144,7 +144,7 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
             Role::Model => messages.extend(assistant(message, &ids, model)),
         }
     }
-    let body = Body {
+    let body = ChatBody {
         model: request.model,
         messages,
         tools: Some(request.tools).filter(|tools| has_tools(tools)),
@@ -156,53 +156,65 @@ pub(in crate::wire) fn outgoing(request: &Request<'_>, is_own_site: bool) -> Out
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     };
-    Outgoing { path: vec!["chat".into(), "completions".into()], query: None, body: to_json(&body) }
+    PostRequest {
+        path: vec!["chat".into(), "completions".into()],
+        query: None,
+        body: to_json(&body),
+    }
 }
 
-fn response_format(shape: &Shape) -> ResponseFormat<'_> {
+fn response_format(shape: &AnswerShape) -> ResponseFormat<'_> {
     let json_schema = JsonSchema { name: SHAPE_NAME, schema: shape.sent(), strict: true };
     ResponseFormat { kind: "json_schema", json_schema }
 }
 
 /// Adds a user message. Results come first, because they must follow the calls directly. They can
 /// only contain text, so their images are in the message after them.
-fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<Sent<'a>>) {
+fn user<'a>(message: &'a Message, ids: &SentIds<'_>, messages: &mut Vec<ChatMessage<'a>>) {
     for part in &message.parts {
         if let Part::Result(result) = part {
-            messages
-                .push(Sent::Tool { tool_call_id: ids.get(&result.id), content: &result.content });
+            messages.push(ChatMessage::Tool {
+                tool_call_id: ids.get(&result.id),
+                content: &result.content,
+            });
         }
     }
     let pieces = pieces(message);
-    if pieces.iter().any(|piece| matches!(piece, Piece::ImageUrl { .. })) {
-        messages.push(Sent::User { content: Content::Parts(pieces) });
+    if pieces.iter().any(|piece| matches!(piece, ContentPart::ImageUrl { .. })) {
+        messages.push(ChatMessage::User { content: ChatContent::Parts(pieces) });
     } else if let Some(text) = text(message) {
-        messages.push(Sent::User { content: Content::Text(text) });
+        messages.push(ChatMessage::User { content: ChatContent::Text(text) });
     }
 }
 
 /// Returns the texts and images of a user message, the images of results first.
-fn pieces(message: &Message) -> Vec<Piece<'_>> {
+fn pieces(message: &Message) -> Vec<ContentPart<'_>> {
     let mut pieces = Vec::new();
     for part in &message.parts {
         if let Part::Result(result) = part
             && !result.images.is_empty()
         {
             let text = format!("From the result of {}:", result.name).into();
-            pieces.push(Piece::Text { text });
-            pieces.extend(result.images.iter().map(Piece::image));
+            pieces.push(ContentPart::Text { text });
+            pieces.extend(result.images.iter().map(ContentPart::image));
         }
     }
     pieces.extend(message.parts.iter().filter_map(|part| match part {
-        Part::Text { text, .. } if !text.is_empty() => Some(Piece::Text { text: text.into() }),
-        Part::Image(image) => Some(Piece::image(image)),
+        Part::Text { text, .. } if !text.is_empty() => {
+            Some(ContentPart::Text { text: text.into() })
+        }
+        Part::Image(image) => Some(ContentPart::image(image)),
         _ => None,
     }));
     pieces
 }
 
 /// Returns a message of the model, with the thoughts of `model` if its turn is not over.
-fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -> Option<Sent<'a>> {
+fn assistant<'a>(
+    message: &'a Message,
+    ids: &SentIds<'_>,
+    model: Option<&str>,
+) -> Option<ChatMessage<'a>> {
     let is_own = |blob: &Blob| model.is_some_and(|model| blob.is_for(Provider::OpenAiChat, model));
     let mut tool_calls = Vec::new();
     let mut thoughts = Map::new();
@@ -213,7 +225,7 @@ fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -
                 kind: "function",
                 function: Function {
                     name: names::sent(Provider::OpenAiChat, &call.name),
-                    arguments: Object::of_arguments(&call.arguments),
+                    arguments: RawObject::of_arguments(&call.arguments),
                 },
             }),
             Part::Blob(blob) if is_own(blob) => {
@@ -223,7 +235,7 @@ fn assistant<'a>(message: &'a Message, ids: &SentIds<'_>, model: Option<&str>) -
         }
     }
     let content = text(message);
-    (content.is_some() || !tool_calls.is_empty()).then_some(Sent::Assistant {
+    (content.is_some() || !tool_calls.is_empty()).then_some(ChatMessage::Assistant {
         content,
         tool_calls,
         thoughts,

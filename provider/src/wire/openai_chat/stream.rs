@@ -8,12 +8,15 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::calls::{Calls, Fragment};
+use super::calls::{Fragment, PartialCalls};
 use crate::sse::SseEvent;
-use crate::wire::ids::Ids;
+use crate::wire::ids::CallIds;
 use crate::wire::refusal::ServerError;
-use crate::wire::{Flow, OnEvent, StreamReader, from_json, malformed};
-use crate::{Answer, Blob, Call, Event, Failure, FailureKind, Part, Provider, Stop, Usage};
+use crate::wire::{Flow, OnAnswerEvent, StreamReader, from_json, malformed};
+use crate::{
+    AnswerEvent, Blob, FailureKind, ModelAnswer, ModelCall, Part, Provider, RequestFailure,
+    StopReason, TokenUsage,
+};
 
 const PROVIDER: Provider = Provider::OpenAiChat;
 
@@ -21,9 +24,9 @@ const PROVIDER: Provider = Provider::OpenAiChat;
 const DONE: &str = "[DONE]";
 
 #[derive(Deserialize)]
-struct Incoming {
+struct ChatChunk {
     choices: Option<Vec<Choice>>,
-    usage: Option<Tokens>,
+    usage: Option<ChatUsage>,
     error: Option<Value>,
 }
 
@@ -31,13 +34,13 @@ struct Incoming {
 struct Choice {
     #[serde(default)]
     index: u64,
-    delta: Option<Delta>,
+    delta: Option<ChoiceDelta>,
     finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Delta {
-    content: Option<Content>,
+struct ChoiceDelta {
+    content: Option<DeltaContent>,
     refusal: Option<String>,
     tool_calls: Option<Vec<Fragment>>,
     /// The member's name for DeepSeek, llama.cpp and older vLLM.
@@ -50,7 +53,7 @@ struct Delta {
 /// <https://docs.mistral.ai/capabilities/reasoning>.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Content {
+enum DeltaContent {
     Text(String),
     Chunks(Vec<Chunk>),
 }
@@ -71,7 +74,7 @@ enum Chunk {
 }
 
 #[derive(Clone, Copy, Deserialize)]
-struct Tokens {
+struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
@@ -93,41 +96,45 @@ struct CompletionDetails {
 }
 
 /// The reader of an answer.
-pub(in crate::wire) struct Stream {
-    ids: Ids,
+pub(in crate::wire) struct ChatStream {
+    ids: CallIds,
     model: String,
     text: String,
     refusal: String,
     /// The thoughts of the model, and the name of their member.
     thoughts: Option<(&'static str, String)>,
-    calls: Calls,
-    stop: Option<Stop>,
-    usage: Option<Tokens>,
+    calls: PartialCalls,
+    stop: Option<StopReason>,
+    usage: Option<ChatUsage>,
 }
 
-impl Stream {
-    pub(in crate::wire) fn new(ids: Ids, model: String) -> Self {
+impl ChatStream {
+    pub(in crate::wire) fn new(ids: CallIds, model: String) -> Self {
         Self {
             ids,
             model,
             text: String::new(),
             refusal: String::new(),
             thoughts: None,
-            calls: Calls::default(),
+            calls: PartialCalls::default(),
             stop: None,
             usage: None,
         }
     }
 
-    fn grow(&mut self, delta: Delta, on_event: OnEvent<'_>) -> Result<(), Failure> {
+    fn grow(
+        &mut self,
+        delta: ChoiceDelta,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<(), RequestFailure> {
         let fragments = delta.tool_calls.unwrap_or_default();
-        let (text, thought) = delta.content.map(Content::into_text).unwrap_or_default();
+        let (text, thought) = delta.content.map(DeltaContent::into_text).unwrap_or_default();
         let text = Some(text).filter(|text| !text.is_empty());
         if self.stop.is_some() && (text.is_some() || !fragments.is_empty()) {
             return Err(malformed(PROVIDER, "the answer went on after its end"));
         }
         if let Some(thought) = thought {
-            on_event(Event::Thinking(&thought));
+            on_event(AnswerEvent::Thinking(&thought));
         }
         for (name, thought) in
             [("reasoning_content", delta.reasoning_content), ("reasoning", delta.reasoning)]
@@ -135,32 +142,32 @@ impl Stream {
             self.think(name, &thought.unwrap_or_default(), on_event);
         }
         if let Some(text) = text {
-            on_event(Event::Text(&text));
+            on_event(AnswerEvent::Text(&text));
             self.text.push_str(&text);
         }
         self.refusal.push_str(&delta.refusal.unwrap_or_default());
         for fragment in fragments {
             self.calls.add(fragment).map_err(|detail| malformed(PROVIDER, detail))?;
-            self.calls.unreported(false).for_each(|name| on_event(Event::Call(name)));
+            self.calls.unreported(false).for_each(|name| on_event(AnswerEvent::Call(name)));
         }
         Ok(())
     }
 
     /// Adds to the thoughts. If both members arrive, they have the same text, and only the first is
     /// used.
-    fn think(&mut self, name: &'static str, thought: &str, on_event: OnEvent<'_>) {
+    fn think(&mut self, name: &'static str, thought: &str, on_event: OnAnswerEvent<'_>) {
         if thought.is_empty() {
             return;
         }
         let (known, thoughts) = self.thoughts.get_or_insert_with(|| (name, String::new()));
         if *known == name {
-            on_event(Event::Thinking(thought));
+            on_event(AnswerEvent::Thinking(thought));
             thoughts.push_str(thought);
         }
     }
 }
 
-impl Content {
+impl DeltaContent {
     /// Returns the text, and the thought if there is one.
     fn into_text(self) -> (String, Option<String>) {
         let chunks = match self {
@@ -194,25 +201,29 @@ impl Chunk {
 /// Returns the meaning of a finish reason. In addition to OpenAI's reasons, it knows those by
 /// DeepSeek (<https://api-docs.deepseek.com/api/create-chat-completion>), Mistral
 /// (<https://docs.mistral.ai/api/endpoint/chat>), and vLLM for a request that it aborted.
-fn stop(reason: String) -> Result<Stop, Failure> {
-    let failed = |kind, reason| Err(Failure::new(PROVIDER, kind).with_detail(reason));
+fn stop(reason: String) -> Result<StopReason, RequestFailure> {
+    let failed = |kind, reason| Err(RequestFailure::new(PROVIDER, kind).with_detail(reason));
     match reason.as_str() {
-        "length" => Ok(Stop::Length),
-        "model_length" => Ok(Stop::Window),
-        "content_filter" => Ok(Stop::Refused(reason)),
+        "length" => Ok(StopReason::Length),
+        "model_length" => Ok(StopReason::Window),
+        "content_filter" => Ok(StopReason::Refused(reason)),
         "insufficient_system_resource" => failed(FailureKind::Overloaded, reason),
         "error" | "abort" => failed(FailureKind::Server { status: 200 }, reason),
         // `stop`, `tool_calls`, `function_call`, and any other reason.
-        _ => Ok(Stop::Finished),
+        _ => Ok(StopReason::Finished),
     }
 }
 
-impl StreamReader for Stream {
-    fn event(&mut self, event: &SseEvent, on_event: OnEvent<'_>) -> Result<Flow, Failure> {
+impl StreamReader for ChatStream {
+    fn event(
+        &mut self,
+        event: &SseEvent,
+        on_event: OnAnswerEvent<'_>,
+    ) -> Result<Flow, RequestFailure> {
         if event.data.trim() == DONE {
             return Ok(Flow::Done);
         }
-        let incoming: Incoming = from_json(PROVIDER, &event.data)?;
+        let incoming: ChatChunk = from_json(PROVIDER, &event.data)?;
         if let Some(error) = incoming.error.filter(|error| !error.is_null()) {
             let reported = match error {
                 Value::String(message) => ServerError::new(None, Some(message)),
@@ -233,17 +244,17 @@ impl StreamReader for Stream {
             }
             if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
                 self.stop = Some(stop(reason)?);
-                self.calls.unreported(true).for_each(|name| on_event(Event::Call(name)));
+                self.calls.unreported(true).for_each(|name| on_event(AnswerEvent::Call(name)));
             }
         }
         Ok(if self.stop.is_some() { Flow::Whole } else { Flow::More })
     }
 
-    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<Answer, Failure> {
+    fn finish(self: Box<Self>, _ends_whole: bool) -> Result<ModelAnswer, RequestFailure> {
         let Self { mut ids, model, text, refusal, thoughts, calls, stop, usage, .. } = *self;
-        let mut stop = stop.ok_or_else(|| Failure::new(PROVIDER, FailureKind::Cut))?;
+        let mut stop = stop.ok_or_else(|| RequestFailure::new(PROVIDER, FailureKind::Cut))?;
         if !refusal.is_empty() {
-            stop = Stop::Refused(refusal);
+            stop = StopReason::Refused(refusal);
         }
         let mut parts = Vec::new();
         if let Some((name, thoughts)) = thoughts.filter(|_| !calls.is_empty()) {
@@ -254,17 +265,17 @@ impl StreamReader for Stream {
             parts.push(Part::text(text));
         }
         for call in calls.into_all() {
-            if call.name.is_empty() && stop == Stop::Finished {
+            if call.name.is_empty() && stop == StopReason::Finished {
                 return Err(malformed(PROVIDER, "a call without a name"));
             }
             let arguments =
                 if call.arguments.is_empty() { "{}".to_owned() } else { call.arguments };
             let id = ids.take(&call.id);
-            parts.push(Part::Call(Call { id, name: call.name, arguments, blob: None }));
+            parts.push(Part::Call(ModelCall { id, name: call.name, arguments, blob: None }));
         }
-        let usage = usage.map_or_else(Usage::default, |tokens| {
+        let usage = usage.map_or_else(TokenUsage::default, |tokens| {
             let input = tokens.prompt_tokens_details.unwrap_or_default();
-            Usage {
+            TokenUsage {
                 input: tokens.prompt_tokens,
                 output: tokens.completion_tokens,
                 cached: input.cached_tokens.or(tokens.prompt_cache_hit_tokens),
@@ -272,6 +283,6 @@ impl StreamReader for Stream {
                 reasoning: tokens.completion_tokens_details.and_then(|it| it.reasoning_tokens),
             }
         });
-        Ok(Answer { parts, stop, usage }.without_broken_calls())
+        Ok(ModelAnswer { parts, stop, usage }.without_broken_calls())
     }
 }

@@ -11,11 +11,11 @@ const EXIT_NOT_FOUND: i32 = 127;
 
 /// The command for every name that does not exist. The interpreter's message would add hints about
 /// a different sandbox.
-pub(in crate::shell) struct Absent;
+pub(in crate::shell) struct UnknownCommands;
 
 struct NotFound(String);
 
-impl CommandResolver for Absent {
+impl CommandResolver for UnknownCommands {
     fn resolve(&self, name: &str) -> Option<Arc<dyn Builtin>> {
         Some(Arc::new(NotFound(name.to_owned())))
     }

@@ -3,12 +3,12 @@
 use bashkit::{CommandContext, CommandInput, Result};
 
 /// The answers that are left of the last chunk.
-pub(super) struct Answers {
+pub(super) struct ConfirmationInput {
     input: CommandInput,
     left: Vec<u8>,
 }
 
-impl Answers {
+impl ConfirmationInput {
     pub(super) fn from_context(context: &CommandContext<'_>) -> Self {
         Self { input: context.stdin.clone(), left: Vec::new() }
     }

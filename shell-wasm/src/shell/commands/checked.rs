@@ -3,7 +3,7 @@
 
 use bashkit::{BashBuilder, Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::{inner, text};
 
 const SUMS: &str = "b,binary c,check t,text w,warn ,quiet ,status";
@@ -50,17 +50,17 @@ const CHECKED: [(&str, &str, i32); 14] = [
 ];
 
 /// A command with a check of its options.
-struct Checked(Options);
+struct CheckedCommand(OptionSpec);
 
 /// Adds the check to each of the commands.
 pub(super) fn add(builder: BashBuilder) -> BashBuilder {
     CHECKED.into_iter().fold(builder, |builder, (name, words, refusal)| {
-        builder.command(name, Checked(Options { words, refusal }))
+        builder.command(name, CheckedCommand(OptionSpec { words, refusal }))
     })
 }
 
 #[async_trait]
-impl Command for Checked {
+impl Command for CheckedCommand {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
         match self.0.read(&context).await? {
             Ok(_) if context.name == "sed" => text::pass_on(&context).await,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bashkit::{Command, CommandContext, CommandStatus, Metadata, Result, async_trait};
 
-use super::options::{Options, Parsed};
+use super::options::{OptionSpec, ParsedOptions};
 use super::reason;
-use super::transfer::{Misuse, Pair, Transfer, Verdict};
+use super::transfer::{Misuse, TargetDecision, Transfer, TransferPair};
 use crate::shell::world::World;
 
 /// The options. WASI cannot preserve modes and owners, so the options for them are missing.
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "a,archive b ,backup[=] d f,force H i,interactive l,link L,dereference n,no-clobber \
             P,no-dereference p ,parents ,preserve[=] ,no-preserve= R r,recursive ,reflink[=] \
             ,remove-destination ,sparse= ,strip-trailing-slashes s,symbolic-link S,suffix= \
@@ -24,16 +24,16 @@ pub(super) struct Cp(pub(super) Arc<World>);
 
 /// The kind of copy that is made of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Making {
+enum CopyKind {
     Copy,
     HardLink,
     SymbolicLink,
 }
 
-struct Copying<'w, 'c> {
+struct CpRun<'w, 'c> {
     world: &'w World,
     transfer: Transfer<'c>,
-    making: Making,
+    making: CopyKind,
     recursive: bool,
     /// `true` if links are followed: among the operands, and below them.
     follow: (bool, bool),
@@ -59,7 +59,7 @@ impl Command for Cp {
             Err(Misuse::Usage(reason)) => return OPTIONS.misused(&context, &reason).await,
             Err(Misuse::Operand(reason)) => return super::fail(&context, &reason).await,
         };
-        let mut copying = Copying::new(&self.0, transfer, &parsed);
+        let mut copying = CpRun::new(&self.0, transfer, &parsed);
         for pair in pairs {
             if !copying.parents || copying.make_parents(&pair).await? {
                 copying.copy(&pair, copying.follow.0).await?;
@@ -69,8 +69,8 @@ impl Command for Cp {
     }
 }
 
-impl<'w, 'c> Copying<'w, 'c> {
-    fn new(world: &'w World, transfer: Transfer<'c>, parsed: &Parsed) -> Self {
+impl<'w, 'c> CpRun<'w, 'c> {
+    fn new(world: &'w World, transfer: Transfer<'c>, parsed: &ParsedOptions) -> Self {
         let archive = parsed.has("archive");
         let recursive = archive || parsed.has("recursive") || parsed.has("R");
         let links = ["archive", "d", "H", "dereference", "no-dereference"];
@@ -86,9 +86,9 @@ impl<'w, 'c> Copying<'w, 'c> {
             parsed.values("preserve").any(|value| value.is_empty() || about_times(value));
         let lost = parsed.values("no-preserve").any(about_times);
         let making = match parsed.last_of(&["link", "symbolic-link"]) {
-            Some("link") => Making::HardLink,
-            Some(_) => Making::SymbolicLink,
-            None => Making::Copy,
+            Some("link") => CopyKind::HardLink,
+            Some(_) => CopyKind::SymbolicLink,
+            None => CopyKind::Copy,
         };
         Self {
             world,
@@ -103,7 +103,7 @@ impl<'w, 'c> Copying<'w, 'c> {
         }
     }
 
-    async fn make_parents(&mut self, pair: &Pair) -> Result<bool> {
+    async fn make_parents(&mut self, pair: &TransferPair) -> Result<bool> {
         let place = self.transfer.path(&pair.target);
         let Some(parent) = place.parent() else { return Ok(true) };
         match self.transfer.context.fs.mkdir(parent, true).await {
@@ -117,8 +117,8 @@ impl<'w, 'c> Copying<'w, 'c> {
         }
     }
 
-    async fn copy(&mut self, pair: &Pair, follow: bool) -> Result<()> {
-        let Pair { source, target } = pair;
+    async fn copy(&mut self, pair: &TransferPair, follow: bool) -> Result<()> {
+        let TransferPair { source, target } = pair;
         let Some(found) = self.transfer.source(source, follow).await? else { return Ok(()) };
         let there = self.transfer.kind_at(target).await;
         let directory = found.file_type.is_dir();
@@ -144,8 +144,8 @@ impl<'w, 'c> Copying<'w, 'c> {
         if directory { self.directory(pair, &found).await } else { self.file(pair, &found).await }
     }
 
-    async fn directory(&mut self, pair: &Pair, found: &Metadata) -> Result<()> {
-        let Pair { source, target } = pair;
+    async fn directory(&mut self, pair: &TransferPair, found: &Metadata) -> Result<()> {
+        let TransferPair { source, target } = pair;
         let (from, to) = (self.transfer.path(source), self.transfer.path(target));
         if to.starts_with(&from) {
             let text = format!("cannot copy a directory, '{source}', into itself, '{target}'");
@@ -168,23 +168,25 @@ impl<'w, 'c> Copying<'w, 'c> {
         };
         for entry in entries {
             let beneath = |dir: &str| format!("{}/{}", dir.trim_end_matches('/'), entry.name);
-            let pair = Pair { source: beneath(source), target: beneath(target) };
+            let pair = TransferPair { source: beneath(source), target: beneath(target) };
             Box::pin(self.copy(&pair, self.follow.1)).await?;
         }
         self.keep_times(&to, target, found).await
     }
 
-    async fn file(&mut self, pair: &Pair, found: &Metadata) -> Result<()> {
-        let Pair { source, target } = pair;
+    async fn file(&mut self, pair: &TransferPair, found: &Metadata) -> Result<()> {
+        let TransferPair { source, target } = pair;
         let (from, to) = (self.transfer.path(source), self.transfer.path(target));
         let fs = Arc::clone(&self.transfer.context.fs);
         if from == to {
             let text = format!("'{source}' and '{target}' are the same file");
             return self.transfer.complain(&text).await;
         }
-        let Verdict::Go(backup) = self.transfer.decide(found, pair).await? else { return Ok(()) };
+        let TargetDecision::Go(backup) = self.transfer.decide(found, pair).await? else {
+            return Ok(());
+        };
         let there = fs.lstat(&to).await.ok();
-        let replaced = self.making != Making::Copy || found.file_type.is_symlink();
+        let replaced = self.making != CopyKind::Copy || found.file_type.is_symlink();
         if there.is_some()
             && (self.remove || replaced && (self.force || found.file_type.is_symlink()))
         {
@@ -203,14 +205,14 @@ impl<'w, 'c> Copying<'w, 'c> {
         if let Err(error) = made {
             let what = match self.making {
                 _ if found.file_type.is_symlink() => "symbolic link",
-                Making::Copy => "regular file",
-                Making::HardLink => "hard link",
-                Making::SymbolicLink => "symbolic link",
+                CopyKind::Copy => "regular file",
+                CopyKind::HardLink => "hard link",
+                CopyKind::SymbolicLink => "symbolic link",
             };
             let text = format!("cannot create {what} '{target}': {}", reason(&error));
             return self.transfer.complain(&text).await;
         }
-        if self.making == Making::Copy && !found.file_type.is_symlink() {
+        if self.making == CopyKind::Copy && !found.file_type.is_symlink() {
             self.keep_times(&to, target, found).await?;
         }
         self.transfer.report(&format!("'{source}' -> '{target}'"), backup.as_deref()).await
@@ -219,12 +221,12 @@ impl<'w, 'c> Copying<'w, 'c> {
     async fn make(&self, found: &Metadata, source: &str, from: &Path, to: &Path) -> Result<()> {
         let fs = &self.transfer.context.fs;
         match self.making {
-            Making::HardLink => Ok(self.world.link(from, to)?),
-            Making::SymbolicLink => fs.symlink(Path::new(source), to).await,
-            Making::Copy if found.file_type.is_symlink() => {
+            CopyKind::HardLink => Ok(self.world.link(from, to)?),
+            CopyKind::SymbolicLink => fs.symlink(Path::new(source), to).await,
+            CopyKind::Copy if found.file_type.is_symlink() => {
                 fs.symlink(&fs.read_link(from).await?, to).await
             }
-            Making::Copy => fs.copy(from, to).await,
+            CopyKind::Copy => fs.copy(from, to).await,
         }
     }
 

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 use chrono::{DateTime, Utc};
 
-use super::options::{Options, Parsed};
+use super::options::{OptionSpec, ParsedOptions};
 use super::{absolute, inner, reason};
 
 mod edits;
 
 use edits::Hunk;
 
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "b,ignore-space-change B,ignore-blank-lines i,ignore-case N,new-file q,brief \
             r,recursive s,report-identical-files u U,unified= w,ignore-all-space \
             ,strip-trailing-cr a,text x,exclude= ,label= ,no-dereference",
@@ -28,7 +28,7 @@ pub(super) struct Diff;
 
 struct Comparison<'c> {
     context: &'c CommandContext<'c>,
-    parsed: &'c Parsed,
+    parsed: &'c ParsedOptions,
     unified: Option<usize>,
     status: i32,
 }

@@ -14,20 +14,20 @@ const BLOCK_BYTES: u64 = 4096;
 pub(super) struct Du;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum SizeUnit {
     Bytes,
     Kib,
     Mib,
     Human,
 }
 
-struct Options {
+struct DuOptions {
     all: bool,
     summary: bool,
     total: bool,
     /// `true` for lengths instead of blocks.
     apparent: bool,
-    unit: Unit,
+    unit: SizeUnit,
     depth: usize,
 }
 
@@ -39,7 +39,7 @@ impl Command for Du {
             Err(reason) => return fail(&context, &reason).await,
         };
         let files = if files.is_empty() { vec!["."] } else { files };
-        let mut counted = Counted { context: &context, options, text: String::new(), code: 0 };
+        let mut counted = DuRun { context: &context, options, text: String::new(), code: 0 };
         let mut total = 0;
         for file in files {
             total += counted.count(file, &absolute(context.cwd, file), 0).await?;
@@ -52,14 +52,14 @@ impl Command for Du {
     }
 }
 
-struct Counted<'c> {
+struct DuRun<'c> {
     context: &'c CommandContext<'c>,
-    options: Options,
+    options: DuOptions,
     text: String,
     code: i32,
 }
 
-impl Counted<'_> {
+impl DuRun<'_> {
     /// Counts the bytes beneath `path`, and writes a line for each entry to be shown.
     async fn count(&mut self, name: &str, path: &Path, depth: usize) -> Result<u64> {
         let found = match self.context.fs.lstat(path).await {
@@ -104,22 +104,22 @@ impl Counted<'_> {
 
     fn line(&mut self, bytes: u64, name: &str) {
         let size = match self.options.unit {
-            Unit::Bytes => bytes.to_string(),
-            Unit::Kib => bytes.div_ceil(1 << 10).to_string(),
-            Unit::Mib => bytes.div_ceil(1 << 20).to_string(),
-            Unit::Human => human(bytes),
+            SizeUnit::Bytes => bytes.to_string(),
+            SizeUnit::Kib => bytes.div_ceil(1 << 10).to_string(),
+            SizeUnit::Mib => bytes.div_ceil(1 << 20).to_string(),
+            SizeUnit::Human => human(bytes),
         };
         self.text.push_str(&format!("{size}\t{name}\n"));
     }
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
-    let mut options = Options {
+fn parse(arguments: &[String]) -> std::result::Result<(DuOptions, Vec<&str>), String> {
+    let mut options = DuOptions {
         all: false,
         summary: false,
         total: false,
         apparent: false,
-        unit: Unit::Kib,
+        unit: SizeUnit::Kib,
         depth: usize::MAX,
     };
     let depth = |text: Option<&str>| {
@@ -133,9 +133,9 @@ fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), Stri
             "--all" => options.all = true,
             "--summarize" => options.summary = true,
             "--total" => options.total = true,
-            "--human-readable" => options.unit = Unit::Human,
+            "--human-readable" => options.unit = SizeUnit::Human,
             "--apparent-size" => options.apparent = true,
-            "--bytes" => (options.apparent, options.unit) = (true, Unit::Bytes),
+            "--bytes" => (options.apparent, options.unit) = (true, SizeUnit::Bytes),
             "-d" | "--max-depth" => options.depth = depth(arguments.next().map(String::as_str))?,
             long if long.starts_with("--max-depth=") => {
                 options.depth = depth(long.strip_prefix("--max-depth="))?;
@@ -147,10 +147,10 @@ fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), Stri
                         'a' => options.all = true,
                         's' => options.summary = true,
                         'c' => options.total = true,
-                        'h' => options.unit = Unit::Human,
-                        'k' => options.unit = Unit::Kib,
-                        'm' => options.unit = Unit::Mib,
-                        'b' => (options.apparent, options.unit) = (true, Unit::Bytes),
+                        'h' => options.unit = SizeUnit::Human,
+                        'k' => options.unit = SizeUnit::Kib,
+                        'm' => options.unit = SizeUnit::Mib,
+                        'b' => (options.apparent, options.unit) = (true, SizeUnit::Bytes),
                         _ => {
                             return Err(format!("option '{short}' is not supported by this shell"));
                         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::fail;
-use super::options::Options;
+use super::options::OptionSpec;
 
 /// The number of bytes that are written at once: the capacity of a pipe.
 const CHUNK_BYTES: usize = 4096;
@@ -13,7 +13,7 @@ const CHUNK_BYTES: usize = 4096;
 /// `yes`: ends when its output is closed, or by the host's limits.
 pub(super) struct Yes;
 
-const NONE: Options = Options { words: "", refusal: 1 };
+const NONE: OptionSpec = OptionSpec { words: "", refusal: 1 };
 
 #[async_trait]
 impl Command for Yes {

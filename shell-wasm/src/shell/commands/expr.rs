@@ -46,10 +46,10 @@ struct Parser<'w> {
     next: usize,
 }
 
-type Value = std::result::Result<String, String>;
+type ExprResult = std::result::Result<String, String>;
 
 impl Parser<'_> {
-    fn level(&mut self, level: usize) -> Value {
+    fn level(&mut self, level: usize) -> ExprResult {
         let Some(operators) = LEVELS.get(level) else { return self.matching() };
         let mut left = self.level(level + 1)?;
         while let Some(operator) = self.words.get(self.next).cloned() {
@@ -63,7 +63,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn matching(&mut self) -> Value {
+    fn matching(&mut self) -> ExprResult {
         let mut left = self.operand()?;
         while self.words.get(self.next).is_some_and(|word| word == ":") {
             self.next += 1;
@@ -73,7 +73,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn operand(&mut self) -> Value {
+    fn operand(&mut self) -> ExprResult {
         let word = self.word()?;
         match word.as_str() {
             "(" => {
@@ -114,7 +114,7 @@ impl Parser<'_> {
         }
     }
 
-    fn word(&mut self) -> Value {
+    fn word(&mut self) -> ExprResult {
         let word = self.words.get(self.next).cloned();
         self.next += 1;
         word.ok_or_else(|| {
@@ -134,7 +134,7 @@ fn integer(value: &str) -> Option<i128> {
     value.parse().ok().filter(|_| valid)
 }
 
-fn apply(operator: &str, left: String, right: String) -> Value {
+fn apply(operator: &str, left: String, right: String) -> ExprResult {
     let truth = |truth: bool| Ok(i32::from(truth).to_string());
     match operator {
         "|" => {
@@ -171,7 +171,7 @@ fn apply(operator: &str, left: String, right: String) -> Value {
 }
 
 /// Matches a basic regular expression at the start; returns the first group, or the length.
-fn matched(text: &str, pattern: &str) -> Value {
+fn matched(text: &str, pattern: &str) -> ExprResult {
     let translated = extended(pattern);
     let regex = regex::Regex::new(&format!("^(?:{translated})"))
         .map_err(|_| format!("invalid regular expression `{pattern}`"))?;

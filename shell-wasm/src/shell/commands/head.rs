@@ -2,11 +2,11 @@
 
 use bashkit::{Command, CommandContext, CommandInput, CommandStatus, Result, async_trait};
 
-use super::options::{self, Parsed};
+use super::options::{self, ParsedOptions};
 use super::{absolute, fail, reason};
 
-const OPTIONS: options::Options =
-    options::Options { words: "# c,bytes= n,lines= q,quiet ,silent v,verbose", refusal: 1 };
+const OPTIONS: options::OptionSpec =
+    options::OptionSpec { words: "# c,bytes= n,lines= q,quiet ,silent v,verbose", refusal: 1 };
 
 const DEFAULT_LINES: u64 = 10;
 
@@ -60,7 +60,7 @@ impl Amount {
 /// `head [-n LINES] [-c BYTES] [-qv] [FILE…]`
 pub(super) struct Head;
 
-struct Options {
+struct HeadOptions {
     amount: Amount,
     headers: Option<bool>,
 }
@@ -171,7 +171,7 @@ async fn write_input(context: &CommandContext<'_>, amount: Amount) -> Result<()>
     Ok(())
 }
 
-fn parse(parsed: &Parsed) -> std::result::Result<(Options, Vec<&str>), String> {
+fn parse(parsed: &ParsedOptions) -> std::result::Result<(HeadOptions, Vec<&str>), String> {
     let amount = match parsed.last_of(&["bytes", "lines", "#"]) {
         None => Amount { bytes: false, count: DEFAULT_LINES, but_last: false },
         Some(name) => {
@@ -183,5 +183,5 @@ fn parse(parsed: &Parsed) -> std::result::Result<(Options, Vec<&str>), String> {
         }
     };
     let headers = parsed.last_of(&["quiet", "silent", "verbose"]).map(|name| name == "verbose");
-    Ok((Options { amount, headers }, parsed.operands.iter().map(String::as_str).collect()))
+    Ok((HeadOptions { amount, headers }, parsed.operands.iter().map(String::as_str).collect()))
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::{absolute, fail, reason};
 use crate::shell::world::World;
 
 /// `ln [-sfnTv] TARGET… NAME`
 pub(super) struct Ln(pub(super) Arc<World>);
 
-const LN: Options = Options {
+const LN: OptionSpec = OptionSpec {
     words: "f,force n,no-dereference s,symbolic T,no-target-directory v,verbose",
     refusal: 1,
 };
@@ -86,7 +86,7 @@ impl Command for Ln {
 /// `link FILE NAME`
 pub(super) struct Link(pub(super) Arc<World>);
 
-const LINK: Options = Options { words: "", refusal: 1 };
+const LINK: OptionSpec = OptionSpec { words: "", refusal: 1 };
 
 #[async_trait]
 impl Command for Link {

@@ -27,7 +27,7 @@ const HALF_A_YEAR: u64 = 31_556_952 / 2;
 pub(super) struct Ls;
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Hidden {
+enum HiddenNames {
     #[default]
     No,
     ButDots,
@@ -35,7 +35,7 @@ enum Hidden {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Order {
+enum SortOrder {
     #[default]
     Name,
     Size,
@@ -45,7 +45,7 @@ enum Order {
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Mark {
+enum IndicatorStyle {
     #[default]
     None,
     Directory,
@@ -61,10 +61,10 @@ enum Style {
 }
 
 #[derive(Default)]
-struct Options {
-    hidden: Hidden,
-    order: Order,
-    mark: Mark,
+struct LsOptions {
+    hidden: HiddenNames,
+    order: SortOrder,
+    mark: IndicatorStyle,
     style: Style,
     reverse: bool,
     recursive: bool,
@@ -78,7 +78,7 @@ struct Options {
 }
 
 /// One line of a listing.
-struct Item {
+struct LsEntry {
     name: String,
     path: PathBuf,
     metadata: Metadata,
@@ -96,7 +96,7 @@ impl Command for Ls {
         };
         let operands = if operands.is_empty() { vec!["."] } else { operands };
         let several = operands.len() > 1;
-        let mut listing = Listing { context: &context, options, code: 0, begun: false };
+        let mut listing = LsRun { context: &context, options, code: 0, begun: false };
         let (mut files, mut directories) = (Vec::new(), Vec::new());
         for operand in operands {
             match listing.operand(operand).await {
@@ -122,19 +122,19 @@ impl Command for Ls {
     }
 }
 
-struct Listing<'l> {
+struct LsRun<'l> {
     context: &'l CommandContext<'l>,
-    options: Options,
+    options: LsOptions,
     code: i32,
     begun: bool,
 }
 
-impl Listing<'_> {
-    async fn operand(&self, name: &str) -> Result<Item> {
+impl LsRun<'_> {
+    async fn operand(&self, name: &str) -> Result<LsEntry> {
         let path = absolute(self.context.cwd, name);
         let fs = &self.context.fs;
         let itself = self.options.style == Style::Long
-            || self.options.mark == Mark::All
+            || self.options.mark == IndicatorStyle::All
             || self.options.directories_themselves;
         let followed = self.options.follow || name.ends_with('/') || !itself;
         let metadata = match fs.stat(&path).await {
@@ -142,10 +142,10 @@ impl Listing<'_> {
             // A link without a target is listed as itself.
             _ => fs.lstat(&path).await?,
         };
-        Ok(Item { name: name.to_owned(), path, metadata })
+        Ok(LsEntry { name: name.to_owned(), path, metadata })
     }
 
-    fn is_entered(&self, item: &Item) -> bool {
+    fn is_entered(&self, item: &LsEntry) -> bool {
         item.metadata.file_type.is_dir() && !self.options.directories_themselves
     }
 
@@ -178,10 +178,10 @@ impl Listing<'_> {
         Ok(())
     }
 
-    async fn items(&self, path: &Path) -> Result<Vec<Item>> {
+    async fn items(&self, path: &Path) -> Result<Vec<LsEntry>> {
         let fs = &self.context.fs;
         let mut items = Vec::new();
-        if self.options.hidden == Hidden::All {
+        if self.options.hidden == HiddenNames::All {
             for name in [".", ".."] {
                 let path = absolute(path, name);
                 // The directory above may lie outside of what was granted.
@@ -195,13 +195,13 @@ impl Listing<'_> {
                         created: UNIX_EPOCH,
                     }),
                 };
-                items.push(Item { name: name.to_owned(), path, metadata });
+                items.push(LsEntry { name: name.to_owned(), path, metadata });
             }
         }
         // The listing itself does not contain modes.
-        let whole = self.options.style == Style::Long || self.options.mark == Mark::All;
+        let whole = self.options.style == Style::Long || self.options.mark == IndicatorStyle::All;
         for entry in fs.read_dir(path).await? {
-            if entry.name.starts_with('.') && self.options.hidden == Hidden::No {
+            if entry.name.starts_with('.') && self.options.hidden == HiddenNames::No {
                 continue;
             }
             let path = path.join(&entry.name);
@@ -213,26 +213,26 @@ impl Listing<'_> {
                 None
             };
             let metadata = found.unwrap_or(entry.metadata);
-            items.push(Item { name: entry.name, path, metadata });
+            items.push(LsEntry { name: entry.name, path, metadata });
         }
         Ok(items)
     }
 
-    fn sort(&self, items: &mut [Item]) {
-        let extension = |item: &Item| {
+    fn sort(&self, items: &mut [LsEntry]) {
+        let extension = |item: &LsEntry| {
             item.name.rsplit_once('.').map_or_else(String::new, |(_, end)| end.to_owned())
         };
         match self.options.order {
-            Order::None => return,
-            Order::Name => items.sort_by(|a, b| a.name.cmp(&b.name)),
-            Order::Size => items.sort_by(|a, b| {
+            SortOrder::None => return,
+            SortOrder::Name => items.sort_by(|a, b| a.name.cmp(&b.name)),
+            SortOrder::Size => items.sort_by(|a, b| {
                 (Reverse(a.metadata.size), &a.name).cmp(&(Reverse(b.metadata.size), &b.name))
             }),
-            Order::Time => items.sort_by(|a, b| {
-                let key = |item: &Item| Reverse(item.metadata.modified);
+            SortOrder::Time => items.sort_by(|a, b| {
+                let key = |item: &LsEntry| Reverse(item.metadata.modified);
                 (key(a), &a.name).cmp(&(key(b), &b.name))
             }),
-            Order::Extension => {
+            SortOrder::Extension => {
                 items.sort_by(|a, b| (extension(a), &a.name).cmp(&(extension(b), &b.name)));
             }
         }
@@ -244,7 +244,7 @@ impl Listing<'_> {
         }
     }
 
-    async fn write(&mut self, items: &[Item], with_total: bool) -> Result<()> {
+    async fn write(&mut self, items: &[LsEntry], with_total: bool) -> Result<()> {
         self.begun = true;
         let mut text = String::new();
         match self.options.style {
@@ -263,7 +263,7 @@ impl Listing<'_> {
         self.context.stdout.write_all(text.as_bytes()).await
     }
 
-    async fn long(&self, items: &[Item], with_total: bool) -> String {
+    async fn long(&self, items: &[LsEntry], with_total: bool) -> String {
         let mut text = String::new();
         if with_total {
             let units = items.iter().map(|item| match item.metadata.file_type {
@@ -274,7 +274,7 @@ impl Listing<'_> {
             let total = if self.options.human { human(units * 1024) } else { units.to_string() };
             text.push_str(&format!("total {total}\n"));
         }
-        let size = |item: &Item| {
+        let size = |item: &LsEntry| {
             if self.options.human {
                 human(item.metadata.size)
             } else {
@@ -307,12 +307,12 @@ impl Listing<'_> {
         text
     }
 
-    fn marked(&self, item: &Item) -> String {
+    fn marked(&self, item: &LsEntry) -> String {
         let mark = match (self.options.mark, item.metadata.file_type) {
-            (Mark::All | Mark::Directory, FileType::Directory) => "/",
-            (Mark::All, FileType::Symlink) => "@",
-            (Mark::All, FileType::Fifo) => "|",
-            (Mark::All, FileType::File) if item.metadata.mode & 0o111 != 0 => "*",
+            (IndicatorStyle::All | IndicatorStyle::Directory, FileType::Directory) => "/",
+            (IndicatorStyle::All, FileType::Symlink) => "@",
+            (IndicatorStyle::All, FileType::Fifo) => "|",
+            (IndicatorStyle::All, FileType::File) if item.metadata.mode & 0o111 != 0 => "*",
             _ => "",
         };
         format!("{}{mark}", item.name)
@@ -366,26 +366,26 @@ pub(super) fn human(bytes: u64) -> String {
     }
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
-    let mut options = Options::default();
+fn parse(arguments: &[String]) -> std::result::Result<(LsOptions, Vec<&str>), String> {
+    let mut options = LsOptions::default();
     let mut operands = Vec::new();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--" => operands.extend(arguments.by_ref().map(String::as_str)),
-            "--all" => options.hidden = Hidden::All,
-            "--almost-all" => options.hidden = Hidden::ButDots,
+            "--all" => options.hidden = HiddenNames::All,
+            "--almost-all" => options.hidden = HiddenNames::ButDots,
             "--directory" => options.directories_themselves = true,
-            "--classify" => options.mark = Mark::All,
-            "--file-type" => options.mark = Mark::All,
+            "--classify" => options.mark = IndicatorStyle::All,
+            "--file-type" => options.mark = IndicatorStyle::All,
             "--group-directories-first" => options.directories_first = true,
             "--human-readable" => options.human = true,
             "--recursive" => options.recursive = true,
             "--reverse" => options.reverse = true,
-            "--sort=size" => options.order = Order::Size,
-            "--sort=time" => options.order = Order::Time,
-            "--sort=none" => options.order = Order::None,
-            "--sort=name" => options.order = Order::Name,
+            "--sort=size" => options.order = SortOrder::Size,
+            "--sort=time" => options.order = SortOrder::Time,
+            "--sort=none" => options.order = SortOrder::None,
+            "--sort=name" => options.order = SortOrder::Name,
             "--full-time" | "--time-style=full-iso" => {
                 options.style = Style::Long;
                 options.full_time = true;
@@ -404,17 +404,17 @@ fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), Stri
     Ok((options, operands))
 }
 
-impl Options {
+impl LsOptions {
     fn set(&mut self, letter: char) -> std::result::Result<(), String> {
         match letter {
             '1' => self.style = if self.style == Style::Long { Style::Long } else { Style::Names },
             'C' | 'x' => self.style = Style::Names,
-            'a' => self.hidden = Hidden::All,
-            'A' => self.hidden = Hidden::ButDots,
+            'a' => self.hidden = HiddenNames::All,
+            'A' => self.hidden = HiddenNames::ButDots,
             'd' => self.directories_themselves = true,
-            'F' => self.mark = Mark::All,
-            'p' => self.mark = Mark::Directory,
-            'f' => (self.order, self.hidden) = (Order::None, Hidden::All),
+            'F' => self.mark = IndicatorStyle::All,
+            'p' => self.mark = IndicatorStyle::Directory,
+            'f' => (self.order, self.hidden) = (SortOrder::None, HiddenNames::All),
             'g' => (self.style, self.no_owner) = (Style::Long, true),
             'G' => self.no_group = true,
             'h' => self.human = true,
@@ -425,10 +425,10 @@ impl Options {
             'o' => (self.style, self.no_group) = (Style::Long, true),
             'r' => self.reverse = true,
             'R' => self.recursive = true,
-            'S' => self.order = Order::Size,
-            't' => self.order = Order::Time,
-            'U' => self.order = Order::None,
-            'X' => self.order = Order::Extension,
+            'S' => self.order = SortOrder::Size,
+            't' => self.order = SortOrder::Time,
+            'U' => self.order = SortOrder::None,
+            'X' => self.order = SortOrder::Extension,
             other => return Err(format!("option -{other} is not supported by this shell")),
         }
         Ok(())

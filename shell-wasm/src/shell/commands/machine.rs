@@ -3,7 +3,7 @@
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
 use super::fail;
-use super::options::Options;
+use super::options::OptionSpec;
 
 const SYSTEM: &str = "WASI";
 const MACHINE: &str = std::env::consts::ARCH;
@@ -40,7 +40,7 @@ impl Command for Uname {
 pub(super) struct Nproc;
 
 /// The options. There is one thread, and `--ignore` does not remove it.
-const NPROC: Options = Options { words: ",all ,ignore=", refusal: 1 };
+const NPROC: OptionSpec = OptionSpec { words: ",all ,ignore=", refusal: 1 };
 
 #[async_trait]
 impl Command for Nproc {

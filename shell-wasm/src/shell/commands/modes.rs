@@ -3,7 +3,7 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::{absolute, fail, reason};
 
 const MODE_BITS: u32 = 0o7777;
@@ -99,7 +99,7 @@ fn changed(mode: u32, text: &str, directory: bool) -> Option<u32> {
 /// `umask [-pS] [MASK]`
 pub(super) struct Umask;
 
-const UMASK: Options = Options { words: "p S", refusal: 2 };
+const UMASK: OptionSpec = OptionSpec { words: "p S", refusal: 2 };
 
 #[async_trait]
 impl Command for Umask {

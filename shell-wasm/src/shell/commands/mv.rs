@@ -2,11 +2,11 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::reason;
-use super::transfer::{Misuse, Pair, Transfer, Verdict};
+use super::transfer::{Misuse, TargetDecision, Transfer, TransferPair};
 
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "b ,backup[=] f,force i,interactive n,no-clobber ,strip-trailing-slashes S,suffix= \
             t,target-directory= T,no-target-directory u,update v,verbose",
     refusal: 1,
@@ -39,8 +39,8 @@ impl Command for Mv {
     }
 }
 
-async fn rename(transfer: &mut Transfer<'_>, pair: &Pair) -> Result<()> {
-    let Pair { source, target } = pair;
+async fn rename(transfer: &mut Transfer<'_>, pair: &TransferPair) -> Result<()> {
+    let TransferPair { source, target } = pair;
     let Some(found) = transfer.source(source, false).await? else { return Ok(()) };
     let (from, to) = (transfer.path(source), transfer.path(target));
     let directory = found.file_type.is_dir();
@@ -65,7 +65,7 @@ async fn rename(transfer: &mut Transfer<'_>, pair: &Pair) -> Result<()> {
     if let Some(trouble) = trouble {
         return transfer.complain(&trouble).await;
     }
-    let Verdict::Go(backup) = transfer.decide(&found, pair).await? else { return Ok(()) };
+    let TargetDecision::Go(backup) = transfer.decide(&found, pair).await? else { return Ok(()) };
     if let Err(error) = transfer.context.fs.rename(&from, &to).await {
         let text = format!("cannot move '{source}' to '{target}': {}", reason(&error));
         return transfer.complain(&text).await;

@@ -11,34 +11,34 @@ use bashkit::{CommandContext, CommandStatus, Result};
 /// value, and `[=]` takes an attached value. `+` ends the options at the first operand, and `#`
 /// takes a number as an option, as in `-5`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Options {
+pub(super) struct OptionSpec {
     pub(super) words: &'static str,
     /// The exit code for wrong options.
     pub(super) refusal: i32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum OptionArgument {
     Nothing,
     Attached,
     Value,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownOption {
     letter: Option<char>,
     long: Option<&'static str>,
-    takes: Takes,
+    takes: OptionArgument,
 }
 
-impl Known {
+impl KnownOption {
     fn parse(word: &'static str) -> Self {
         let (names, takes) = if let Some(names) = word.strip_suffix("[=]") {
-            (names, Takes::Attached)
+            (names, OptionArgument::Attached)
         } else if let Some(names) = word.strip_suffix('=') {
-            (names, Takes::Value)
+            (names, OptionArgument::Value)
         } else {
-            (word, Takes::Nothing)
+            (word, OptionArgument::Nothing)
         };
         let (letter, long) = names.split_once(',').unwrap_or((names, ""));
         Self { letter: letter.chars().next(), long: Some(long).filter(|l| !l.is_empty()), takes }
@@ -52,12 +52,12 @@ impl Known {
 
 /// The parsed arguments of a command.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Parsed {
+pub(super) struct ParsedOptions {
     given: Vec<(String, Option<String>)>,
     pub(super) operands: Vec<String>,
 }
 
-impl Parsed {
+impl ParsedOptions {
     /// Returns whichever of these options was given last.
     pub(super) fn last_of(&self, names: &[&str]) -> Option<&str> {
         let name = |(name, _): &'_ (String, _)| names.contains(&name.as_str());
@@ -81,12 +81,12 @@ impl Parsed {
     }
 }
 
-impl Options {
-    fn known(self) -> impl Iterator<Item = Known> {
+impl OptionSpec {
+    fn known(self) -> impl Iterator<Item = KnownOption> {
         self.words
             .split_ascii_whitespace()
             .filter(|word| !["+", "#"].contains(word))
-            .map(Known::parse)
+            .map(KnownOption::parse)
     }
 
     fn has_mark(self, mark: &str) -> bool {
@@ -94,8 +94,8 @@ impl Options {
     }
 
     /// Parses the arguments, or returns the message about the wrong one.
-    pub(super) fn parse(self, arguments: &[String]) -> std::result::Result<Parsed, String> {
-        let mut parsed = Parsed::default();
+    pub(super) fn parse(self, arguments: &[String]) -> std::result::Result<ParsedOptions, String> {
+        let mut parsed = ParsedOptions::default();
         let mut arguments = arguments.iter();
         while let Some(argument) = arguments.next() {
             let number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
@@ -129,8 +129,8 @@ impl Options {
             Some((name, value)) => (name, Some(value.to_owned())),
             None => (text, None),
         };
-        let begins = |known: &Known| known.long.is_some_and(|long| long.starts_with(name));
-        let candidates: Vec<Known> = self.known().filter(begins).collect();
+        let begins = |known: &KnownOption| known.long.is_some_and(|long| long.starts_with(name));
+        let candidates: Vec<KnownOption> = self.known().filter(begins).collect();
         let exact = candidates.iter().find(|known| known.long == Some(name));
         let known = match (exact, candidates.as_slice()) {
             (Some(known), _) | (None, [known]) => known,
@@ -144,10 +144,10 @@ impl Options {
         };
         let long = known.long.unwrap_or_default();
         let value = match (known.takes, value) {
-            (Takes::Nothing, Some(_)) => {
+            (OptionArgument::Nothing, Some(_)) => {
                 return Err(format!("option '--{long}' doesn't allow an argument"));
             }
-            (Takes::Value, None) => Some(
+            (OptionArgument::Value, None) => Some(
                 arguments
                     .next()
                     .cloned()
@@ -169,18 +169,18 @@ impl Options {
             let known = known.ok_or_else(|| format!("invalid option -- '{letter}'"))?;
             let rest = &letters[at + letter.len_utf8()..];
             let value = match known.takes {
-                Takes::Nothing => {
+                OptionArgument::Nothing => {
                     given.push((known.name(), None));
                     continue;
                 }
-                Takes::Attached => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
-                Takes::Value if rest.is_empty() => Some(
+                OptionArgument::Attached => Some(rest.to_owned()).filter(|rest| !rest.is_empty()),
+                OptionArgument::Value if rest.is_empty() => Some(
                     arguments
                         .next()
                         .cloned()
                         .ok_or_else(|| format!("option requires an argument -- '{letter}'"))?,
                 ),
-                Takes::Value => Some(rest.to_owned()),
+                OptionArgument::Value => Some(rest.to_owned()),
             };
             given.push((known.name(), value));
             break;
@@ -196,9 +196,9 @@ impl Options {
             let long = known.long.map(|long| format!("--{long}"));
             let names: Vec<String> = letter.into_iter().chain(long).collect();
             let value = match known.takes {
-                Takes::Nothing => "",
-                Takes::Attached => "[=VALUE]",
-                Takes::Value => " VALUE",
+                OptionArgument::Nothing => "",
+                OptionArgument::Attached => "[=VALUE]",
+                OptionArgument::Value => " VALUE",
             };
             text.push_str(&format!("  {}{value}\n", names.join(", ")));
         }
@@ -210,7 +210,7 @@ impl Options {
     pub(super) async fn read(
         self,
         context: &CommandContext<'_>,
-    ) -> Result<std::result::Result<Parsed, CommandStatus>> {
+    ) -> Result<std::result::Result<ParsedOptions, CommandStatus>> {
         let name = context.name;
         if context.args.iter().take_while(|argument| *argument != "--").any(|a| a == "--help") {
             let text = format!("Usage: {name} [OPTION]... [OPERAND]...\n{}", self.listed());

@@ -2,10 +2,10 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::{absolute, fail, inner, reason};
 
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "d,directory= ,dry-run i,input= p,strip= R,reverse s,quiet ,silent u,unified",
     refusal: 2,
 };

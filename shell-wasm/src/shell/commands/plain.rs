@@ -6,13 +6,13 @@ use std::path::Path;
 
 use bashkit::{Command, CommandContext, CommandStatus, Result, async_trait};
 
-use super::options::Options;
+use super::options::OptionSpec;
 use super::{absolute, fail, inner, reason};
 
 /// `dirname [-z] NAME…`
 pub(super) struct Dirname;
 
-const DIRNAME: Options = Options { words: "z,zero", refusal: 1 };
+const DIRNAME: OptionSpec = OptionSpec { words: "z,zero", refusal: 1 };
 
 #[async_trait]
 impl Command for Dirname {
@@ -49,7 +49,7 @@ fn parent(name: &str) -> &str {
 /// `mkdir [-pv] DIRECTORY…`: a mode cannot be set, and is refused.
 pub(super) struct Mkdir;
 
-const MKDIR: Options = Options { words: "p,parents v,verbose", refusal: 1 };
+const MKDIR: OptionSpec = OptionSpec { words: "p,parents v,verbose", refusal: 1 };
 
 #[async_trait]
 impl Command for Mkdir {
@@ -101,7 +101,7 @@ impl Command for Mkdir {
 /// `printenv [-0] [NAME…]`
 pub(super) struct Printenv;
 
-const PRINTENV: Options = Options { words: "+ 0,null", refusal: 2 };
+const PRINTENV: OptionSpec = OptionSpec { words: "+ 0,null", refusal: 2 };
 
 #[async_trait]
 impl Command for Printenv {
@@ -134,7 +134,7 @@ impl Command for Printenv {
 /// `pwd [-LP]`
 pub(super) struct Pwd;
 
-const PWD: Options = Options { words: "L P", refusal: 2 };
+const PWD: OptionSpec = OptionSpec { words: "L P", refusal: 2 };
 
 #[async_trait]
 impl Command for Pwd {
@@ -154,12 +154,12 @@ impl Command for Pwd {
 }
 
 /// `file [-bLh] FILE…`
-pub(super) struct File;
+pub(super) struct FileCommand;
 
-const FILE: Options = Options { words: "b,brief h,no-dereference L,dereference", refusal: 1 };
+const FILE: OptionSpec = OptionSpec { words: "b,brief h,no-dereference L,dereference", refusal: 1 };
 
 #[async_trait]
-impl Command for File {
+impl Command for FileCommand {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
         let parsed = match FILE.read(&context).await? {
             Ok(parsed) => parsed,
@@ -196,7 +196,7 @@ impl Command for File {
 /// `which [-as] NAME…`
 pub(super) struct Which;
 
-const WHICH: Options = Options { words: "a s", refusal: 2 };
+const WHICH: OptionSpec = OptionSpec { words: "a s", refusal: 2 };
 
 #[async_trait]
 impl Command for Which {

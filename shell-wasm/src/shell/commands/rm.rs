@@ -2,11 +2,11 @@
 
 use bashkit::{Command, CommandContext, CommandStatus, Metadata, Result, async_trait};
 
-use super::answer::Answers;
-use super::options::{Options, Parsed};
+use super::answer::ConfirmationInput;
+use super::options::{OptionSpec, ParsedOptions};
 use super::{absolute, fail, reason};
 
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "d,dir f,force i I ,interactive[=] R r,recursive v,verbose ,one-file-system \
             ,no-preserve-root ,preserve-root[=]",
     refusal: 1,
@@ -20,7 +20,7 @@ pub(super) struct Rm;
 
 /// The cases in which `rm` asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ask {
+enum PromptMode {
     Never,
     Once,
     Always,
@@ -28,8 +28,8 @@ enum Ask {
 
 struct Removal<'c> {
     context: &'c CommandContext<'c>,
-    answers: Answers,
-    ask: Ask,
+    answers: ConfirmationInput,
+    ask: PromptMode,
     recursive: bool,
     dir: bool,
     force: bool,
@@ -58,7 +58,7 @@ impl Command for Rm {
         }
         let recursive = parsed.has("recursive") || parsed.has("R");
         let mut removal = Removal {
-            answers: Answers::from_context(&context),
+            answers: ConfirmationInput::from_context(&context),
             context: &context,
             ask,
             recursive,
@@ -68,7 +68,7 @@ impl Command for Rm {
             status: CommandStatus::success(),
         };
         let count = parsed.operands.len();
-        if ask == Ask::Once && (recursive || count >= MANY) {
+        if ask == PromptMode::Once && (recursive || count >= MANY) {
             let arguments = if count == 1 { "argument" } else { "arguments" };
             let how = if recursive { " recursively" } else { "" };
             let question = format!("remove {count} {arguments}{how}");
@@ -83,15 +83,15 @@ impl Command for Rm {
     }
 }
 
-fn ask(parsed: &Parsed) -> std::result::Result<Ask, String> {
+fn ask(parsed: &ParsedOptions) -> std::result::Result<PromptMode, String> {
     Ok(match parsed.last_of(&["force", "i", "I", "interactive"]) {
-        None | Some("force") => Ask::Never,
-        Some("i") => Ask::Always,
-        Some("I") => Ask::Once,
+        None | Some("force") => PromptMode::Never,
+        Some("i") => PromptMode::Always,
+        Some("I") => PromptMode::Once,
         Some(_) => match parsed.value("interactive").unwrap_or_default() {
-            "" | "always" | "yes" => Ask::Always,
-            "once" => Ask::Once,
-            "never" | "no" | "none" => Ask::Never,
+            "" | "always" | "yes" => PromptMode::Always,
+            "once" => PromptMode::Once,
+            "never" | "no" | "none" => PromptMode::Never,
             other => return Err(format!("invalid argument '{other}' for '--interactive'")),
         },
     })
@@ -146,7 +146,7 @@ impl Removal<'_> {
                     return Ok(false);
                 }
             };
-            let asks = self.ask == Ask::Always && !entries.is_empty();
+            let asks = self.ask == PromptMode::Always && !entries.is_empty();
             let question = format!("descend into directory '{file}'");
             if asks && !self.answers.agree(self.context, &question).await? {
                 return Ok(false);
@@ -161,7 +161,7 @@ impl Removal<'_> {
                 return Ok(false);
             }
         }
-        if self.ask == Ask::Always {
+        if self.ask == PromptMode::Always {
             let question = format!("remove {} '{file}'", kind(found));
             if !self.answers.agree(self.context, &question).await? {
                 return Ok(false);

@@ -16,10 +16,10 @@ const MAX_PLACES: usize = 18;
 /// `seq [-w] [-s STRING] [-f FORMAT] [FIRST [STEP]] LAST`
 pub(super) struct Seq;
 
-struct Options {
+struct SeqOptions {
     separator: String,
     equal_width: bool,
-    format: Option<Format>,
+    format: Option<NumberFormat>,
     operands: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ fn padded(text: &str, width: usize) -> String {
 }
 
 /// One `printf` conversion of a number, with text around it.
-struct Format {
+struct NumberFormat {
     before: String,
     zero: bool,
     left: bool,
@@ -152,7 +152,7 @@ struct Format {
     after: String,
 }
 
-impl Format {
+impl NumberFormat {
     fn parse(text: &str) -> Option<Self> {
         let start = text.find('%')?;
         let rest = &text[start + 1..];
@@ -227,15 +227,17 @@ fn general(number: f64, precision: usize) -> String {
     trimmed(&format!("{number:.places$}"))
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<Options, String> {
-    let mut options = Options {
+fn parse(arguments: &[String]) -> std::result::Result<SeqOptions, String> {
+    let mut options = SeqOptions {
         separator: "\n".to_owned(),
         equal_width: false,
         format: None,
         operands: Vec::new(),
     };
     let format = |text: &str| {
-        Format::parse(text).map(Some).ok_or_else(|| format!("format '{text}' is not supported"))
+        NumberFormat::parse(text)
+            .map(Some)
+            .ok_or_else(|| format!("format '{text}' is not supported"))
     };
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {

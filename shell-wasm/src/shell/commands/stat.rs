@@ -13,7 +13,7 @@ const DEFAULT: &str = "  File: %N\\n  Size: %s\\t%F\\nAccess: (%04a/%A)\\nModify
 /// `stat [-L] [-c FORMAT | --printf FORMAT] FILE…`
 pub(super) struct Stat;
 
-struct Options {
+struct StatOptions {
     follow: bool,
     format: String,
     escapes: bool,
@@ -51,8 +51,8 @@ impl Command for Stat {
     }
 }
 
-fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), String> {
-    let mut options = Options { follow: false, format: DEFAULT.to_owned(), escapes: true };
+fn parse(arguments: &[String]) -> std::result::Result<(StatOptions, Vec<&str>), String> {
+    let mut options = StatOptions { follow: false, format: DEFAULT.to_owned(), escapes: true };
     let mut files = Vec::new();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -89,7 +89,7 @@ fn parse(arguments: &[String]) -> std::result::Result<(Options, Vec<&str>), Stri
     Ok((options, files))
 }
 
-fn filled(options: &Options, file: &str, target: Option<&str>, metadata: &Metadata) -> String {
+fn filled(options: &StatOptions, file: &str, target: Option<&str>, metadata: &Metadata) -> String {
     let mut out = String::new();
     let mut letters = options.format.chars().peekable();
     while let Some(letter) = letters.next() {

@@ -20,15 +20,15 @@ const DESCRIPTORS: &str = "/dev/fd";
 /// The number of copies of such files.
 static COPIES: AtomicUsize = AtomicUsize::new(0);
 
-struct Text;
+struct TextOnlyCommand;
 
 /// Adds the check to each of the commands.
 pub(super) fn add(builder: BashBuilder) -> BashBuilder {
-    TEXT.iter().fold(builder, |builder, name| builder.command(*name, Text))
+    TEXT.iter().fold(builder, |builder, name| builder.command(*name, TextOnlyCommand))
 }
 
 #[async_trait]
-impl Command for Text {
+impl Command for TextOnlyCommand {
     async fn execute(&self, context: CommandContext<'_>) -> Result<CommandStatus> {
         pass_on(&context).await
     }

@@ -10,10 +10,10 @@ use bashkit::{
 
 use super::endless::interval;
 use super::inner;
-use super::options::Options;
+use super::options::OptionSpec;
 use crate::shell::world::World;
 
-const OPTIONS: Options = Options {
+const OPTIONS: OptionSpec = OptionSpec {
     words: "+ k,kill-after= s,signal= v,verbose ,foreground ,preserve-status",
     refusal: 125,
 };
@@ -28,7 +28,7 @@ const TERMINATED: i32 = 143;
 pub(super) struct Timeout(pub(super) Arc<World>);
 
 /// The outputs in the order in which they came; `true` is standard error.
-type Written = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
+type OutputChunks = Arc<Mutex<Vec<(bool, Vec<u8>)>>>;
 
 #[async_trait]
 impl Command for Timeout {
@@ -75,7 +75,7 @@ impl Timeout {
         limit: Option<Duration>,
     ) -> Result<Option<i32>> {
         let mut shell = crate::shell::child(&self.0, context, limit);
-        let written = Written::default();
+        let written = OutputChunks::default();
         let sink = Arc::clone(&written);
         let emit = move |stdout: &StreamData, stderr: &StreamData| {
             let mut written = sink.lock().unwrap_or_else(PoisonError::into_inner);

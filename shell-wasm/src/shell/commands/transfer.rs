@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use bashkit::{CommandContext, CommandStatus, FileType, Metadata, Result};
 
-use super::answer::Answers;
-use super::options::Parsed;
+use super::answer::ConfirmationInput;
+use super::options::ParsedOptions;
 use super::{absolute, fail, reason};
 
 /// The suffix for the name of a backup, unless another is requested.
@@ -34,7 +34,7 @@ enum Clobber {
 
 /// One operand, and the name that it gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pair {
+pub(super) struct TransferPair {
     pub(super) source: String,
     pub(super) target: String,
 }
@@ -43,7 +43,7 @@ pub(super) struct Pair {
 pub(super) struct Transfer<'c> {
     pub(super) context: &'c CommandContext<'c>,
     pub(super) status: CommandStatus,
-    answers: Answers,
+    answers: ConfirmationInput,
     clobber: Clobber,
     newer_only: bool,
     backups: Backups,
@@ -54,7 +54,7 @@ pub(super) struct Transfer<'c> {
 }
 
 /// The decision about a target.
-pub(super) enum Verdict {
+pub(super) enum TargetDecision {
     Skip,
     /// The target may be written; contains the name of the backup, if one was made.
     Go(Option<String>),
@@ -65,7 +65,7 @@ impl<'c> Transfer<'c> {
     /// files.
     pub(super) fn new(
         context: &'c CommandContext<'c>,
-        parsed: &Parsed,
+        parsed: &ParsedOptions,
         overriding: &[&str],
     ) -> std::result::Result<Self, String> {
         let clobber = match parsed.last_of(overriding) {
@@ -84,7 +84,7 @@ impl<'c> Transfer<'c> {
         Ok(Self {
             context,
             status: CommandStatus::success(),
-            answers: Answers::from_context(context),
+            answers: ConfirmationInput::from_context(context),
             clobber,
             newer_only: parsed.has("update"),
             backups,
@@ -131,35 +131,39 @@ impl<'c> Transfer<'c> {
     }
 
     /// Decides about a target that is not a directory, by the existing file.
-    pub(super) async fn decide(&mut self, source: &Metadata, pair: &Pair) -> Result<Verdict> {
+    pub(super) async fn decide(
+        &mut self,
+        source: &Metadata,
+        pair: &TransferPair,
+    ) -> Result<TargetDecision> {
         let place = self.path(&pair.target);
         let Ok(there) = self.context.fs.lstat(&place).await else {
             self.made.insert(place);
-            return Ok(Verdict::Go(None));
+            return Ok(TargetDecision::Go(None));
         };
-        let Pair { source: from, target: to } = pair;
+        let TransferPair { source: from, target: to } = pair;
         if self.made.contains(&place) {
             let text = format!("will not overwrite just-created '{to}' with '{from}'");
             self.complain(&text).await?;
-            return Ok(Verdict::Skip);
+            return Ok(TargetDecision::Skip);
         }
         if self.clobber == Clobber::Keep || self.newer_only && there.modified >= source.modified {
-            return Ok(Verdict::Skip);
+            return Ok(TargetDecision::Skip);
         }
         if self.clobber == Clobber::Ask
             && !self.answers.agree(self.context, &format!("overwrite '{to}'")).await?
         {
-            return Ok(Verdict::Skip);
+            return Ok(TargetDecision::Skip);
         }
         let backup = self.backup_name(to).await?;
         if let Some(backup) = &backup
             && let Err(error) = self.context.fs.rename(&place, &self.path(backup)).await
         {
             self.complain(&format!("cannot backup '{to}': {}", reason(&error))).await?;
-            return Ok(Verdict::Skip);
+            return Ok(TargetDecision::Skip);
         }
         self.made.insert(place);
-        Ok(Verdict::Go(backup))
+        Ok(TargetDecision::Go(backup))
     }
 
     async fn backup_name(&self, target: &str) -> Result<Option<String>> {
@@ -185,8 +189,8 @@ impl<'c> Transfer<'c> {
     /// Pairs the operands with their targets, or returns the reason why that is not possible.
     pub(super) async fn pairs(
         &self,
-        parsed: &Parsed,
-    ) -> Result<std::result::Result<Vec<Pair>, Misuse>> {
+        parsed: &ParsedOptions,
+    ) -> Result<std::result::Result<Vec<TransferPair>, Misuse>> {
         let operands = parsed.operands.as_slice();
         let strip = parsed.has("strip-trailing-slashes");
         let parents = parsed.has("parents");
@@ -240,7 +244,7 @@ impl<'c> Transfer<'c> {
                     name.trim_start_matches('/')
                 ),
             };
-            Pair { source, target }
+            TransferPair { source, target }
         };
         Ok(Ok(sources.iter().map(pair).collect()))
     }
@@ -267,7 +271,10 @@ pub(super) enum Misuse {
     Operand(String),
 }
 
-fn backups(context: &CommandContext<'_>, parsed: &Parsed) -> std::result::Result<Backups, String> {
+fn backups(
+    context: &CommandContext<'_>,
+    parsed: &ParsedOptions,
+) -> std::result::Result<Backups, String> {
     let asked = parsed.has("b") || parsed.has("backup") || parsed.has("suffix");
     if !asked {
         return Ok(Backups::None);

@@ -9,12 +9,12 @@ use chrono::{DateTime as Time, Datelike as _, NaiveDate, Timelike as _, Utc};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
 
-use super::answer::Answers;
-use super::options::Options;
+use super::answer::ConfirmationInput;
+use super::options::OptionSpec;
 use super::{absolute, fail, reason};
 
 /// One member of an archive.
-struct Member {
+struct ArchiveMember {
     /// The name, with a slash at the end for a directory.
     name: String,
     contents: Vec<u8>,
@@ -25,7 +25,7 @@ struct Member {
 /// `zip [-jqr] ARCHIVE FILE…`
 pub(super) struct Zip;
 
-const ZIP: Options = Options { words: "# j,junk-paths q,quiet r,recurse-paths", refusal: 16 };
+const ZIP: OptionSpec = OptionSpec { words: "# j,junk-paths q,quiet r,recurse-paths", refusal: 16 };
 
 #[async_trait]
 impl Command for Zip {
@@ -84,7 +84,7 @@ impl Command for Zip {
             } else {
                 "  adding"
             };
-            members.push(Member { name: name.clone(), contents, modified, stored });
+            members.push(ArchiveMember { name: name.clone(), contents, modified, stored });
             if !parsed.has("quiet") {
                 context.stdout.write_all(format!("{verb}: {name}\n").as_bytes()).await?;
             }
@@ -125,14 +125,14 @@ fn stamp(modified: SystemTime) -> Option<DateTime> {
     .ok()
 }
 
-fn members(contents: Vec<u8>) -> zip::result::ZipResult<Vec<Member>> {
+fn members(contents: Vec<u8>) -> zip::result::ZipResult<Vec<ArchiveMember>> {
     let mut archive = ZipArchive::new(Cursor::new(contents))?;
     let mut members = Vec::new();
     for index in 0..archive.len() {
         let mut file = archive.by_index(index)?;
         let mut contents = Vec::new();
         file.read_to_end(&mut contents)?;
-        members.push(Member {
+        members.push(ArchiveMember {
             name: file.name()?.into_owned(),
             contents,
             modified: file.last_modified(),
@@ -142,7 +142,7 @@ fn members(contents: Vec<u8>) -> zip::result::ZipResult<Vec<Member>> {
     Ok(members)
 }
 
-fn write(members: &[Member]) -> zip::result::ZipResult<Vec<u8>> {
+fn write(members: &[ArchiveMember]) -> zip::result::ZipResult<Vec<u8>> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     for member in members {
         let method =
@@ -163,7 +163,7 @@ fn write(members: &[Member]) -> zip::result::ZipResult<Vec<u8>> {
 /// `unzip [-jlnopq] [-d DIRECTORY] ARCHIVE [FILE…]`
 pub(super) struct Unzip;
 
-const UNZIP: Options = Options { words: "d= j l n o p q", refusal: 10 };
+const UNZIP: OptionSpec = OptionSpec { words: "d= j l n o p q", refusal: 10 };
 
 #[async_trait]
 impl Command for Unzip {
@@ -207,7 +207,7 @@ impl Command for Unzip {
         }
         context.stdout.write_all(said.as_bytes()).await?;
         let mut status = CommandStatus::with_code(if found.is_empty() { 11 } else { 0 });
-        let mut answers = Answers::from_context(&context);
+        let mut answers = ConfirmationInput::from_context(&context);
         let directory = parsed.value("d").unwrap_or_default().trim_end_matches('/');
         for member in &found {
             let last = member.name.rsplit('/').next().unwrap_or_default();
@@ -272,7 +272,7 @@ fn time(stamp: DateTime) -> Option<SystemTime> {
     Some(time.and_utc().into())
 }
 
-fn listed(members: &[Member]) -> String {
+fn listed(members: &[ArchiveMember]) -> String {
     let mut text =
         "  Length      Date    Time    Name\n---------  ---------- -----   ----\n".to_owned();
     let mut total = 0;

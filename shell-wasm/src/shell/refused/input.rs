@@ -10,7 +10,7 @@ use super::{Functions, literal, parts, substituted, words};
 
 /// The part of standard input that a command takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Takes {
+enum StdinUse {
     Nothing,
     Line,
     All,
@@ -18,7 +18,7 @@ enum Takes {
 
 /// The source of the input of a loop or group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum InputSource {
     Pipe,
     File,
 }
@@ -82,7 +82,11 @@ const WITH_FILES: &[(&str, usize, &str)] = &[
 
 /// Returns the name of a command that makes another command get less or more input than it would in
 /// a real shell. The other command may be the same one in its next turn of the loop.
-pub(super) fn misled(command: &Command, from: Source, functions: &Functions<'_>) -> Option<String> {
+pub(super) fn misled(
+    command: &Command,
+    from: InputSource,
+    functions: &Functions<'_>,
+) -> Option<String> {
     let calls_function = |simple: &SimpleCommand| {
         literal(&simple.name).is_some_and(|name| functions.contains_key(name.as_str()))
     };
@@ -99,7 +103,7 @@ pub(super) fn misled(command: &Command, from: Source, functions: &Functions<'_>)
 }
 
 struct Readers<'f> {
-    from: Source,
+    from: InputSource,
     functions: &'f Functions<'f>,
     called: Vec<String>,
     /// The command that took the input.
@@ -148,23 +152,23 @@ impl Readers<'_> {
             }
             return;
         }
-        let reads = name.as_deref().map_or(Takes::All, |name| takes(name, simple));
+        let reads = name.as_deref().map_or(StdinUse::All, |name| takes(name, simple));
         let is_harmless = name.as_deref().is_some_and(|name| HARMLESS.contains(&name));
         let name = name.unwrap_or_else(|| simple.name.to_string());
-        if reads != Takes::Nothing
+        if reads != StdinUse::Nothing
             && let Some(taker) = &self.taker
         {
             self.misled.get_or_insert_with(|| taker.clone());
         }
         let takes_all = match self.from {
-            Source::Pipe => !is_harmless,
-            Source::File => reads == Takes::All,
+            InputSource::Pipe => !is_harmless,
+            InputSource::File => reads == StdinUse::All,
         };
         if takes_all && repeats {
             self.misled.get_or_insert_with(|| name.clone());
         }
         // `head` closes the pipe behind it, as it may in a real shell.
-        if takes_all && !(self.from == Source::Pipe && name == "head") {
+        if takes_all && !(self.from == InputSource::Pipe && name == "head") {
             self.taker = Some(name);
         }
     }
@@ -197,17 +201,17 @@ fn is_loop(command: &Command) -> bool {
     )
 }
 
-fn takes(name: &str, simple: &SimpleCommand) -> Takes {
+fn takes(name: &str, simple: &SimpleCommand) -> StdinUse {
     if WITHOUT_INPUT.contains(&name) {
-        return Takes::Nothing;
+        return StdinUse::Nothing;
     }
     if name == "read" {
-        return Takes::Line;
+        return StdinUse::Line;
     }
     let known = WITH_FILES.iter().find(|(known, ..)| *known == name);
     match known {
-        Some((_, before, letters)) if names_files(simple, *before, letters) => Takes::Nothing,
-        _ => Takes::All,
+        Some((_, before, letters)) if names_files(simple, *before, letters) => StdinUse::Nothing,
+        _ => StdinUse::All,
     }
 }
 

@@ -49,9 +49,9 @@ pub(super) fn with_artifact<T>(artifact: &[u8], verify: impl FnOnce() -> T) -> T
 #[derive(Debug)]
 struct Ring;
 
-struct Hashing(Context);
+struct RingHasher(Context);
 
-impl HashContext for Hashing {
+impl HashContext for RingHasher {
     fn update(&mut self, data: &[u8]) {
         self.0.update(data);
     }
@@ -63,7 +63,7 @@ impl HashContext for Hashing {
 
 impl CryptoProvider for Ring {
     fn hash(&self, algorithm: HashAlgorithm) -> Result<Box<dyn HashContext>> {
-        Ok(Box::new(Hashing(Context::new(hash(algorithm)?))))
+        Ok(Box::new(RingHasher(Context::new(hash(algorithm)?))))
     }
 
     fn verify_raw(

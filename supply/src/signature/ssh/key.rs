@@ -8,8 +8,8 @@ use ring::signature::{
     RSA_PKCS1_2048_8192_SHA512, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 
-use super::super::{KeyError, Kind, SignatureError};
-use super::wire::Wire;
+use super::super::{PublicKeyError, SignatureError, SignatureKind};
+use super::wire::SshReader;
 use crate::signer::Signer;
 use ikigai_protocol::written_out;
 
@@ -86,33 +86,36 @@ impl SshKey {
     /// # Errors
     ///
     /// Fails if the text is not such a line, or if the key's type is not supported.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
+    pub fn parse(text: &str) -> Result<Self, PublicKeyError> {
         if text.contains("PRIVATE KEY-----") {
-            return Err(KeyError::Private);
+            return Err(PublicKeyError::Private);
         }
         let text = text.trim();
         if text.contains('\n') {
-            return Err(KeyError::malformed(OF, "it has more than one line"));
+            return Err(PublicKeyError::malformed(OF, "it has more than one line"));
         }
         let mut words = text.split_ascii_whitespace();
         let (Some(named), Some(digits)) = (words.next(), words.next()) else {
-            return Err(KeyError::malformed(OF, "it is not `TYPE BASE64`, as `ssh-ed25519 AAAA…`"));
+            return Err(PublicKeyError::malformed(
+                OF,
+                "it is not `TYPE BASE64`, as `ssh-ed25519 AAAA…`",
+            ));
         };
         let blob = STANDARD.decode(digits);
-        let blob = blob.map_err(|error| KeyError::malformed(OF, error.to_string()))?;
-        let found = Wire::new(&blob).string().unwrap_or_default();
+        let blob = blob.map_err(|error| PublicKeyError::malformed(OF, error.to_string()))?;
+        let found = SshReader::new(&blob).string().unwrap_or_default();
         if found != named.as_bytes() {
             let found = String::from_utf8_lossy(found);
             let reason = format!("it says `{named}`, but within is `{found}`");
-            return Err(KeyError::malformed(OF, reason));
+            return Err(PublicKeyError::malformed(OF, reason));
         }
         Self::from_blob(&blob)
     }
 
     /// Parses a key in its SSH wire format.
-    pub(super) fn from_blob(blob: &[u8]) -> Result<Self, KeyError> {
-        let cut = || KeyError::malformed(OF, "the key is cut");
-        let mut wire = Wire::new(blob);
+    pub(super) fn from_blob(blob: &[u8]) -> Result<Self, PublicKeyError> {
+        let cut = || PublicKeyError::malformed(OF, "the key is cut");
+        let mut wire = SshReader::new(blob);
         let key_type = wire.string().ok_or_else(cut)?;
         let material = match key_type {
             b"ssh-ed25519" => Material::Ed25519(ed25519(&mut wire)?),
@@ -126,13 +129,13 @@ impl SshKey {
             other => {
                 let other = written_out(&String::from_utf8_lossy(other));
                 return Err(match other.contains("-cert-v0") {
-                    true => KeyError::Certificate(other),
-                    false => KeyError::Type(other),
+                    true => PublicKeyError::Certificate(other),
+                    false => PublicKeyError::Type(other),
                 });
             }
         };
         if !wire.is_empty() {
-            return Err(KeyError::malformed(OF, "bytes follow the end of the key"));
+            return Err(PublicKeyError::malformed(OF, "bytes follow the end of the key"));
         }
         let mut fingerprint = [0; 32];
         fingerprint.copy_from_slice(digest(&SHA256, blob).as_ref());
@@ -147,8 +150,8 @@ impl SshKey {
 
     /// Verifies the innermost part of an SSHSIG over a message.
     pub(super) fn verify(&self, message: &[u8], signature: &[u8]) -> Result<(), SignatureError> {
-        let malformed = |reason: &str| SignatureError::malformed(Kind::Ssh, reason);
-        let mut wire = Wire::new(signature);
+        let malformed = |reason: &str| SignatureError::malformed(SignatureKind::Ssh, reason);
+        let mut wire = SshReader::new(signature);
         let name = wire.string().ok_or_else(|| malformed("it names no algorithm"))?;
         let bytes = wire.string().ok_or_else(|| malformed("it is cut"))?;
         let is_valid = match &self.material {
@@ -180,7 +183,7 @@ impl SshKey {
                     other => {
                         let other = String::from_utf8_lossy(other);
                         let reason = format!("its algorithm is `{other}`, not RSA with SHA-2");
-                        return Err(SignatureError::unsupported(Kind::Ssh, reason));
+                        return Err(SignatureError::unsupported(SignatureKind::Ssh, reason));
                     }
                 };
                 let key = RsaPublicKeyComponents { n: modulus, e: exponent };
@@ -206,39 +209,40 @@ impl SshKey {
 
     fn bad(&self, reason: &str) -> SignatureError {
         let signer = self.signer().to_string();
-        SignatureError::Bad { kind: Kind::Ssh, signer, reason: reason.to_owned() }
+        SignatureError::Bad { kind: SignatureKind::Ssh, signer, reason: reason.to_owned() }
     }
 }
 
-fn ed25519(wire: &mut Wire<'_>) -> Result<Vec<u8>, KeyError> {
+fn ed25519(wire: &mut SshReader<'_>) -> Result<Vec<u8>, PublicKeyError> {
     let key = wire.string().filter(|key| key.len() == 32);
-    key.map(<[u8]>::to_vec).ok_or_else(|| KeyError::malformed(OF, "it has not 32 bytes"))
+    key.map(<[u8]>::to_vec).ok_or_else(|| PublicKeyError::malformed(OF, "it has not 32 bytes"))
 }
 
-fn ecdsa(wire: &mut Wire<'_>, curve: Curve) -> Result<Material, KeyError> {
+fn ecdsa(wire: &mut SshReader<'_>, curve: Curve) -> Result<Material, PublicKeyError> {
     let found = wire.string().filter(|name| *name == curve.name().as_bytes());
-    found.ok_or_else(|| KeyError::malformed(OF, "it names another curve than its type"))?;
+    found.ok_or_else(|| PublicKeyError::malformed(OF, "it names another curve than its type"))?;
     // The uncompressed form, which OpenSSH writes.
     let is_point = |point: &&[u8]| point.len() == 2 * curve.scalar_bytes() + 1 && point[0] == 4;
     let point = wire.string().filter(is_point);
-    let point = point.ok_or_else(|| KeyError::malformed(OF, "it has no point of its curve"))?;
+    let point =
+        point.ok_or_else(|| PublicKeyError::malformed(OF, "it has no point of its curve"))?;
     Ok(Material::Ecdsa { curve, point: point.to_owned() })
 }
 
-fn rsa(wire: &mut Wire<'_>) -> Result<Material, KeyError> {
-    let cut = || KeyError::malformed(OF, "it has no modulus and exponent");
+fn rsa(wire: &mut SshReader<'_>) -> Result<Material, PublicKeyError> {
+    let cut = || PublicKeyError::malformed(OF, "it has no modulus and exponent");
     let exponent = wire.positive().ok_or_else(cut)?;
     let modulus = wire.positive().ok_or_else(cut)?;
     let bits = modulus.len() * 8 - modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
     if !(2048..=8192).contains(&bits) {
-        return Err(KeyError::Bits(bits));
+        return Err(PublicKeyError::Bits(bits));
     }
     Ok(Material::Rsa { modulus: modulus.to_owned(), exponent: exponent.to_owned() })
 }
 
 /// Returns the two scalars of an ECDSA signature, each padded to `length` bytes.
 fn scalars(bytes: &[u8], length: usize) -> Option<Vec<u8>> {
-    let mut wire = Wire::new(bytes);
+    let mut wire = SshReader::new(bytes);
     let mut scalars = Vec::with_capacity(2 * length);
     for _ in 0..2 {
         let scalar = wire.positive()?;

@@ -7,7 +7,7 @@ use ring::signature::{
 };
 
 use super::*;
-use crate::signature::KeyError;
+use crate::signature::PublicKeyError;
 
 const FILE: &[u8] = b"\0asm and the rest of a tool";
 
@@ -263,7 +263,7 @@ fn a_key_in_a_policy_is_one_line_of_one_type() {
         ("ssh-ed25519 A\u{202e}A", "no public key of ssh"),
         ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "a private key stands"),
     ] {
-        let error: KeyError = SshKey::parse(text).expect_err(text);
+        let error: PublicKeyError = SshKey::parse(text).expect_err(text);
         assert!(error.to_string().contains(reason), "{error}");
     }
 }

@@ -1,9 +1,9 @@
 //! The primitives of SSH messages (RFC 4251, section 5).
 
 /// Bytes that are read from the front.
-pub(super) struct Wire<'a>(&'a [u8]);
+pub(super) struct SshReader<'a>(&'a [u8]);
 
-impl<'a> Wire<'a> {
+impl<'a> SshReader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use ikigai_agent::assets::StoredAssets;
-use ikigai_assets::{Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, StoreUrl};
+use ikigai_assets::{
+    Agent, AssetPath, Author, Budget, Capacity, ChangeCause, Precondition, StoreUrl,
+};
 use ikigai_host::policy::AssetAccess;
 use ikigai_tools::fake::{MemoryFiles, Tree};
 use ikigai_tools::ports::{NoAssets, Storage};
@@ -112,10 +114,10 @@ fn a_real_store_answers_as_the_one_in_memory_does() {
 async fn fill(stored: &StoredAssets) {
     let store = stored.open().await.expect("a store in memory");
     let agent = Agent::new("agent").expect("a name");
-    let author = Author { agent, cause: Cause::Write };
+    let author = Author { agent, cause: ChangeCause::Write };
     for (path, asset) in assets().list("") {
         let path = AssetPath::parse(&path).expect("a path");
-        let written = store.write(&path, &asset.content, &author, Expected::Any).await;
+        let written = store.write(&path, &asset.content, &author, Precondition::Any).await;
         written.expect("written");
         store.set_read_only(&path, asset.read_only).await.expect("set");
     }

@@ -10,17 +10,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai_host::exec::assets::{Answer, AssetHandle, AssetStore, Caller, Entry, Listing, Window};
+use ikigai_host::exec::assets::{
+    AssetCaller, AssetEntry, AssetFuture, AssetHandle, AssetListing, AssetStore, Window,
+};
 use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime as Components;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::{Deadline, Limits};
+use ikigai_host::limits::{CallLimits, Deadline};
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
 use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
-use ikigai_tools::ports::{Assets as _, Lines};
+use ikigai_tools::ports::{Assets as _, LineWindow};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -45,7 +47,7 @@ pub(crate) fn assets() -> MemoryAssets {
 /// A store in memory that records its callers.
 pub(crate) struct Store {
     pub(crate) assets: MemoryAssets,
-    pub(crate) callers: Mutex<Vec<Caller>>,
+    pub(crate) callers: Mutex<Vec<AssetCaller>>,
 }
 
 impl Store {
@@ -68,7 +70,7 @@ impl Store {
         found.into_iter().find(|(name, _)| name == path).map(|(_, asset)| asset.content)
     }
 
-    fn note(&self, caller: &Caller) {
+    fn note(&self, caller: &AssetCaller) {
         self.callers.lock().expect("no panic while held").push(caller.clone());
     }
 }
@@ -78,40 +80,54 @@ impl AssetStore for Store {
         Vec::new()
     }
 
-    fn read<'a>(&'a self, caller: &'a Caller, uri: &'a str, window: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        window: Window,
+    ) -> AssetFuture<'a, Bytes> {
         self.note(caller);
-        let checked = self.assets.read(uri, Lines::ALL);
+        let checked = self.assets.read(uri, LineWindow::ALL);
         let stored = uri.trim_start_matches("ikigai://").trim_start_matches('/');
         let content = self.content(stored).unwrap_or_default();
         Box::pin(ready(checked.map(|_| Bytes::copy_from_slice(window.cut(&content)))))
     }
 
-    fn write<'a>(&'a self, caller: &'a Caller, uri: &'a str, content: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        uri: &'a str,
+        content: &'a str,
+    ) -> AssetFuture<'a, ()> {
         self.note(caller);
         Box::pin(ready(self.assets.write(uri, content)))
     }
 
     fn edit<'a>(
         &'a self,
-        caller: &'a Caller,
+        caller: &'a AssetCaller,
         uri: &'a str,
         old: &'a str,
         new: &'a str,
         all: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         self.note(caller);
         Box::pin(ready(self.assets.edit(uri, old, new, all)))
     }
 
-    fn list<'a>(&'a self, caller: &'a Caller, prefix: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        prefix: &'a str,
+    ) -> AssetFuture<'a, AssetListing> {
         self.note(caller);
-        let entry = |(path, it): (String, MemoryAsset)| Entry {
+        let entry = |(path, it): (String, MemoryAsset)| AssetEntry {
             path,
             tokens: it.content.len().div_ceil(4) as u64,
             read_only: it.read_only,
         };
         let entries = self.assets.list(prefix).into_iter().map(entry).collect();
-        Box::pin(ready(Ok(Listing { entries, more: false })))
+        Box::pin(ready(Ok(AssetListing { entries, more: false })))
     }
 }
 
@@ -123,26 +139,26 @@ impl AssetStore for Silent {
         Vec::new()
     }
 
-    fn read<'a>(&'a self, _: &'a Caller, _: &'a str, _: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(&'a self, _: &'a AssetCaller, _: &'a str, _: Window) -> AssetFuture<'a, Bytes> {
         Box::pin(pending())
     }
 
-    fn write<'a>(&'a self, _: &'a Caller, _: &'a str, _: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, _: &'a AssetCaller, _: &'a str, _: &'a str) -> AssetFuture<'a, ()> {
         Box::pin(pending())
     }
 
     fn edit<'a>(
         &'a self,
-        _: &'a Caller,
+        _: &'a AssetCaller,
         _: &'a str,
         _: &'a str,
         _: &'a str,
         _: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         Box::pin(pending())
     }
 
-    fn list<'a>(&'a self, _: &'a Caller, _: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(&'a self, _: &'a AssetCaller, _: &'a str) -> AssetFuture<'a, AssetListing> {
         Box::pin(pending())
     }
 }
@@ -239,7 +255,7 @@ impl Rig {
         let workspace = self.workspace();
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.clone() }];
         let env = vec![("PATH".into(), "/usr/bin:/bin".into())];
-        let caller = Caller { agent: "agent".into(), is_principal: false, own_thread: false };
+        let caller = AssetCaller { agent: "agent".into(), is_principal: false, own_thread: false };
         let handle = self.store.clone().map(|assets| AssetHandle {
             assets,
             caller,
@@ -256,7 +272,7 @@ impl Rig {
             widening: None,
             assets: handle,
             workspace: workspace.into(),
-            limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+            limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
             deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_assets::{Budget, Capacity, StoreUrl};
-use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Listing, Window};
+use ikigai_host::exec::assets::{AssetCaller, AssetFuture, AssetListing, AssetStore, Window};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::AssetAccess;
 
@@ -35,7 +35,12 @@ impl AssetStore for Noting {
         self.runs_on_guest_threads
     }
 
-    fn read<'a>(&'a self, caller: &'a Caller, _: &'a str, _: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(
+        &'a self,
+        caller: &'a AssetCaller,
+        _: &'a str,
+        _: Window,
+    ) -> AssetFuture<'a, Bytes> {
         Box::pin(async {
             assert!(!self.panics, "as it should");
             let name = std::thread::current().name().map(str::to_owned);
@@ -46,23 +51,23 @@ impl AssetStore for Noting {
         })
     }
 
-    fn write<'a>(&'a self, _: &'a Caller, _: &'a str, _: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, _: &'a AssetCaller, _: &'a str, _: &'a str) -> AssetFuture<'a, ()> {
         Box::pin(pending())
     }
 
     fn edit<'a>(
         &'a self,
-        _: &'a Caller,
+        _: &'a AssetCaller,
         _: &'a str,
         _: &'a str,
         _: &'a str,
         _: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         Box::pin(pending())
     }
 
-    fn list<'a>(&'a self, _: &'a Caller, _: &'a str) -> Answer<'a, Listing> {
-        Box::pin(ready(Ok(Listing { entries: Vec::new(), more: false })))
+    fn list<'a>(&'a self, _: &'a AssetCaller, _: &'a str) -> AssetFuture<'a, AssetListing> {
+        Box::pin(ready(Ok(AssetListing { entries: Vec::new(), more: false })))
     }
 }
 

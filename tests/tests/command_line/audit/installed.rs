@@ -1,6 +1,6 @@
 //! The records of installations, which are not calls.
 
-use ikigai_host::audit::{Granted, Installation, Program, Reader, Via};
+use ikigai_host::audit::{GrantSummary, InstallationRecord, LogReader, ProgramRecord, Via};
 use ikigai_host::{Digest, Paths};
 use ikigai_tests::host::Host;
 use serde_json::json;
@@ -12,14 +12,14 @@ fn record(host: &Host) {
     let paths = Paths { state: Some(host.state()), ..Paths::of_installation("/nowhere") };
     let writer = ikigai_host::Host::builder(host.workspace()).paths(paths).build();
     let writer = writer.unwrap_or_else(|error| panic!("{error}"));
-    let installation = || Installation {
+    let installation = || InstallationRecord {
         action: "update".to_owned(),
         source: "oci://ghcr.io/acme/weather".to_owned(),
         version: Some("1.2.0".to_owned()),
         signer: "minisign:0000A3F1E7620F18".to_owned(),
         replaced: Some(Digest::from_bytes(b"before")),
     };
-    let program = Program {
+    let program = ProgramRecord {
         origin: "user".to_owned(),
         path: "/tools/weather.wasm".to_owned(),
         digest: Digest::from_bytes(b"after"),
@@ -27,9 +27,10 @@ fn record(host: &Host) {
         server: None,
         backend_reason: "it was installed".to_owned(),
     };
-    let grant = Granted { net: vec!["api.weather.example:443".to_owned()], ..Granted::default() };
+    let grant =
+        GrantSummary { net: vec!["api.weather.example:443".to_owned()], ..GrantSummary::default() };
     writer.record_installation("weather", Some(program), Some(grant), installation(), Ok(()));
-    let long = Installation { source: "x".repeat(1 << 20), ..installation() };
+    let long = InstallationRecord { source: "x".repeat(1 << 20), ..installation() };
     writer.record_installation("weather", None, None, long, Err("the registry is gone".to_owned()));
 }
 
@@ -48,7 +49,7 @@ fn an_installation_is_a_record_among_those_of_calls() {
     assert_eq!(failed["outcome"], "failed");
     assert_eq!(failed["error"], "the registry is gone");
     assert_eq!(failed["installed"]["source"].as_str().map(str::len), Some(1024));
-    let batch = Reader::open(&host.state()).expect("a log").read_back().expect("a file");
+    let batch = LogReader::open(&host.state()).expect("a log").read_back().expect("a file");
     let lines = batch.expect("read").lines;
     assert_eq!(lines.iter().filter(|line| line.record.via == Via::Install).count(), 2);
 }

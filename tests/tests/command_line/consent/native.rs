@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use ikigai_host::consent::WidenAnswer;
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_host::{CancellationToken, Digest};
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
@@ -61,7 +61,7 @@ async fn a_tool_runs_again_with_what_a_person_allowed_and_its_changes_stay() {
     assert_eq!((asked.by.as_deref(), asked.waited_ms), (Some("person"), 7));
     assert!(record.reached.is_empty(), "{record:?}");
     // The tool was watched, and used the access that it was granted.
-    let used = ["beside", "work"].map(|name| Used::Dir { path: rig.path(name) });
+    let used = ["beside", "work"].map(|name| UsedAccess::Dir { path: rig.path(name) });
     assert_eq!(record.used, used);
     let dirs = record.grant.expect("granted").dirs;
     assert!(dirs.iter().any(|dir| dir.ends_with("/beside")), "{dirs:?}");
@@ -87,7 +87,7 @@ async fn a_granted_directory_is_used_by_links_and_by_what_is_gone_afterwards() {
     assert!(rig.path("beside/made").exists() && !rig.path("other/gone").exists(), "{envelope}");
     let mut used = rig.last_record().used;
     used.sort();
-    let expected = ["beside", "other"].map(|name| Used::Dir { path: rig.path(name) });
+    let expected = ["beside", "other"].map(|name| UsedAccess::Dir { path: rig.path(name) });
     assert_eq!(used, expected);
 }
 
@@ -111,7 +111,7 @@ async fn a_no_ends_the_call_with_the_first_result() {
         assert_eq!(runs(&rig), 1);
         let record = rig.last_record();
         assert_eq!(record.asked[0].answer, "no");
-        assert_eq!(record.reached, [Reached::Path { access: Access::ReadOnly, path }]);
+        assert_eq!(record.reached, [RequestedAccess::Path { access: Access::ReadOnly, path }]);
         // The question is not asked again in this session.
         let envelope = read(&rig, Some(&person)).await;
         assert!(is_refused(&envelope) && envelope.get("told").is_none(), "{envelope}");

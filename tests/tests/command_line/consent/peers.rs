@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_host::consent::WidenAnswer;
-use ikigai_host::exec::assets::{Answer, AssetStore, Caller, Listing, Window};
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::exec::assets::{AssetCaller, AssetFuture, AssetListing, AssetStore, Window};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -63,8 +63,8 @@ async fn answered(call: impl Future<Output = Value>, answers: impl Future<Output
     }
 }
 
-fn peer(server: &Server) -> Reached {
-    Reached::Peer { host: server.address.ip().to_string(), port: server.port() }
+fn peer(server: &Server) -> RequestedAccess {
+    RequestedAccess::Peer { host: server.address.ip().to_string(), port: server.port() }
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn a_component_waits_for_a_person_and_connects() {
     let answers: Vec<&str> = record.asked.iter().map(|it| it.answer.as_str()).collect();
     assert_eq!(answers, ["once", "no"]);
     assert_eq!(record.reached, [peer(&refused)]);
-    let used = Used::Peer { host: "127.0.0.1".to_owned(), port: allowed.port() };
+    let used = UsedAccess::Peer { host: "127.0.0.1".to_owned(), port: allowed.port() };
     assert_eq!(record.used, [used]);
     // The answer was for this call only.
     let envelope = connect(&rig, "tcp", &[&to], None).await;
@@ -137,7 +137,7 @@ async fn a_connection_of_a_native_tool_is_held_in_the_relay() {
     let record = rig.last_record();
     assert_eq!(record.asked[0].answer, "once");
     assert!(record.reached.is_empty(), "{record:?}");
-    let used = Used::Peer { host: "127.0.0.1".to_owned(), port: server.port() };
+    let used = UsedAccess::Peer { host: "127.0.0.1".to_owned(), port: server.port() };
     assert!(record.used.contains(&used), "{record:?}");
     let no = Person::answering([WidenAnswer::No]);
     let envelope = rig.run("fetch", &nothing, Some(&no)).await;
@@ -194,26 +194,26 @@ impl AssetStore for Remote {
         self.0.clone()
     }
 
-    fn read<'a>(&'a self, _: &'a Caller, _: &'a str, _: Window) -> Answer<'a, Bytes> {
+    fn read<'a>(&'a self, _: &'a AssetCaller, _: &'a str, _: Window) -> AssetFuture<'a, Bytes> {
         Box::pin(std::future::pending())
     }
 
-    fn write<'a>(&'a self, _: &'a Caller, _: &'a str, _: &'a str) -> Answer<'a, ()> {
+    fn write<'a>(&'a self, _: &'a AssetCaller, _: &'a str, _: &'a str) -> AssetFuture<'a, ()> {
         Box::pin(std::future::pending())
     }
 
     fn edit<'a>(
         &'a self,
-        _: &'a Caller,
+        _: &'a AssetCaller,
         _: &'a str,
         _: &'a str,
         _: &'a str,
         _: bool,
-    ) -> Answer<'a, u64> {
+    ) -> AssetFuture<'a, u64> {
         Box::pin(std::future::pending())
     }
 
-    fn list<'a>(&'a self, _: &'a Caller, _: &'a str) -> Answer<'a, Listing> {
+    fn list<'a>(&'a self, _: &'a AssetCaller, _: &'a str) -> AssetFuture<'a, AssetListing> {
         Box::pin(std::future::pending())
     }
 }

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ikigai_host::CancellationToken;
-use ikigai_host::consent::{Question, Reply, Respondent, Widen, Widened};
-use ikigai_host::front_end::{Answer, Costs, FrontEnd, Recording};
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::consent::{ConsentQuestion, ConsentReply, Respondent, Widen, WidenReply};
+use ikigai_host::front_end::{AnswerFuture, Costs, FrontEnd, Recording};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_protocol::Access;
 use ikigai_tests::paths;
 use rustix::process::geteuid;
@@ -23,8 +23,8 @@ use crate::servers::Server;
 /// A front end that records. Its user is present, but must not be asked.
 struct Recorder {
     recording: Recording,
-    reached: Mutex<Vec<Reached>>,
-    used: Mutex<Vec<Used>>,
+    reached: Mutex<Vec<RequestedAccess>>,
+    used: Mutex<Vec<UsedAccess>>,
 }
 
 impl Recorder {
@@ -33,7 +33,7 @@ impl Recorder {
         Arc::new(Self { recording, reached: Mutex::default(), used: Mutex::default() })
     }
 
-    fn reached(&self) -> Vec<Reached> {
+    fn reached(&self) -> Vec<RequestedAccess> {
         self.reached.lock().expect("no panic").clone()
     }
 }
@@ -43,11 +43,11 @@ impl FrontEnd for Recorder {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         panic!("nobody has to agree to a call that is recorded")
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         panic!("asked while it is recorded: {:?}", question.reached)
     }
 
@@ -55,7 +55,7 @@ impl FrontEnd for Recorder {
         Some(self.recording)
     }
 
-    fn recorded(&self, reached: &[Reached], used: &[Used], _: Costs) {
+    fn recorded(&self, reached: &[RequestedAccess], used: &[UsedAccess], _: Costs) {
         self.reached.lock().expect("no panic").extend_from_slice(reached);
         self.used.lock().expect("no panic").extend_from_slice(used);
     }
@@ -105,7 +105,7 @@ async fn what_is_read_elsewhere_is_noted_and_secrets_are_kept_from_it() {
         assert_eq!(rig.read("beside/plain"), "contents");
         assert!(!rig.path("beside/new").exists());
         let reached = recorder.reached();
-        let of = |access, name: &str| Reached::Path { access, path: rig.path(name) };
+        let of = |access, name: &str| RequestedAccess::Path { access, path: rig.path(name) };
         let read = plain.iter().chain(&["home/.ssh/config"]).map(|it| of(Access::ReadOnly, it));
         let written = ["beside/plain", "beside"].map(|it| of(Access::ReadWrite, it));
         for noted in read.chain(written) {
@@ -125,7 +125,7 @@ async fn no_recording_reaches_this_machine_or_a_private_network() {
         let arguments = json!({ "mode": "tcp", "path": server.target() });
         let envelope = call(&rig, &recorder, "_caller", &arguments).await;
         assert_ne!(envelope["result"][&server.target()], "REACHED", "{net} {envelope}");
-        let peer = Reached::Peer { host: "127.0.0.1".to_owned(), port: server.port() };
+        let peer = RequestedAccess::Peer { host: "127.0.0.1".to_owned(), port: server.port() };
         assert_eq!((recorder.reached(), server.connections()), (vec![peer], 0), "{net}");
     }
 }
@@ -203,7 +203,7 @@ async fn what_a_native_tool_writes_is_noted_and_thrown_away() {
         let reached = recorder.reached();
         let written = ["work", "work/kept", "work/long", "work/beside", "work/beside/removed"];
         for name in written {
-            let noted = Reached::Path { access: Access::ReadWrite, path: rig.path(name) };
+            let noted = RequestedAccess::Path { access: Access::ReadWrite, path: rig.path(name) };
             // This process is root, and records accesses that root could be granted.
             assert!(reached.contains(&noted), "{keys} {noted}: {reached:?}");
         }

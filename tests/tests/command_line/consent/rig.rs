@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ikigai_host::audit::{Reader, Record, Requester};
-use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use ikigai_host::front_end::{Answer, FrontEnd};
-use ikigai_host::policy::{Reached, Remedy};
+use ikigai_host::audit::{LogReader, Record, Requester};
+use ikigai_host::consent::{
+    ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply,
+};
+use ikigai_host::front_end::{AnswerFuture, FrontEnd};
+use ikigai_host::policy::{Remedy, RequestedAccess};
 use ikigai_host::{CancellationToken, Digest, Host, HostBuilder, Paths};
 use ikigai_protocol::Access;
 use ikigai_tests::paths;
@@ -52,7 +54,7 @@ impl Person {
 
 /// Returns the accesses that a question is about, as the record words them.
 fn in_words(question: &Widen) -> String {
-    question.reached.iter().map(Reached::to_string).collect::<Vec<_>>().join("; ")
+    question.reached.iter().map(RequestedAccess::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl FrontEnd for Person {
@@ -60,7 +62,7 @@ impl FrontEnd for Person {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         panic!("no policy of these tests requires consent")
     }
 
@@ -68,7 +70,7 @@ impl FrontEnd for Person {
         true
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         Box::pin(async {
             self.asked.lock().expect("no panic").push(question.clone());
             self.begun.notify_one();
@@ -83,7 +85,7 @@ impl FrontEnd for Person {
             if answer == WidenAnswer::Toolchain {
                 question.toolchains.as_ref().expect("an offer").proposal.write().expect("written");
             }
-            Widened { answer, waited: Duration::from_millis(7) }
+            WidenReply { answer, waited: Duration::from_millis(7) }
         })
     }
 }
@@ -200,11 +202,11 @@ impl Rig {
 
     /// Returns the text that the person sees about an access to a file.
     pub(crate) fn reading(&self, name: &str) -> String {
-        Reached::Path { access: Access::ReadOnly, path: self.path(name) }.to_string()
+        RequestedAccess::Path { access: Access::ReadOnly, path: self.path(name) }.to_string()
     }
 
     pub(crate) fn writing(&self, name: &str) -> String {
-        Reached::Path { access: Access::ReadWrite, path: self.path(name) }.to_string()
+        RequestedAccess::Path { access: Access::ReadWrite, path: self.path(name) }.to_string()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -255,7 +257,7 @@ impl Rig {
     }
 
     pub(crate) fn last_record(&self) -> Record {
-        let mut reader = Reader::open(&self.path("state")).expect("a log");
+        let mut reader = LogReader::open(&self.path("state")).expect("a log");
         let mut batch = reader.read_back().expect("a file").expect("read");
         batch.lines.pop().expect("a record").record
     }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce, ToolOrigin};
-use ikigai_host::registry::Depth;
+use ikigai_host::registry::ScanDepth;
 use ikigai_host::{
-    CancellationToken, Digest, Host, HostBuilder, Paths, Progress, Snapshot, WorkspaceTool,
+    CancellationToken, CompileEvent, Digest, Host, HostBuilder, Paths, Snapshot, WorkspaceTool,
 };
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host as Installation, schema};
@@ -72,7 +72,7 @@ impl Rig {
             .paths(paths)
             .workspace_tools(move || approved.lock().expect("no panic").clone())
             .progress(move |event| {
-                let is_new = matches!(event, Progress::Compiling(_));
+                let is_new = matches!(event, CompileEvent::Compiling(_));
                 compiled.fetch_add(usize::from(is_new), Ordering::Relaxed);
             })
     }
@@ -140,7 +140,7 @@ async fn a_sandbox_that_held_is_not_tried_again_for_a_list() {
     let rig = Rig::new();
     let list = async || {
         let host = rig.host();
-        host.registry().scan(Depth::Failed).await;
+        host.registry().scan(ScanDepth::Failed).await;
         host.registry().is_confining().await
     };
     let before = faults_of_children();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Approve, Backend, Decision, LayerKind, Provenance, Remedy, Request, Sandbox,
+    Approve, Backend, Decision, LayerKind, PolicyRequest, Provenance, Remedy, Sandbox,
 };
 use ikigai_tests::draw::Draw;
 
@@ -205,7 +205,7 @@ fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
             system("grep", Backend::Wasm),
             system("glob", Backend::Wasm),
             users(Backend::Wasm, &own),
-            Request { name: None, ..users(Backend::Native, &own) },
+            PolicyRequest { name: None, ..users(Backend::Native, &own) },
         ]
     };
     let runs = |rig: &Rig| requests().map(|request| rig.decide(request).is_ok());
@@ -367,7 +367,7 @@ fn assert_hides(rig: &Rig, after: &Decision, without: &Rig, before: &Decision, w
 
 /// Asserts that `after` grants nothing that `before` does not.
 #[track_caller]
-fn assert_within(after: &Decision, before: &Decision, request: Request<'_>, what: &str) {
+fn assert_within(after: &Decision, before: &Decision, request: PolicyRequest<'_>, what: &str) {
     let (now, then) = (&after.grant, &before.grant);
     let was_free = before.is_unconfined(request.backend);
     assert!(!after.is_unconfined(request.backend) || was_free, "unconfined now\n{what}");

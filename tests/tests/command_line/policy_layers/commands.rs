@@ -2,7 +2,7 @@
 //! `approve = "unlisted"` asks about.
 
 use ikigai_host::policy::{
-    Approve, Backend, Decision, NewValue, Request, Requirement, ToolOrigin, Verdict,
+    Approve, Backend, Decision, NewValue, PolicyRequest, Requirement, ScriptVerdict, ToolOrigin,
 };
 
 use crate::policy_layers::rig::{
@@ -50,7 +50,8 @@ fn a_rule_decides_with_its_line() {
         assert_eq!(needed == "nothing", why.is_empty());
         assert!(why.is_empty() || why.contains("policy.toml:"), "{why}");
     }
-    let Verdict::Listed { by, .. } = decision.commands.verdict("ls a; git status; ls b") else {
+    let ScriptVerdict::Listed { by, .. } = decision.commands.verdict("ls a; git status; ls b")
+    else {
         panic!("listed")
     };
     let lines: Vec<String> = by.iter().map(ToString::to_string).collect();
@@ -164,14 +165,19 @@ fn nothing_is_listed_where_the_shell_or_its_environment_is_not_known() {
     assert_eq!(verdict(&rig, "ls"), "listed", "it is not set");
     host.authority().set_variable("BASH_ENV", "/w/evil").expect("a variable");
     let decision = host.authority().decide(&system("bash", Backend::Wasm)).expect("allowed");
-    let Verdict::Unlisted { reason } = decision.commands.verdict("ls") else { panic!("unlisted") };
+    let ScriptVerdict::Unlisted { reason } = decision.commands.verdict("ls") else {
+        panic!("unlisted")
+    };
     assert!(reason.contains("BASH_ENV"), "{reason}");
     assert_eq!(decision.commands.verdict("rm x").as_str(), "denied");
     // A user's tool with that name may interpret its arguments in any way.
     let rig = Rig::with("", RULES, "");
     let own = contents();
-    let named =
-        Request { name: Some("bash"), origin: ToolOrigin::User, ..users(Backend::Wasm, &own) };
+    let named = PolicyRequest {
+        name: Some("bash"),
+        origin: ToolOrigin::User,
+        ..users(Backend::Wasm, &own)
+    };
     let decision = rig.allowed(named);
     assert_eq!(required(&decision, "ls").0, "consent");
     assert_eq!(required(&decision, "rm x").0, "denied");

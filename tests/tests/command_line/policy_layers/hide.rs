@@ -1,6 +1,6 @@
 //! Hidden names across the layers. A name that any layer hides is hidden, and needs the sandbox.
 
-use ikigai_host::policy::{Backend, Decision, LayerKind, Provenance, Request, Sandbox};
+use ikigai_host::policy::{Backend, Decision, LayerKind, PolicyRequest, Provenance, Sandbox};
 
 use crate::policy_layers::rig::{CEILING, Rig, USER, contents, granted, system, users};
 
@@ -22,7 +22,7 @@ fn kinds(rules: &[Provenance]) -> Vec<LayerKind> {
 }
 
 /// Returns a request for each kind of tool: a built-in tool and a user's tool, as either build.
-fn requests(contents: &[ikigai_host::Digest]) -> [Request<'_>; 5] {
+fn requests(contents: &[ikigai_host::Digest]) -> [PolicyRequest<'_>; 5] {
     [
         system("grep", Backend::Wasm),
         system("grep", Backend::Native),

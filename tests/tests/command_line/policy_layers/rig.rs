@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Backend, Decision, Denial, Override, Overrides, Request, Reserved, ServerTool, Signatures,
-    ToolOrigin,
+    Backend, Decision, Denial, Override, Overrides, PolicyRequest, Reserved, ServerTool,
+    Signatures, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, HostBuilder, Paths};
 use tempfile::TempDir;
@@ -76,13 +76,13 @@ impl Rig {
     }
 
     #[track_caller]
-    pub(crate) fn decide(&self, request: Request<'_>) -> Result<Decision, Denial> {
+    pub(crate) fn decide(&self, request: PolicyRequest<'_>) -> Result<Decision, Denial> {
         let host = self.host().unwrap_or_else(|error| panic!("{error}"));
         host.authority().decide(&request)
     }
 
     #[track_caller]
-    pub(crate) fn allowed(&self, request: Request<'_>) -> Decision {
+    pub(crate) fn allowed(&self, request: PolicyRequest<'_>) -> Decision {
         self.decide(request).unwrap_or_else(|denial| panic!("{denial}"))
     }
 
@@ -122,9 +122,9 @@ pub(crate) fn contents() -> [Digest; 1] {
     [Digest::from_bytes(b"tool")]
 }
 
-pub(crate) fn system(name: &str, backend: Backend) -> Request<'_> {
+pub(crate) fn system(name: &str, backend: Backend) -> PolicyRequest<'_> {
     let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
-    Request {
+    PolicyRequest {
         name: Some(name),
         origin,
         backend,
@@ -136,9 +136,9 @@ pub(crate) fn system(name: &str, backend: Backend) -> Request<'_> {
     }
 }
 
-pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a> {
+pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> PolicyRequest<'a> {
     let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
-    Request {
+    PolicyRequest {
         name: Some("tool"),
         origin,
         backend,
@@ -151,8 +151,8 @@ pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> Request<'a>
 }
 
 /// Returns the request for a tool of the server `peer`, or for the server itself.
-pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Request<'a> {
-    Request {
+pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> PolicyRequest<'a> {
+    PolicyRequest {
         name: Some("peer"),
         origin: ToolOrigin::User,
         backend: Backend::Mcp,

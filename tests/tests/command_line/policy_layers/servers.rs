@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ikigai_host::Digest;
-use ikigai_host::policy::{Approve, Request, Sandbox, ServerTool};
+use ikigai_host::policy::{Approve, PolicyRequest, Sandbox, ServerTool};
 
 use crate::policy_layers::rig::{
     Rig, approved, asked, described, granted_server, of_server, server_contents,
@@ -54,7 +54,7 @@ fn a_server_is_used_as_it_was_granted_and_a_call_of_it_has_a_minute() {
         assert!(denial.contains(&format!("its sha256 is {another},")), "{denial}");
     }
     let changed = ServerTool { name: "echo", digest: Digest::from_bytes(b"described otherwise") };
-    let changed = Request { tool: Some(changed), ..of_server(None, &own) };
+    let changed = PolicyRequest { tool: Some(changed), ..of_server(None, &own) };
     let denial = rig.decide(changed).expect_err("denied").to_string();
     assert!(denial.contains("changed its tool `echo`"), "{denial}");
     // A tool's entry with the same name is not the server's entry.

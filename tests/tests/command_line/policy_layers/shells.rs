@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ikigai_host::policy::{Verdict, fuzzing_commands};
+use ikigai_host::policy::{ScriptVerdict, fuzzing_commands};
 use ikigai_protocol::shell::SHELLS;
 use ikigai_tests::draw::{self, Draw};
 use tempfile::TempDir;
@@ -157,7 +157,7 @@ fn recorded(record: &[u8]) -> Vec<Words> {
     commands
 }
 
-fn verdict(script: &str) -> Verdict {
+fn verdict(script: &str) -> ScriptVerdict {
     fuzzing_commands::verdict(ALLOW, &[], script).expect("rules")
 }
 
@@ -184,7 +184,7 @@ fn a_listed_script_runs_only_the_commands_that_were_read() {
     let mut listed = 0;
     for seed in (0..count).map(|number| first.wrapping_add(number)) {
         let script = generated(&mut Draw::new(seed));
-        let Verdict::Listed { commands, .. } = verdict(&script) else { continue };
+        let ScriptVerdict::Listed { commands, .. } = verdict(&script) else { continue };
         listed += 1;
         for shell in &shells {
             if let Err(problem) = shell.compare(&script, &commands) {
@@ -207,7 +207,7 @@ fn the_corpus_of_the_fuzz_target_runs_only_the_commands_that_were_read() {
     for entry in fs::read_dir(corpus).expect("the corpus") {
         let script = fs::read(entry.expect("an entry").path()).expect("an input");
         let Ok(script) = String::from_utf8(script) else { continue };
-        let Verdict::Listed { commands, .. } = verdict(&script) else { continue };
+        let ScriptVerdict::Listed { commands, .. } = verdict(&script) else { continue };
         listed += 1;
         for shell in &shells {
             shell.compare(&script, &commands).unwrap_or_else(|problem| panic!("{problem}"));

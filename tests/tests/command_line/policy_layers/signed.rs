@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Backend, LayerKind, Provenance, Request, Signatures, SignerIdentity, SignerRule,
+    Backend, LayerKind, PolicyRequest, Provenance, Signatures, SignerIdentity, SignerRule,
     SignersInForce, ToolOrigin,
 };
 use ikigai_tests::draw::Draw;
@@ -90,7 +90,7 @@ fn what_nobody_can_sign_is_refused_with_its_reason() {
     let own = contents();
     let user = format!("require_signed = true\n{}", granted_server(""));
     let rig = signed_by_acme("", &format!("{user}{}", naming(&["acme"])), "");
-    let refused = |request: Request<'_>, part: &str| {
+    let refused = |request: PolicyRequest<'_>, part: &str| {
         let said = rig.decide(request).expect_err("denied").to_string();
         assert!(said.contains(part) && said.contains("policy.toml:1"), "{said}");
     };
@@ -98,7 +98,7 @@ fn what_nobody_can_sign_is_refused_with_its_reason() {
         refused(of_server(tool, &server_contents()), "nobody signs the definition of a server");
     }
     for backend in [Backend::Wasm, Backend::Native] {
-        refused(Request { name: None, ..users(backend, &own) }, "named by its path");
+        refused(PolicyRequest { name: None, ..users(backend, &own) }, "named by its path");
     }
     let mut unable = Rig::with("", "require_signed = true\n", "");
     unable.signatures = None;
@@ -200,7 +200,8 @@ fn a_file_whose_signer_cannot_be_used_is_no_policy() {
     assert!(error.contains("policy.toml:3:7: `[signers.acme]` has no key"), "{error}");
     let rig = signed_by_acme("", &naming(&["acme"]), "");
     let host = rig.host().expect("a policy");
-    let decide = |name| host.authority().decide(&Request { name, ..system("grep", Backend::Wasm) });
+    let decide =
+        |name| host.authority().decide(&PolicyRequest { name, ..system("grep", Backend::Wasm) });
     rig.write(USER, broken);
     decide(Some("grep")).expect("the earlier text is in force");
     assert_eq!(host.authority().signers().expect("in force").signers[0].name, "acme");
@@ -307,7 +308,7 @@ fn random_layers_never_admit_what_is_not_signed() {
         for backend in [Backend::Wasm, Backend::Native] {
             let unsigned = rig.decide(users(backend, &other));
             assert!(!(is_required && unsigned.is_ok()), "{what}");
-            let unnamed = Request { name: None, ..users(backend, &own) };
+            let unnamed = PolicyRequest { name: None, ..users(backend, &own) };
             assert!(!(is_required && rig.decide(unnamed).is_ok()), "{what}");
             let signed = rig.decide(users(backend, &own));
             assert!(!(is_required && !is_in_force && signed.is_ok()), "{what}");
@@ -319,7 +320,7 @@ fn random_layers_never_admit_what_is_not_signed() {
             refused += usize::from(is_required);
             admitted += usize::from(is_required && signed.is_ok());
         }
-        let request = Request { origin: ToolOrigin::System, ..users(Backend::Wasm, &own) };
+        let request = PolicyRequest { origin: ToolOrigin::System, ..users(Backend::Wasm, &own) };
         rig.allowed(request);
     }
     assert!(refused > 100 && admitted > 10, "{refused} were required, {admitted} of them admitted");

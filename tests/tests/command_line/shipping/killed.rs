@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use ikigai_supply::Lock;
+use ikigai_supply::ToolsLock;
 use ikigai_supply_testing::Fault;
 use ikigai_tests::draw::Draw;
 use ikigai_tests::host::Host;
@@ -26,7 +26,7 @@ fn is_old_or_new(host: &Host, versions: [&str; 2], when: &str) {
     assert!(files.contains(&placed), "{when}: the file is neither the old nor the new");
     let text = lock_text(host);
     let lock =
-        Lock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{when}: {error}\n{text}"));
+        ToolsLock::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{when}: {error}\n{text}"));
     let locked = lock.get("weather").expect("locked").sha256.to_string();
     assert!(digests.contains(&locked), "{when}: {text}");
     let policy = policy_text(host);

@@ -1,7 +1,7 @@
 //! The round trips of a question about many tools. They are as many as for one tool.
 
 use ikigai_host::Digest;
-use ikigai_supply::{Lock, LockedTool, Signer};
+use ikigai_supply::{LockedTool, Signer, ToolsLock};
 use ikigai_supply_testing::{Fake, Reply, Style, Waves};
 use ikigai_tests::host::Host;
 
@@ -12,7 +12,7 @@ const TOOLS: usize = 20;
 /// Returns a user of [`TOOLS`] tools in version 1.0.0 from a registry, which has nothing newer.
 fn user_of(fake: &Fake, host_name: &str) -> Host {
     let host = Host::without_system_tools();
-    let mut lock = Lock::default();
+    let mut lock = ToolsLock::default();
     for number in 0..TOOLS {
         let (name, repository) = (format!("tool_{number:02}"), format!("acme/tool-{number:02}"));
         let file = named("weather", "1.0.0", "{}");

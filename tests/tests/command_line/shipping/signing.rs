@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ikigai_supply::signature::{Key, MinisignKey, SshKey};
+use ikigai_supply::signature::{MinisignKey, SignerKey, SshKey};
 use ikigai_tests::host::{Host, Ran};
 
 use crate::shipping::scene::*;
@@ -28,7 +28,7 @@ impl Signer {
         let program = program("ssh-keygen", REQUIRED)?;
         run(host, program, &["-q", "-t", "ed25519", "-N", "", "-C", "", "-f", name]);
         let public = read(host, &format!("{name}.pub")).trim().to_owned();
-        let text = Key::Ssh(SshKey::parse(&public).expect("a key")).signer().to_string();
+        let text = SignerKey::Ssh(SshKey::parse(&public).expect("a key")).signer().to_string();
         Some(Self { program, name, public, text })
     }
 
@@ -39,7 +39,8 @@ impl Signer {
         run(host, program, &["-G", "-W", "-f", "-p", &public, "-s", &secret]);
         let whole = read(host, &public);
         let public = whole.lines().nth(1).expect("a line").to_owned();
-        let text = Key::Minisign(MinisignKey::parse(&public).expect("a key")).signer().to_string();
+        let text =
+            SignerKey::Minisign(MinisignKey::parse(&public).expect("a key")).signer().to_string();
         Some(Self { program, name, public, text })
     }
 

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Stdin};
-use ikigai_host::limits::{Deadline, Limit, Limits};
+use ikigai_host::limits::{CallLimits, Deadline, Limit};
 use ikigai_host::policy::Grant;
 use ikigai_tests::component::{Ending, Hoard, hoarding, printing};
 use ikigai_tests::host::{Host, schema};
@@ -81,7 +81,7 @@ fn a_host_that_is_idle_has_given_the_tables_back() {
         let tokio = tokio.expect("a runtime");
         let all = |program: &GuestProgram| {
             let calls: Vec<_> = (0..AT_ONCE)
-                .map(|_| tokio.spawn(program.run(call(Limits::default().wasm_memory))))
+                .map(|_| tokio.spawn(program.run(call(CallLimits::default().wasm_memory))))
                 .collect();
             for call in calls {
                 let outcome = tokio.block_on(call).expect("not lost");
@@ -113,7 +113,7 @@ fn call(memory: u64) -> Call {
         widening: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
-        limits: Limits { wasm_memory: memory, ..Limits::default() },
+        limits: CallLimits { wasm_memory: memory, ..CallLimits::default() },
         deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }

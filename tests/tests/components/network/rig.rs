@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
-use ikigai_host::exec::wasm::{GuestProgram, Network, Resolve, Runtime};
+use ikigai_host::exec::wasm::{GuestProgram, NameResolver, Runtime, SharedNetwork};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{Deadline, Limits};
+use ikigai_host::limits::{CallLimits, Deadline};
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
 use serde_json::Value;
@@ -33,10 +33,10 @@ pub(crate) struct Rig {
 impl Rig {
     /// Compiles the guest for the network of this machine.
     pub(crate) fn new() -> Self {
-        Self::within(Network::default())
+        Self::within(SharedNetwork::default())
     }
 
-    pub(crate) fn within(network: Network) -> Self {
+    pub(crate) fn within(network: SharedNetwork) -> Self {
         let runtime = Runtime::with_network(8, u64::MAX, network).expect("a runtime");
         let bytes = std::fs::read(paths::guests().join("caller.wasm")).expect("the guest");
         let program = runtime.compile_here(&bytes);
@@ -98,7 +98,7 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
         widening: None,
         assets: None,
         workspace: std::env::temp_dir().into(),
-        limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+        limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
         deadline: Deadline::default(),
         cancel: CancellationToken::new(),
     }
@@ -149,8 +149,8 @@ impl Names {
         self
     }
 
-    pub(crate) fn network(&self) -> Network {
-        Network::default().resolving_with(self.clone())
+    pub(crate) fn network(&self) -> SharedNetwork {
+        SharedNetwork::default().resolving_with(self.clone())
     }
 
     /// Returns the names that were looked up.
@@ -159,7 +159,7 @@ impl Names {
     }
 }
 
-impl Resolve for Names {
+impl NameResolver for Names {
     fn resolve<'a>(
         &'a self,
         name: &'a str,
@@ -177,7 +177,7 @@ impl Resolve for Names {
 /// A resolver that never answers.
 pub(crate) struct Never;
 
-impl Resolve for Never {
+impl NameResolver for Never {
     fn resolve<'a>(
         &'a self,
         _: &'a str,

@@ -7,10 +7,12 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ikigai_host::audit::{Reader, Record, Requester, Via};
-use ikigai_host::consent::{Question, Reply, Respondent, Widen, WidenAnswer, Widened};
-use ikigai_host::front_end::{Answer, FrontEnd};
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::audit::{LogReader, Record, Requester, Via};
+use ikigai_host::consent::{
+    ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply,
+};
+use ikigai_host::front_end::{AnswerFuture, FrontEnd};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_host::{CancellationToken, Control, Digest, Host, Paths};
 use ikigai_protocol::Access;
 use ikigai_tests::paths;
@@ -48,7 +50,7 @@ impl FrontEnd for Person {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         panic!("nobody has to agree to the call")
     }
 
@@ -56,7 +58,7 @@ impl FrontEnd for Person {
         true
     }
 
-    fn widen<'a>(&'a self, question: &'a Widen) -> Answer<'a, Widened> {
+    fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         Box::pin(async move {
             let text = question.reached[0].to_string();
             self.asked.lock().expect("no panic while held").push(text);
@@ -65,7 +67,7 @@ impl FrontEnd for Person {
                 Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
             }
-            Widened { answer: self.answer.clone(), waited: Duration::ZERO }
+            WidenReply { answer: self.answer.clone(), waited: Duration::ZERO }
         })
     }
 }
@@ -138,15 +140,15 @@ impl Rig {
 
     /// Returns the text of a question about an access.
     fn reading(&self, name: &str) -> String {
-        Reached::Path { access: Access::ReadOnly, path: self.tree.path(name) }.to_string()
+        RequestedAccess::Path { access: Access::ReadOnly, path: self.tree.path(name) }.to_string()
     }
 
     fn writing(&self, name: &str) -> String {
-        Reached::Path { access: Access::ReadWrite, path: self.tree.path(name) }.to_string()
+        RequestedAccess::Path { access: Access::ReadWrite, path: self.tree.path(name) }.to_string()
     }
 
     fn record(&self) -> Record {
-        let mut reader = Reader::open(&self.tree.path("state")).expect("a log");
+        let mut reader = LogReader::open(&self.tree.path("state")).expect("a log");
         let batch = reader.read_back().expect("a file").expect("read");
         batch.lines.last().expect("a record").record.clone()
     }
@@ -183,7 +185,7 @@ async fn a_call_waits_for_a_person_and_gets_the_file() {
         assert_eq!(no.asked(), [rig.reading("other/secret")], "{keys}");
         let record = rig.record();
         let path = rig.tree.path("other/secret");
-        assert!(record.reached.contains(&Reached::Path { access: Access::ReadOnly, path }));
+        assert!(record.reached.contains(&RequestedAccess::Path { access: Access::ReadOnly, path }));
     }
 }
 
@@ -262,7 +264,7 @@ async fn a_change_of_an_entry_waits_for_its_directory() {
         let new = refusing.tree.path("new");
         assert!(new.join("x").exists() && !new.join("made").exists());
         let reached = refusing.record().reached;
-        let new = Reached::Path { access: Access::ReadWrite, path: new };
+        let new = RequestedAccess::Path { access: Access::ReadWrite, path: new };
         assert!(reached.contains(&new), "{reached:?}");
         // Without a person the outcome is the same, and the guest learns nothing.
         let seen = rig.walk(&steps, None).await;
@@ -422,9 +424,9 @@ async fn without_a_person_nothing_is_learnt_and_all_of_it_noted() {
     // The guest gets the same error for an existing file as for a missing one.
     assert_eq!(seen[0], seen[1]);
     let record = rig.record();
-    let reached = |access, name: &str| Reached::Path { access, path: rig.tree.path(name) };
+    let reached = |access, name: &str| RequestedAccess::Path { access, path: rig.tree.path(name) };
     for it in [reached(Access::ReadOnly, "other/secret"), reached(Access::ReadWrite, "work/kept")] {
         assert!(record.reached.contains(&it), "{it}: {:?}", record.reached);
     }
-    assert_eq!(record.used, [Used::Dir { path: rig.tree.path("work") }]);
+    assert_eq!(record.used, [UsedAccess::Dir { path: rig.tree.path("work") }]);
 }

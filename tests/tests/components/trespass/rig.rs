@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{Deadline, Limits};
+use ikigai_host::limits::{CallLimits, Deadline};
 use ikigai_host::policy::{Grant, Hide, Reserved};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -102,7 +102,7 @@ impl Tree {
             widening: None,
             assets: None,
             workspace: self.path("work").into(),
-            limits: Limits { wall_clock: TIMEOUT, ..Limits::default() },
+            limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
             deadline: Deadline::default(),
             cancel: CancellationToken::new(),
         };

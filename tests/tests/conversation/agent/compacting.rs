@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{
-    CompactAt, Compacted, End, Event, Model, Session, SessionAssets, Spend, SpendLimit, Turn,
+    CompactAt, Compacted, Model, Session, SessionAssets, Spend, SpendLimit, Turn, TurnEnd,
+    TurnEvent,
 };
 use ikigai_assets::{Agent, AssetPath, Budget, Capacity, StoreUrl};
-use ikigai_host::registry::{Depth, Snapshot};
+use ikigai_host::registry::{ScanDepth, Snapshot};
 use ikigai_provider_testing::{FakeServer, Received, Reply, Trouble, Vendor};
 use serde_json::json;
 use tempfile::TempDir;
@@ -56,7 +57,7 @@ impl Talk {
             is_principal: false,
         };
         let host = host(&scratch);
-        let tools = host.registry().scan(Depth::Remembered).await;
+        let tools = host.registry().scan(ScanDepth::Remembered).await;
         assert!(tools.get("long").is_some(), "{:?}", tools.warnings());
         let model = Model { context, max_tokens: Some(4000), ..model(&server) };
         let session = Session::new(host, Some(assets), Some(model));
@@ -67,9 +68,9 @@ impl Talk {
         let Self { session, tools, told, .. } = self;
         let tools = ready(Some(Arc::clone(tools)));
         let cancel = CancellationToken::new();
-        let mut on_event = |event: Event<'_>| match event {
-            Event::Warning(text) => told.warnings.push(text.to_owned()),
-            Event::Compacted(compacted) => told.compacted.push(compacted),
+        let mut on_event = |event: TurnEvent<'_>| match event {
+            TurnEvent::Warning(text) => told.warnings.push(text.to_owned()),
+            TurnEvent::Compacted(compacted) => told.compacted.push(compacted),
             _ => {}
         };
         let turn = session.turn(tools, prompt.into(), &cancel, &mut on_event).await;
@@ -79,8 +80,8 @@ impl Talk {
     async fn compact(&mut self) -> Option<Compacted> {
         let Self { session, told, .. } = self;
         let cancel = CancellationToken::new();
-        let mut on_event = |event: Event<'_>| {
-            if let Event::Warning(text) = event {
+        let mut on_event = |event: TurnEvent<'_>| {
+            if let TurnEvent::Warning(text) = event {
                 told.warnings.push(text.to_owned());
             }
         };
@@ -184,10 +185,10 @@ async fn talk_of_300_rounds(vendor: Vendor) {
     });
     let mut talk = Talk::new(server, Some(WINDOW)).await;
     let turn = talk.turn("Remember: the word is heliotrope.").await;
-    assert_eq!((&turn.end, turn.rounds), (&End::Answered, 11), "{vendor}");
+    assert_eq!((&turn.end, turn.rounds), (&TurnEnd::Answered, 11), "{vendor}");
     for number in 2..=28 {
         let turn = talk.turn(&format!("Go on, for the {number}th time.")).await;
-        assert_eq!(turn.end, End::Answered, "{vendor}: turn {number}");
+        assert_eq!(turn.end, TurnEnd::Answered, "{vendor}: turn {number}");
         assert_eq!(turn.answer.as_deref(), Some("heliotrope"), "{vendor}: turn {number}");
     }
     assert!(largest.load(Ordering::Relaxed) <= WINDOW, "{vendor}: {largest:?}");
@@ -222,7 +223,7 @@ async fn one_turn_of_many_rounds_keeps_its_request() {
     let mut talk = Talk::new(busy(Vendor::Anthropic, 120, notes), Some(WINDOW)).await;
     talk.session.set_max_rounds(200);
     let turn = talk.turn("Print it 120 times, please.").await;
-    assert_eq!((turn.end, turn.rounds), (End::Answered, 121));
+    assert_eq!((turn.end, turn.rounds), (TurnEnd::Answered, 121));
     assert!(talk.text().contains("Print it 120 times, please."), "{}", talk.text());
     assert!(talk.told.compacted.iter().any(|it| it.messages > 0), "{:?}", talk.told);
     assert_eq!(talk.told.warnings, Vec::<String>::new());
@@ -232,7 +233,7 @@ async fn one_turn_of_many_rounds_keeps_its_request() {
 #[tokio::test]
 async fn a_result_that_is_left_out_is_kept_whole() {
     let mut talk = Talk::new(busy(Vendor::OpenAi, 5, notes), Some(WINDOW)).await;
-    assert_eq!(talk.turn("Print it.").await.end, End::Answered);
+    assert_eq!(talk.turn("Print it.").await.end, TurnEnd::Answered);
     let text = talk.text();
     let mark = "characters was left out to make room. The whole is kept as ikigai:///";
     let (_, rest) = text.split_once(mark).unwrap_or_else(|| panic!("{text}"));
@@ -250,7 +251,7 @@ async fn a_refusal_for_the_length_makes_room_once_and_is_learned_from() {
         // The window is not in the configuration.
         let mut talk = Talk::new(busy(vendor, 12, notes), None).await;
         let turn = talk.turn("Print it.").await;
-        assert_eq!((&turn.end, turn.rounds), (&End::Answered, 13), "{vendor}: {:?}", talk.told);
+        assert_eq!((&turn.end, turn.rounds), (&TurnEnd::Answered, 13), "{vendor}: {:?}", talk.told);
         assert!(!talk.told.compacted.is_empty(), "{vendor}");
         talk.assert_valid();
     }
@@ -261,7 +262,7 @@ async fn a_request_that_cannot_be_made_shorter_fails() {
     let server = FakeServer::with(Vendor::Anthropic, |_| Reply::trouble(Trouble::TooLong));
     let mut talk = Talk::new(server, None).await;
     let turn = talk.turn("hello").await;
-    assert!(matches!(turn.end, End::Failed(_)), "{turn:?}");
+    assert!(matches!(turn.end, TurnEnd::Failed(_)), "{turn:?}");
     assert_eq!(
         talk.server.requests().len(),
         1,
@@ -274,7 +275,7 @@ async fn a_request_that_cannot_be_made_shorter_fails() {
 async fn three_turns(notes: impl Fn() -> Reply + Send + 'static) -> Talk {
     let mut talk = Talk::new(busy(Vendor::Anthropic, 1, notes), Some(200_000)).await;
     for prompt in ["the first request", "the second request", "the third request"] {
-        assert_eq!(talk.turn(prompt).await.end, End::Answered);
+        assert_eq!(talk.turn(prompt).await.end, TurnEnd::Answered);
     }
     talk
 }
@@ -302,7 +303,7 @@ async fn a_command_makes_notes_of_all_but_the_last_two_turns() {
     assert!(quoted.contains("User: the first request"), "{quoted}");
     assert!(!quoted.contains("the second request"), "{quoted}");
 
-    assert_eq!(talk.turn("go on").await.end, End::Answered);
+    assert_eq!(talk.turn("go on").await.end, TurnEnd::Answered);
     assert_eq!(talk.told.warnings, Vec::<String>::new());
     talk.assert_valid();
 }
@@ -327,7 +328,7 @@ async fn notes_that_are_no_use_change_nothing() {
         let [warning] = &talk.told.warnings[..] else { panic!("{reason}: {:?}", talk.told) };
         assert!(warning.contains(reason), "{warning}");
         assert!(warning.starts_with("older turns stay in the conversation: "), "{warning}");
-        assert_eq!(talk.turn("go on").await.end, End::Answered, "{reason}");
+        assert_eq!(talk.turn("go on").await.end, TurnEnd::Answered, "{reason}");
         talk.assert_valid();
     }
 }
@@ -336,7 +337,7 @@ async fn notes_that_are_no_use_change_nothing() {
 async fn nothing_older_is_nothing_to_make_notes_of() {
     let mut talk = Talk::new(busy(Vendor::Google, 1, notes), None).await;
     assert_eq!(talk.compact().await, None);
-    assert_eq!(talk.turn("Print it.").await.end, End::Answered);
+    assert_eq!(talk.turn("Print it.").await.end, TurnEnd::Answered);
     assert_eq!(talk.compact().await, None);
     assert_eq!(talk.server.requests().len(), 2, "no notes are asked for");
 }
@@ -345,7 +346,7 @@ async fn nothing_older_is_nothing_to_make_notes_of() {
 async fn a_number_of_tokens_takes_the_place_of_an_unknown_window() {
     let mut talk = Talk::new(busy(Vendor::OpenAiChat, 8, notes), None).await;
     talk.session.set_compact_at(CompactAt::Tokens(20_000));
-    assert_eq!(talk.turn("Print it.").await.end, End::Answered);
+    assert_eq!(talk.turn("Print it.").await.end, TurnEnd::Answered);
     assert!(!talk.told.compacted.is_empty());
     let requests = talk.server.requests();
     let largest = requests.iter().map(tokens).max().expect("requests");
@@ -358,7 +359,7 @@ async fn a_session_stops_before_it_spends_more_than_it_may() {
     let spend = Spend { session: Some(30_000), day: None };
     talk.session.set_spend(spend);
     let turn = talk.turn("Print it.").await;
-    let End::Spent { per: SpendLimit::Session, spent, limit } = turn.end else {
+    let TurnEnd::Spent { per: SpendLimit::Session, spent, limit } = turn.end else {
         panic!("{turn:?}")
     };
     assert!(spent >= 30_000 && limit == 30_000, "{spent}");
@@ -369,10 +370,10 @@ async fn a_session_stops_before_it_spends_more_than_it_may() {
     // No request is sent, and the next prompt is rolled back.
     let before = talk.session.messages().len();
     let turn = talk.turn("go on").await;
-    assert!(matches!(turn.end, End::Spent { .. }) && turn.rounds == 0, "{turn:?}");
+    assert!(matches!(turn.end, TurnEnd::Spent { .. }) && turn.rounds == 0, "{turn:?}");
     assert!(talk.session.messages().len() <= before + 1);
     talk.session.set_spend(Spend::default());
-    assert_eq!(talk.turn("go on").await.end, End::Answered);
+    assert_eq!(talk.turn("go on").await.end, TurnEnd::Answered);
     talk.assert_valid();
 }
 
@@ -381,7 +382,7 @@ async fn the_size_of_a_request_is_what_the_provider_says() {
     let mut talk = Talk::new(busy(Vendor::Google, 1, notes), Some(WINDOW)).await;
     let estimate = talk.session.usage(Some(&talk.tools)).await;
     assert!(estimate.request.is_estimate && estimate.results.tokens == 0, "{estimate:?}");
-    assert_eq!(talk.turn("Print it.").await.end, End::Answered);
+    assert_eq!(talk.turn("Print it.").await.end, TurnEnd::Answered);
     let usage = talk.session.usage(Some(&talk.tools)).await;
     let counted = talk.server.requests().last().map(tokens).expect("requests");
     // The answer was added after that request.

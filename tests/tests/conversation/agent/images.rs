@@ -8,7 +8,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::{End, Event, Session, SessionAssets, Turn};
+use ikigai_agent::{Session, SessionAssets, Turn, TurnEnd, TurnEvent};
 use ikigai_assets::{Agent, Budget, Capacity, StoreUrl};
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{FailureKind, Image, Part};
@@ -181,8 +181,8 @@ impl Place {
 async fn turn(session: &mut Session, prompt: &str) -> Turn {
     let tools = ready(Some(Arc::new(Snapshot::default())));
     let cancel = CancellationToken::new();
-    let mut on_event = |event: Event<'_>| {
-        if let Event::Warning(text) = event {
+    let mut on_event = |event: TurnEvent<'_>| {
+        if let TurnEvent::Warning(text) = event {
             panic!("{prompt}: {text}");
         }
     };
@@ -208,11 +208,11 @@ async fn a_prompt_whose_image_was_refused_is_taken_back() {
         let server = FakeServer::start(vendor, replies);
         let mut session = place.session(&server);
         let end = turn(&mut session, "what is @picture.png?").await.end;
-        let End::Failed(failure) = end else { panic!("{vendor}: {end:?}") };
+        let TurnEnd::Failed(failure) = end else { panic!("{vendor}: {end:?}") };
         let images = "the image `picture.png`".to_owned();
         assert_eq!(failure.kind, FailureKind::Images { images }, "{vendor}");
         assert_eq!(session.messages(), [], "{vendor}");
-        assert_eq!(turn(&mut session, "hello").await.end, End::Answered, "{vendor}");
+        assert_eq!(turn(&mut session, "hello").await.end, TurnEnd::Answered, "{vendor}");
         assert_eq!(server.violations(), Vec::<String>::new(), "{vendor}");
     }
 }
@@ -224,7 +224,7 @@ async fn every_provider_goes_on_with_an_image_that_was_kept() {
         let server = FakeServer::start(vendor, answers(1));
         let mut session = place.session(&server);
         session.keep();
-        assert_eq!(turn(&mut session, "what is @picture.png?").await.end, End::Answered);
+        assert_eq!(turn(&mut session, "what is @picture.png?").await.end, TurnEnd::Answered);
         let id = session.kept().expect("it is kept");
         let sent = images(&session);
         assert_eq!(sent.len(), 1, "{vendor}");
@@ -234,7 +234,7 @@ async fn every_provider_goes_on_with_an_image_that_was_kept() {
             let mut session = place.session(&server);
             session.resume(&id).await.expect("a conversation");
             assert_eq!(images(&session), sent, "{vendor} to {other}");
-            assert_eq!(turn(&mut session, "and now?").await.end, End::Answered);
+            assert_eq!(turn(&mut session, "and now?").await.end, TurnEnd::Answered);
             let request = server.requests()[0].body.to_string();
             assert!(request.contains(sent[0].base64()), "{vendor} to {other}: {request}");
             assert_eq!(server.violations(), Vec::<String>::new(), "{vendor} to {other}");
@@ -252,7 +252,7 @@ async fn of_an_image_in_a_turn_that_is_left_out_a_line_stays() {
     let server = FakeServer::start(Vendor::Anthropic, replies);
     let mut session = place.session(&server);
     for prompt in ["what is @picture.png?", "and this?", "why?"] {
-        assert_eq!(turn(&mut session, prompt).await.end, End::Answered);
+        assert_eq!(turn(&mut session, prompt).await.end, TurnEnd::Answered);
     }
     let server_of_notes = FakeServer::start(Vendor::Anthropic, [Reply::answer().text("A cat.")]);
     session.set_model(Some(model(&server_of_notes)));
@@ -263,7 +263,7 @@ async fn of_an_image_in_a_turn_that_is_left_out_a_line_stays() {
     assert!(asked.contains("User: [image picture.png, 640 × 480, 1 kB]"), "{asked}");
     assert_eq!(images(&session), []);
     session.set_model(Some(model(&server)));
-    assert_eq!(turn(&mut session, "thanks").await.end, End::Answered);
+    assert_eq!(turn(&mut session, "thanks").await.end, TurnEnd::Answered);
     let request = server.requests()[3].body.to_string();
     let left = r"what is @picture.png?\n[image picture.png, 640 × 480, 1 kB]";
     assert!(request.contains(left), "{request}");

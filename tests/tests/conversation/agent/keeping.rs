@@ -9,8 +9,8 @@ use std::time::Duration;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::journal::{self, ReplayError};
 use ikigai_agent::{
-    End, Event, ResumeError, Resumed, Session, SessionAssets, SessionRetention, Spend, SpendLimit,
-    Surroundings, Turn, prune_sessions,
+    ResumeError, Resumed, Session, SessionAssets, SessionRetention, Spend, SpendLimit, Turn,
+    TurnEnd, TurnEvent, TurnSurroundings, prune_sessions,
 };
 use ikigai_assets::{
     Agent, Budget, Capacity, Error, NewEvent, SessionEvent, SessionFilter, SessionId, StoreUrl,
@@ -78,8 +78,8 @@ fn agent() -> Agent {
 async fn turn(session: &mut Session, prompt: &str) -> (Turn, Vec<String>) {
     let tools = ready(Some(Arc::new(Snapshot::default())));
     let mut warnings = Vec::new();
-    let mut on_event = |event: Event<'_>| {
-        if let Event::Warning(text) = event {
+    let mut on_event = |event: TurnEvent<'_>| {
+        if let TurnEvent::Warning(text) = event {
             warnings.push(text.to_owned());
         }
     };
@@ -126,13 +126,13 @@ async fn talk(place: &Place, server: &FakeServer) -> SessionId {
     assert_eq!(session.kept(), None, "it begins with the first prompt");
     for prompt in ["call", "and now?", "call", "thanks"] {
         let (turn, warnings) = turn(&mut session, prompt).await;
-        assert_eq!((turn.end, warnings), (End::Answered, Vec::new()), "{prompt}");
+        assert_eq!((turn.end, warnings), (TurnEnd::Answered, Vec::new()), "{prompt}");
     }
     let cancel = CancellationToken::new();
     let compacted = session.compact(None, &cancel, &mut |_| {}).await.expect("a model");
     assert!(compacted.is_some_and(|it| it.messages > 0), "{compacted:?}");
     let (turn, _) = turn(&mut session, "call").await;
-    assert_eq!(turn.end, End::Answered);
+    assert_eq!(turn.end, TurnEnd::Answered);
     let id = session.kept().expect("it is kept");
     assert_eq!(session.release().await, None);
     id
@@ -154,7 +154,7 @@ async fn resumes_after_a_kill_at_every_event(vendor: Vendor) {
             .contains(&event.kind.as_str());
         assert_eq!(resumed.unanswered.is_none(), ended, "{vendor}: {event:?}");
         let (turn, warnings) = turn(&mut session, "go on").await;
-        assert_eq!((turn.end, warnings), (End::Answered, Vec::new()), "{vendor}: {event:?}");
+        assert_eq!((turn.end, warnings), (TurnEnd::Answered, Vec::new()), "{vendor}: {event:?}");
         if had_calls {
             let told = server.requests().pop().expect("a request").body.to_string();
             assert!(told.contains("It may have run"), "{vendor}: {told}");
@@ -198,7 +198,12 @@ async fn another_provider_goes_on_with_a_kept_conversation() {
             let mut session = place.session(&server);
             session.resume(&id).await.expect("a conversation");
             let (turn, _) = turn(&mut session, "call").await;
-            assert_eq!(turn.end, End::Answered, "{vendor} to {other}: {:?}", server.violations());
+            assert_eq!(
+                turn.end,
+                TurnEnd::Answered,
+                "{vendor} to {other}: {:?}",
+                server.violations()
+            );
             assert_eq!(server.violations(), Vec::<String>::new(), "{vendor} to {other}");
             assert_eq!(session.release().await, None);
             let store = place.store.open().await.expect("a store");
@@ -222,7 +227,7 @@ async fn a_person_sees_where_the_talk_was_left() {
     let before = before.expect("the surroundings of the last turn");
     let assets = place.assets();
     let none = Snapshot::default();
-    let now = Surroundings::now(&host(&place.scratch), Some(&assets), Some(&none)).await;
+    let now = TurnSurroundings::now(&host(&place.scratch), Some(&assets), Some(&none)).await;
     assert_eq!(before.changes(&now), Vec::<String>::new());
     let usage = session.usage(None).await;
     assert!(usage.spent > 0, "what was spent counts: {usage:?}");
@@ -239,10 +244,10 @@ async fn what_was_cleared_or_taken_back_stays_so() {
     let (place, server) = (Place::new(), FakeServer::start(Vendor::OpenAi, replies));
     let mut session = place.session(&server);
     session.keep();
-    assert_eq!(turn(&mut session, "first").await.0.end, End::Answered);
-    assert!(matches!(turn(&mut session, "lost").await.0.end, End::Failed(_)));
+    assert_eq!(turn(&mut session, "first").await.0.end, TurnEnd::Answered);
+    assert!(matches!(turn(&mut session, "lost").await.0.end, TurnEnd::Failed(_)));
     session.clear();
-    assert_eq!(turn(&mut session, "second").await.0.end, End::Answered);
+    assert_eq!(turn(&mut session, "second").await.0.end, TurnEnd::Answered);
     let id = session.kept().expect("kept");
     session.clear();
     assert_eq!(session.release().await, None, "the last clearing is written");
@@ -250,7 +255,7 @@ async fn what_was_cleared_or_taken_back_stays_so() {
     let mut session = place.session(&server);
     session.resume(&id).await.expect("a conversation");
     assert_eq!(session.messages(), []);
-    assert_eq!(turn(&mut session, "third").await.0.end, End::Answered);
+    assert_eq!(turn(&mut session, "third").await.0.end, TurnEnd::Answered);
     let replayed = journal::replay(&place.events(&id).await).expect("a log");
     assert_eq!(replayed.messages().len(), 2);
 }
@@ -264,7 +269,7 @@ async fn a_fork_leaves_the_original_as_it_was() {
     let resumed = session.fork(&id, Some(2)).await.expect("a fork");
     assert_eq!(resumed.session.turns, 2);
     assert_eq!(resumed.last.prompt.as_deref(), Some("and now?"));
-    assert_eq!(turn(&mut session, "another way").await.0.end, End::Answered);
+    assert_eq!(turn(&mut session, "another way").await.0.end, TurnEnd::Answered);
     assert_ne!(session.kept(), Some(id));
     assert_eq!(place.events(&id).await, before);
 
@@ -301,7 +306,7 @@ async fn a_terminal_that_lost_its_session_says_so_once_and_goes_on() {
     let events = place.events(&id).await.len();
 
     let (taken, warnings) = turn(&mut session, "call").await;
-    assert_eq!(taken.end, End::Answered);
+    assert_eq!(taken.end, TurnEnd::Answered);
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
     assert!(warning.starts_with("another terminal goes on with this conversation"), "{warning}");
     assert_eq!(turn(&mut session, "call").await.1, Vec::<String>::new(), "only once");
@@ -324,11 +329,11 @@ async fn a_store_that_cannot_be_written_stops_no_talk() {
     let mut session = place.session(&server);
     session.keep();
     let (taken, warnings) = turn(&mut session, "hello").await;
-    assert_eq!(taken.end, End::Answered);
+    assert_eq!(taken.end, TurnEnd::Answered);
     let kept: Vec<_> = warnings.iter().filter(|it| it.contains("is not kept")).collect();
     assert_eq!(kept.len(), 1, "{warnings:?}");
     let (taken, warnings) = turn(&mut session, "hello").await;
-    assert_eq!(taken.end, End::Answered);
+    assert_eq!(taken.end, TurnEnd::Answered);
     assert!(!warnings.iter().any(|it| it.contains("is not kept")), "only once: {warnings:?}");
 }
 
@@ -358,9 +363,9 @@ async fn a_log_of_a_newer_program_is_refused_and_left_alone() {
 async fn without_keeping_nothing_is_written() {
     let (place, server) = (Place::new(), talkative(Vendor::Anthropic));
     let mut session = place.session(&server);
-    assert_eq!(turn(&mut session, "call").await.0.end, End::Answered);
+    assert_eq!(turn(&mut session, "call").await.0.end, TurnEnd::Answered);
     session.keep();
-    assert_eq!(turn(&mut session, "call").await.0.end, End::Answered);
+    assert_eq!(turn(&mut session, "call").await.0.end, TurnEnd::Answered);
     assert_eq!(session.kept(), None, "a log without its beginning would be no conversation");
     let store = place.store.open().await.expect("a store");
     let filter = SessionFilter { agent: &agent(), workspace: None };
@@ -375,15 +380,15 @@ async fn what_other_conversations_spent_today_counts_for_the_day() {
     let spend = |day| Spend { session: None, day: Some(day) };
     first.set_spend(spend(10));
     let (taken, _) = turn(&mut first, "hello").await;
-    let End::Spent { per: SpendLimit::Day, spent, limit: 10 } = taken.end else {
+    let TurnEnd::Spent { per: SpendLimit::Day, spent, limit: 10 } = taken.end else {
         panic!("{taken:?}")
     };
     assert!(spent > 10, "{spent}");
     // The answers of the server cost 18 tokens each.
     first.set_spend(spend(spent + 18));
-    assert_eq!(turn(&mut first, "hello").await.0.end, End::Answered);
+    assert_eq!(turn(&mut first, "hello").await.0.end, TurnEnd::Answered);
     let (taken, _) = turn(&mut first, "hello").await;
-    assert!(matches!(taken.end, End::Spent { .. }), "its own tokens count as well: {taken:?}");
+    assert!(matches!(taken.end, TurnEnd::Spent { .. }), "its own tokens count as well: {taken:?}");
 }
 
 #[tokio::test]

@@ -6,10 +6,11 @@ use std::future::ready;
 use std::sync::Arc;
 
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::command::{By, Command, Confirm, Proposal};
-use ikigai_agent::{Ending, Event, Session, SessionAssets, Spend, Turn};
+use ikigai_agent::command::{AgentCommand, By, Confirm, RewriteProposal};
+use ikigai_agent::{ConversationEnding, Session, SessionAssets, Spend, Turn, TurnEvent};
 use ikigai_assets::{
-    Agent, AssetPath, Author, Budget, Capacity, Cause, Expected, Metadata, SessionId, StoreUrl,
+    Agent, AssetMetadata, AssetPath, Author, Budget, Capacity, ChangeCause, Precondition,
+    SessionId, StoreUrl,
 };
 use ikigai_host::registry::Snapshot;
 use ikigai_provider_testing::{FakeServer, Gate, Received, Reply, Trouble, Vendor};
@@ -60,7 +61,7 @@ impl Place {
     }
 
     /// Returns the summary of the workspace and its text, if there is one.
-    async fn summary(&self) -> Option<(Metadata, String)> {
+    async fn summary(&self) -> Option<(AssetMetadata, String)> {
         let store = self.store.open().await.expect("a store");
         let mut found = store.list("recent/", None).await.expect("a list");
         assert!(found.len() <= 1, "{found:?}");
@@ -71,10 +72,10 @@ impl Place {
 
     async fn pin(&self, path: &str, bytes: usize) {
         let store = self.store.open().await.expect("a store");
-        let author = Author { agent: agent(), cause: Cause::Write };
+        let author = Author { agent: agent(), cause: ChangeCause::Write };
         let path = AssetPath::parse(path).expect("a path");
         let text = "x".repeat(bytes);
-        store.write(&path, text.as_bytes(), &author, Expected::Any).await.expect("written");
+        store.write(&path, text.as_bytes(), &author, Precondition::Any).await.expect("written");
         store.pin(&agent(), &path).await.expect("pinned");
     }
 }
@@ -84,8 +85,8 @@ impl Talk {
         let tools = ready(Some(Arc::new(Snapshot::default())));
         let cancel = CancellationToken::new();
         let warnings = &mut self.warnings;
-        let mut on_event = |event: Event<'_>| {
-            if let Event::Warning(text) = event {
+        let mut on_event = |event: TurnEvent<'_>| {
+            if let TurnEvent::Warning(text) = event {
                 warnings.push(text.to_owned());
             }
         };
@@ -99,11 +100,11 @@ impl Talk {
         }
     }
 
-    async fn summarize(&mut self, ending: &Ending) {
+    async fn summarize(&mut self, ending: &ConversationEnding) {
         let cancel = CancellationToken::new();
         let warnings = &mut self.warnings;
-        let mut on_event = |event: Event<'_>| {
-            if let Event::Warning(text) = event {
+        let mut on_event = |event: TurnEvent<'_>| {
+            if let TurnEvent::Warning(text) = event {
                 warnings.push(text.to_owned());
             }
         };
@@ -121,7 +122,7 @@ impl Talk {
     async fn pinned(&self) -> String {
         let cancel = CancellationToken::new();
         let by = By::Person(&mut Nobody);
-        self.session.command(&Command::Pinned, by, None, &cancel).await.expect("a list")
+        self.session.command(&AgentCommand::Pinned, by, None, &cancel).await.expect("a list")
     }
 }
 
@@ -131,7 +132,7 @@ struct Nobody;
 impl Confirm for Nobody {
     fn confirm<'a>(
         &'a mut self,
-        proposal: &'a Proposal,
+        proposal: &'a RewriteProposal,
     ) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         panic!("nobody is to be asked about {proposal:?}")
     }
@@ -454,7 +455,7 @@ async fn an_ending_that_is_interrupted_adds_nothing() {
         server.requests_reach(4).await;
         cancel.cancel();
     };
-    let mut no_event = |event: Event<'_>| {
+    let mut no_event = |event: TurnEvent<'_>| {
         panic!("{event:?}");
     };
     join!(talk.session.summarize(&ending, &cancel, &mut no_event), interrupt);

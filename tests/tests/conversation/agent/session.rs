@@ -5,15 +5,17 @@ use std::future::{Future, ready};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ikigai_agent::Offer;
+use ikigai_agent::ToolOffer;
 use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::command::{By, Command, CommandError, Confirm, Proposal};
-use ikigai_agent::{End, Event, Model, Prompt, Session, SessionAssets, Turn};
-use ikigai_assets::{Agent, AssetPath, Author, Capacity, Cause, Expected, StoreUrl};
+use ikigai_agent::command::{AgentCommand, By, CommandError, Confirm, RewriteProposal};
+use ikigai_agent::{Model, Prompt, Session, SessionAssets, Turn, TurnEnd, TurnEvent};
+use ikigai_assets::{Agent, AssetPath, Author, Capacity, ChangeCause, Precondition, StoreUrl};
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry::Snapshot;
-use ikigai_provider::{Client, Endpoint, Key, Message, Part, Provider, Role, Settings};
+use ikigai_provider::{
+    AnswerSettings, ApiKey, Endpoint, Message, ModelClient, Part, Provider, Role,
+};
 use ikigai_provider_testing::{FakeServer, Gate, Reply, Trouble, Vendor};
 use ikigai_tests::paths;
 use serde_json::json;
@@ -53,8 +55,8 @@ impl Talk {
         let tools = ready(Some(Arc::new(Snapshot::default())));
         let cancel = CancellationToken::new();
         let token = cancel.clone();
-        let mut tell = |event: Event<'_>| {
-            if matches!(event, Event::Text(_)) && prompt.starts_with("stop") {
+        let mut tell = |event: TurnEvent<'_>| {
+            if matches!(event, TurnEvent::Text(_)) && prompt.starts_with("stop") {
                 token.cancel();
             }
         };
@@ -63,10 +65,10 @@ impl Talk {
     }
 
     async fn write(&self, path: &str, text: &str) {
-        let author = Author { agent: self.agent.clone(), cause: Cause::Write };
+        let author = Author { agent: self.agent.clone(), cause: ChangeCause::Write };
         let path = AssetPath::parse(path).expect("a path");
         let store = self.store.open().await.expect("a store");
-        store.write(&path, text.as_bytes(), &author, Expected::Any).await.expect("written");
+        store.write(&path, text.as_bytes(), &author, Precondition::Any).await.expect("written");
     }
 
     async fn read(&self, path: &str) -> String {
@@ -77,7 +79,7 @@ impl Talk {
     }
 
     async fn compact(&self, person: &mut dyn Confirm) -> Result<String, CommandError> {
-        let command = Command::parse("/compact x 3").expect("a command");
+        let command = AgentCommand::parse("/compact x 3").expect("a command");
         let cancel = CancellationToken::new();
         self.session.command(&command, By::Person(person), None, &cancel).await
     }
@@ -92,17 +94,17 @@ pub(crate) fn model(server: &FakeServer) -> Model {
     let provider: Provider = server.vendor().as_str().parse().expect("a provider");
     let endpoint = Endpoint {
         base_url: Some(server.base_url()),
-        key: Some(Key::new(KEY)),
+        key: Some(ApiKey::new(KEY)),
         ..Endpoint::new(provider)
     };
-    let client = Client::new(endpoint).expect("an address");
-    let offer = Offer::for_provider(provider);
+    let client = ModelClient::new(endpoint).expect("an address");
+    let offer = ToolOffer::for_provider(provider);
     Model {
         client,
         name: "model-of-the-test".to_owned(),
         max_tokens: None,
         context: None,
-        settings: Settings::default(),
+        settings: AnswerSettings::default(),
         offer,
     }
 }
@@ -155,8 +157,8 @@ async fn what_was_said_before_an_interruption_stays() {
             Reply::answer().text("Gladly."),
         ];
         let mut talk = Talk::new(vendor, replies);
-        assert_eq!(talk.turn("stop there").await.end, End::Interrupted);
-        assert_eq!(talk.turn("go on").await.end, End::Answered);
+        assert_eq!(talk.turn("stop there").await.end, TurnEnd::Interrupted);
+        assert_eq!(talk.turn("go on").await.end, TurnEnd::Answered);
         assert_eq!(
             texts(&talk.session),
             [
@@ -181,7 +183,7 @@ async fn a_turn_that_is_cancelled_before_it_begins_leaves_nothing() {
         .turn(std::future::pending(), Prompt::from("hello"), &cancel, &mut |_| {})
         .await
         .expect("there is a model");
-    assert_eq!((turn.end, turn.rounds), (End::Interrupted, 0));
+    assert_eq!((turn.end, turn.rounds), (TurnEnd::Interrupted, 0));
     assert_eq!(talk.session.messages(), []);
 }
 
@@ -196,12 +198,12 @@ async fn what_a_failure_leaves_is_gone_on_with() {
         ];
         let mut talk = Talk::new(vendor, replies);
         let turn = talk.turn("lost").await;
-        assert!(matches!(turn.end, End::Failed(_)), "{vendor}: {turn:?}");
+        assert!(matches!(turn.end, TurnEnd::Failed(_)), "{vendor}: {turn:?}");
         assert_eq!(talk.session.messages(), [], "{vendor}: the prompt is taken back");
         let turn = talk.turn("what is pinned?").await;
-        assert!(matches!(turn.end, End::Failed(_)), "{vendor}: {turn:?}");
+        assert!(matches!(turn.end, TurnEnd::Failed(_)), "{vendor}: {turn:?}");
         assert_eq!(talk.session.messages().len(), 3, "{vendor}: what was done stays");
-        assert_eq!(talk.turn("go on").await.end, End::Answered, "{vendor}");
+        assert_eq!(talk.turn("go on").await.end, TurnEnd::Answered, "{vendor}");
         assert_eq!(talk.session.messages().len(), 4, "{vendor}: sides alternate");
         talk.assert_valid();
     }
@@ -213,13 +215,18 @@ async fn another_provider_goes_on_with_the_conversation() {
         || Reply::answer().thinking("Hm.").call("slash_command", &json!({ "command": "/pinned" }));
     for vendor in Vendor::ALL {
         let mut talk = Talk::new(vendor, [call(), Reply::answer().text("None.")]);
-        assert_eq!(talk.turn("what is pinned?").await.end, End::Answered);
+        assert_eq!(talk.turn("what is pinned?").await.end, TurnEnd::Answered);
         // The sealed parts of one provider are not sent to another.
         for other in Vendor::ALL.into_iter().filter(|other| *other != vendor) {
             let server = FakeServer::start(other, [Reply::answer().text("Still none.")]);
             talk.session.set_model(Some(model(&server)));
             let turn = talk.turn("and now?").await;
-            assert_eq!(turn.end, End::Answered, "{vendor} to {other}: {:?}", server.violations());
+            assert_eq!(
+                turn.end,
+                TurnEnd::Answered,
+                "{vendor} to {other}: {:?}",
+                server.violations()
+            );
             assert_eq!(server.violations(), Vec::<String>::new(), "{vendor} to {other}");
         }
     }
@@ -229,13 +236,13 @@ async fn another_provider_goes_on_with_the_conversation() {
 struct Person<'a> {
     yes: bool,
     writes: Option<&'a Talk>,
-    seen: Option<Proposal>,
+    seen: Option<RewriteProposal>,
 }
 
 impl Confirm for Person<'_> {
     fn confirm<'a>(
         &'a mut self,
-        proposal: &'a Proposal,
+        proposal: &'a RewriteProposal,
     ) -> Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         self.seen = Some(proposal.clone());
         Box::pin(async {

@@ -3,31 +3,31 @@
 use std::time::Duration;
 
 use ikigai_provider::{
-    Answer, Bounds, Client, Endpoint, Event, Failure, Key, Message, Part, Provider, Request, Role,
-    translate_all,
+    AnswerEvent, ApiKey, Endpoint, Message, ModelAnswer, ModelClient, ModelRequest, Part, Provider,
+    RequestFailure, Role, ToolBounds, translate_all,
 };
 use serde_json::{Value, json};
 
 use crate::llmock::server::Llmock;
 
 /// Returns a client of llmock that waits no longer than `silence` for any data.
-pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> Client {
+pub(crate) fn client(llmock: &Llmock, provider: Provider, silence: Duration) -> ModelClient {
     let endpoint = Endpoint {
         provider,
         base_url: Some(llmock.base_url(provider)),
-        key: Some(Key::new("test")),
+        key: Some(ApiKey::new("test")),
         headers: Vec::new(),
         connect_timeout: Duration::from_secs(30),
         silence_timeout: silence,
         // The wait is short, but long enough for llmock to recognise it.
         first_wait: Duration::from_millis(100),
     };
-    Client::new(endpoint).expect("an address")
+    ModelClient::new(endpoint).expect("an address")
 }
 
 /// The result of a question.
 pub(crate) struct Asked {
-    pub(crate) outcome: Result<Answer, Failure>,
+    pub(crate) outcome: Result<ModelAnswer, RequestFailure>,
     /// The text of the events during the answer.
     pub(crate) streamed: String,
     /// The number of events about a failed attempt.
@@ -35,11 +35,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    pub(crate) fn answer(&self) -> &Answer {
+    pub(crate) fn answer(&self) -> &ModelAnswer {
         self.outcome.as_ref().unwrap_or_else(|failure| panic!("{failure:?}"))
     }
 
-    pub(crate) fn failure(&self) -> &Failure {
+    pub(crate) fn failure(&self) -> &RequestFailure {
         self.outcome.as_ref().expect_err("no answer")
     }
 
@@ -59,19 +59,19 @@ pub(crate) async fn ask(llmock: &Llmock, provider: Provider, messages: &[Message
 }
 
 /// Asks a question with tools.
-pub(crate) async fn ask_with(client: &Client, messages: &[Message], tools: &Value) -> Asked {
-    let request = Request {
+pub(crate) async fn ask_with(client: &ModelClient, messages: &[Message], tools: &Value) -> Asked {
+    let request = ModelRequest {
         model: "a-model",
         system: &["Be short.".to_owned()],
         messages,
         tools,
-        ..Request::default()
+        ..ModelRequest::default()
     };
     let (mut streamed, mut retries) = (String::new(), 0);
-    let mut on_event = |event: Event<'_>| match event {
-        Event::Text(text) => streamed.push_str(text),
-        Event::Retry { .. } => retries += 1,
-        Event::Thinking(_) | Event::Call(_) => {}
+    let mut on_event = |event: AnswerEvent<'_>| match event {
+        AnswerEvent::Text(text) => streamed.push_str(text),
+        AnswerEvent::Retry { .. } => retries += 1,
+        AnswerEvent::Thinking(_) | AnswerEvent::Call(_) => {}
     };
     let outcome = client.send(&request, &mut on_event).await;
     Asked { outcome, streamed, retries }
@@ -97,5 +97,5 @@ pub(crate) fn tools(provider: Provider) -> Value {
         },
     });
     let schema = ikigai_protocol::ToolSchema::parse(schema.to_string().as_bytes());
-    translate_all(provider, Bounds::for_provider(provider), [&schema.expect("a schema")]).value
+    translate_all(provider, ToolBounds::for_provider(provider), [&schema.expect("a schema")]).value
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_provider::{Call, CallResult, Message, Part, Provider, Role, Stop};
+use ikigai_provider::{CallResult, Message, ModelCall, Part, Provider, Role, StopReason};
 use serde_json::{Value, json};
 
 use crate::llmock::asking::{ask, ask_with, client, question, tools};
@@ -16,7 +16,7 @@ async fn a_text_arrives_whole() {
         llmock.script(&json!([{ "type": "reply", "text": text }]));
         let asked = ask(&llmock, provider, &question()).await;
         assert_eq!((asked.text().as_str(), asked.streamed.as_str()), (text, text), "{provider}");
-        assert_eq!(asked.answer().stop, Stop::Finished, "{provider}");
+        assert_eq!(asked.answer().stop, StopReason::Finished, "{provider}");
         let usage = asked.answer().usage;
         assert!(usage.input.is_some() && usage.output.is_some(), "{provider}: {usage:?}");
         llmock.verdict().expect_flawless(1, 1);
@@ -79,8 +79,8 @@ async fn an_answer_cut_by_length_has_no_call() {
         llmock.script(&json!([reply]));
         let client = client(&llmock, provider, Duration::from_secs(60));
         let asked = ask_with(&client, &question(), &tools(provider)).await;
-        assert_eq!(asked.answer().stop, Stop::Length, "{provider}");
-        assert_eq!(calls(&asked.answer().parts), [] as [&Call; 0], "{provider}");
+        assert_eq!(asked.answer().stop, StopReason::Length, "{provider}");
+        assert_eq!(calls(&asked.answer().parts), [] as [&ModelCall; 0], "{provider}");
         assert_eq!(asked.text(), "So:", "{provider}");
     }
 }
@@ -108,7 +108,7 @@ async fn broken_calls_reach_the_loop() {
     }
 }
 
-fn calls(parts: &[Part]) -> Vec<&Call> {
+fn calls(parts: &[Part]) -> Vec<&ModelCall> {
     let calls = parts.iter().filter_map(|part| match part {
         Part::Call(call) => Some(call),
         _ => None,
@@ -116,7 +116,7 @@ fn calls(parts: &[Part]) -> Vec<&Call> {
     calls.collect()
 }
 
-fn result(call: &Call) -> Part {
+fn result(call: &ModelCall) -> Part {
     Part::Result(CallResult {
         id: call.id.clone(),
         name: call.name.clone(),

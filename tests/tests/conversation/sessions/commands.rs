@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ikigai_assets::{Options, Store, StoreUrl};
+use ikigai_assets::{Store, StoreOptions, StoreUrl};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ fn a_session_that_is_in_use_is_shown_and_not_removed() {
     let url = StoreUrl::sqlite(host.home().join(".local/share/ikigai/store.db"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let _lease = runtime.expect("a runtime").block_on(async {
-        let store = Store::open(&url, &Options::default()).await.expect("it opens");
+        let store = Store::open(&url, &StoreOptions::default()).await.expect("it opens");
         let hour = Duration::from_secs(3600);
         store.lease_session(&id.parse().expect("an id"), "another terminal", hour).await
     });

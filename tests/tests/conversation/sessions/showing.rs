@@ -116,7 +116,7 @@ fn a_session_of_a_newer_program_is_left_alone() {
     let url = ikigai_assets::StoreUrl::sqlite(url);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let store = ikigai_assets::Store::open(&url, &ikigai_assets::Options::default()).await;
+        let store = ikigai_assets::Store::open(&url, &ikigai_assets::StoreOptions::default()).await;
         let (store, id) = (store.expect("it opens"), id.parse().expect("an id"));
         let hour = std::time::Duration::from_secs(3600);
         let lease = store.lease_session(&id, "newer", hour).await.expect("leased");

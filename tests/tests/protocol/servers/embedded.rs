@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use ikigai_host::audit::Requester;
 use ikigai_host::exec::mcp::{
-    Answer, Attended, CallError, Connect, Connection, Remote, ServerAnswer, ServerStreams,
-    ServerTools, ToolDescription,
+    Attended, Connect, McpConnection, Remote, ServerAnswer, ServerCallError, ServerFuture,
+    ServerStreams, ServerTools, ToolDescription,
 };
 use ikigai_host::{CancellationToken, Digest, Host, Paths, Snapshot};
 use ikigai_tests::{leftovers, paths};
@@ -24,7 +24,7 @@ use crate::servers::text;
 struct Counting(AtomicUsize);
 
 impl Counting {
-    fn open(&self, streams: Option<ServerStreams>) -> Result<Arc<dyn Connection>, String> {
+    fn open(&self, streams: Option<ServerStreams>) -> Result<Arc<dyn McpConnection>, String> {
         let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
         Ok(Arc::new(Numbered { number, _streams: Mutex::new(streams) }))
     }
@@ -39,7 +39,7 @@ impl Connect for Counting {
         &self,
         streams: ServerStreams,
         _: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         Box::pin(std::future::ready(self.open(Some(streams))))
     }
 
@@ -47,7 +47,7 @@ impl Connect for Counting {
         &self,
         _: Remote,
         _: Option<String>,
-    ) -> Answer<'static, Result<Arc<dyn Connection>, String>> {
+    ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         Box::pin(std::future::ready(self.open(None)))
     }
 }
@@ -70,12 +70,12 @@ fn tool() -> ToolDescription {
     }
 }
 
-impl Connection for Numbered {
+impl McpConnection for Numbered {
     fn revision(&self) -> String {
         String::new()
     }
 
-    fn tools(&self) -> Answer<'_, Result<ServerTools, String>> {
+    fn tools(&self) -> ServerFuture<'_, Result<ServerTools, String>> {
         let tools = ServerTools { tools: vec![tool()], skipped: Vec::new() };
         Box::pin(std::future::ready(Ok(tools)))
     }
@@ -86,17 +86,17 @@ impl Connection for Numbered {
         _: Bytes,
         _: CancellationToken,
         _: &'a Attended<'a>,
-    ) -> Answer<'a, Result<ServerAnswer, CallError>> {
+    ) -> ServerFuture<'a, Result<ServerAnswer, ServerCallError>> {
         let block = json!({ "type": "text", "text": self.number.to_string() });
         let answer = json!({ "content": [block] }).to_string();
         Box::pin(std::future::ready(Ok(ServerAnswer(answer.into()))))
     }
 
-    fn changed(&self) -> Answer<'_, ()> {
+    fn changed(&self) -> ServerFuture<'_, ()> {
         Box::pin(std::future::pending())
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> ServerFuture<'_, ()> {
         Box::pin(std::future::ready(()))
     }
 }

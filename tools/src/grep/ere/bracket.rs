@@ -8,9 +8,9 @@ use super::{Atom, EreError, NEVER};
 
 /// Parses the text after `[`; returns the set and the rest of the text.
 pub(super) fn parse(text: &str) -> Result<(Atom, &str), EreError> {
-    let mut reader = Reader { rest: text };
+    let mut reader = BracketReader { rest: text };
     let negated = reader.take("^");
-    let mut set = Set::default();
+    let mut set = BracketSet::default();
     let mut first = true;
     loop {
         if !first && reader.take("]") {
@@ -50,11 +50,11 @@ enum Element {
     Class(&'static str),
 }
 
-struct Reader<'t> {
+struct BracketReader<'t> {
     rest: &'t str,
 }
 
-impl Reader<'_> {
+impl BracketReader<'_> {
     fn take(&mut self, prefix: &str) -> bool {
         match self.rest.strip_prefix(prefix) {
             Some(rest) => {
@@ -114,12 +114,12 @@ fn class(name: &str) -> Option<&'static str> {
 
 /// A set in the syntax of the translation, without the brackets around it.
 #[derive(Default)]
-struct Set {
+struct BracketSet {
     items: String,
     beyond_ascii: bool,
 }
 
-impl Set {
+impl BracketSet {
     fn add(&mut self, low: char, high: char) {
         // A line contains no newline, and the matcher refuses patterns that name one.
         if (low, high) == ('\n', '\n') {

@@ -8,8 +8,8 @@ use std::process::{Child, ChildStderr, Stdio};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::super::Layout;
-use super::super::samples::{Samples, Subject, in_turn};
+use super::super::BenchLayout;
+use super::super::samples::{Samples, TimedSubject, in_turn};
 use super::{SMALL_FILE, ours};
 
 /// The revision without sessions.
@@ -19,14 +19,14 @@ const REVISION: &str = "2026-07-28";
 const WITH_SESSIONS: &str = "2025-11-25";
 
 /// Measures one call after another over one connection of each revision, in turn.
-pub(super) fn each(layout: &Layout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
-    let server = Server::start(layout)?;
-    let mut alone = Client::connect(&server.address)?;
-    let mut session = Client::connect(&server.address)?;
+pub(super) fn each(layout: &BenchLayout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
+    let server = HttpServerProcess::start(layout)?;
+    let mut alone = BenchClient::connect(&server.address)?;
+    let mut session = BenchClient::connect(&server.address)?;
     session.begin()?;
     let mut call_alone = || (0..calls).try_for_each(|_| alone.call());
     let mut call_in_session = || (0..calls).try_for_each(|_| session.call());
-    let subjects: &mut [Subject<'_>] =
+    let subjects: &mut [TimedSubject<'_>] =
         &mut [("ikigai", &mut call_alone), ("session", &mut call_in_session)];
     let mut samples = in_turn(rounds, subjects)?;
     samples.values_mut().flatten().for_each(|micros| *micros /= calls as f64);
@@ -34,16 +34,16 @@ pub(super) fn each(layout: &Layout, rounds: usize, calls: u64) -> anyhow::Result
 }
 
 /// A running server.
-struct Server {
+struct HttpServerProcess {
     child: Child,
     address: String,
     /// Kept open, so that the server can write its log.
     _stderr: BufReader<ChildStderr>,
 }
 
-impl Server {
+impl HttpServerProcess {
     /// Starts a server that asks for no token, and waits until it listens.
-    fn start(layout: &Layout) -> anyhow::Result<Self> {
+    fn start(layout: &BenchLayout) -> anyhow::Result<Self> {
         let mut command = ours(layout);
         command.args(["--http", "127.0.0.1:0", "--no-auth"]).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server over HTTP")?;
@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for HttpServerProcess {
     fn drop(&mut self) {
         // The server has been measured, so its end does not matter.
         let _ = self.child.kill();
@@ -66,7 +66,7 @@ impl Drop for Server {
 }
 
 /// A client with one connection.
-struct Client {
+struct BenchClient {
     stream: BufReader<TcpStream>,
     /// The headers that only this client's requests have.
     headers: String,
@@ -75,13 +75,13 @@ struct Client {
 }
 
 /// An answer.
-struct Answer {
+struct HttpReply {
     status: String,
     session: Option<String>,
     body: Vec<u8>,
 }
 
-impl Client {
+impl BenchClient {
     fn connect(address: &str) -> anyhow::Result<Self> {
         let stream = BufReader::new(TcpStream::connect(address)?);
         stream.get_ref().set_nodelay(true)?;
@@ -122,7 +122,7 @@ impl Client {
         let asked = json!({
             "jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params,
         });
-        let Answer { status, body, .. } = self.exchange(&asked)?;
+        let HttpReply { status, body, .. } = self.exchange(&asked)?;
         ensure!(status.contains(" 200 "), "{status}");
         let text = String::from_utf8(body)?;
         // An event has the answer on a separate line.
@@ -132,7 +132,7 @@ impl Client {
         Ok(())
     }
 
-    fn exchange(&mut self, message: &Value) -> anyhow::Result<Answer> {
+    fn exchange(&mut self, message: &Value) -> anyhow::Result<HttpReply> {
         let (body, headers) = (message.to_string(), &self.headers);
         let head = format!(
             "POST /mcp HTTP/1.1\r\nhost: localhost\r\n\
@@ -157,7 +157,7 @@ impl Client {
             }
         }
         let body = if is_chunked { self.chunks()? } else { self.bytes(length)? };
-        Ok(Answer { status, session, body })
+        Ok(HttpReply { status, session, body })
     }
 
     fn line(&mut self) -> anyhow::Result<String> {

@@ -7,16 +7,16 @@ use std::process::{Command, Stdio};
 use anyhow::ensure;
 use serde_json::json;
 
-use super::super::Layout;
+use super::super::BenchLayout;
 use super::super::samples::Samples;
-use super::{Server, each, host};
+use super::{StdioServer, each, host};
 use crate::place;
 
 /// The number of servers that are defined.
 const SERVERS: usize = 20;
 
 /// Defines the servers, each an echo by the protocol's library, and approves their tools.
-pub(super) fn define(layout: &Layout) -> anyhow::Result<()> {
+pub(super) fn define(layout: &BenchLayout) -> anyhow::Result<()> {
     // The servers of an earlier run are still there, and could not be added again.
     let servers = layout.at("servers");
     if servers.exists() {
@@ -37,18 +37,23 @@ pub(super) fn define(layout: &Layout) -> anyhow::Result<()> {
 }
 
 /// Measures one call after another: through our server, and directly.
-pub(super) fn through(layout: &Layout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
+pub(super) fn through(layout: &BenchLayout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
     let arguments = || json!({ "x": 1 });
     let mut servers = [
-        Server::start("ikigai", &mut serve(layout), "s00__echo", arguments())?,
-        Server::start("server", &mut Command::new(layout.at("rmcp-echo")), "echo", arguments())?,
+        StdioServer::start("ikigai", &mut serve(layout), "s00__echo", arguments())?,
+        StdioServer::start(
+            "server",
+            &mut Command::new(layout.at("rmcp-echo")),
+            "echo",
+            arguments(),
+        )?,
     ];
     each(&mut servers, rounds, calls, 1)
 }
 
 /// Starts `mcp serve`, and asks for its tools, which include the tools of all servers.
-pub(super) fn start(layout: &Layout) -> anyhow::Result<()> {
-    let mut server = Server::start("ikigai", &mut serve(layout), "", json!({}))?;
+pub(super) fn start(layout: &BenchLayout) -> anyhow::Result<()> {
+    let mut server = StdioServer::start("ikigai", &mut serve(layout), "", json!({}))?;
     let listed = server.ask("tools/list", &json!({}))?;
     let tools = listed["result"]["tools"].as_array().map_or(0, Vec::len);
     ensure!(tools >= SERVERS, "tools are missing: {listed}");
@@ -60,12 +65,12 @@ fn name(number: usize) -> String {
 }
 
 /// Returns the command of our server with these servers as tools.
-fn serve(layout: &Layout) -> Command {
+fn serve(layout: &BenchLayout) -> Command {
     with_servers(layout, &["mcp", "serve"])
 }
 
 /// Returns a command of the host with these servers as tools.
-fn with_servers(layout: &Layout, args: &[&str]) -> Command {
+fn with_servers(layout: &BenchLayout, args: &[&str]) -> Command {
     let mut command = host(layout);
     command.current_dir(layout.at("small")).args(args);
     command.env("IKIGAI_USER_TOOLS", layout.at("servers/tools"));

@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::super::processes::finish;
 use super::super::samples::Samples;
-use super::super::{Layout, renumbered};
-use super::{Server, host};
+use super::super::{BenchLayout, renumbered};
+use super::{StdioServer, host};
 use crate::place;
 use crate::run::{self, note};
 
@@ -32,11 +32,11 @@ const SETTLED: Duration = Duration::from_millis(150);
 
 /// Measures one call after another under both policies in turn, in microseconds of processor time
 /// per call. Returns `None` if no program can make keys.
-pub(super) fn each(layout: &Layout, rounds: usize) -> anyhow::Result<Option<Samples>> {
-    let Some(place) = Place::prepare(layout)? else { return Ok(None) };
+pub(super) fn each(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Option<Samples>> {
+    let Some(place) = SignedInstallation::prepare(layout)? else { return Ok(None) };
     let mut command = place.host(layout);
     command.args(["mcp", "serve"]);
-    let mut server = Server::start("ikigai", &mut command, TOOL, json!({ "text": "x" }))?;
+    let mut server = StdioServer::start("ikigai", &mut command, TOOL, json!({ "text": "x" }))?;
     let mut samples = Samples::new();
     for round in 0..=rounds {
         for (name, is_required) in [("required", true), ("free", false)] {
@@ -73,14 +73,14 @@ fn processor_time(process: u32) -> anyhow::Result<u64> {
 }
 
 /// The directory of a user with one installed tool, and the table of its signer.
-struct Place {
+struct SignedInstallation {
     root: PathBuf,
     signer: String,
 }
 
-impl Place {
+impl SignedInstallation {
     /// Makes a key, signs the tool and installs it.
-    fn prepare(layout: &Layout) -> anyhow::Result<Option<Self>> {
+    fn prepare(layout: &BenchLayout) -> anyhow::Result<Option<Self>> {
         let root = layout.at("signed");
         place::empty_directory(&root)?;
         for folder in ["home", "tools", "source"] {
@@ -119,7 +119,7 @@ impl Place {
     }
 
     /// Returns the host of this user.
-    fn host(&self, layout: &Layout) -> Command {
+    fn host(&self, layout: &BenchLayout) -> Command {
         let home = self.root.join("home");
         let mut command = host(layout);
         command.current_dir(&home).env("HOME", &home);

@@ -30,7 +30,7 @@ const NO_CONFIGURATION_DIGEST: &str =
     "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
 
 /// A file in the registry.
-pub(super) struct Artifact {
+pub(super) struct BenchArtifact {
     name: &'static str,
     bytes: Vec<u8>,
     manifest: String,
@@ -41,7 +41,7 @@ pub(super) struct Artifact {
     pub(super) size: u64,
 }
 
-impl Artifact {
+impl BenchArtifact {
     /// Reads the file at a path as an artifact, and writes its manifest next to the file.
     pub(super) fn new(name: &'static str, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
@@ -76,15 +76,15 @@ impl Artifact {
 type Pages = BTreeMap<String, (&'static str, Vec<u8>)>;
 
 /// A running registry. Dropping it ends it.
-pub(super) struct Registry {
+pub(super) struct BenchRegistry {
     address: SocketAddr,
     has_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Registry {
+impl BenchRegistry {
     /// Starts a registry with these artifacts.
-    pub(super) fn start(artifacts: &[&Artifact]) -> anyhow::Result<Self> {
+    pub(super) fn start(artifacts: &[&BenchArtifact]) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("there is no port")?;
         let address = listener.local_addr()?;
         let pages = Arc::new(pages(artifacts));
@@ -104,18 +104,18 @@ impl Registry {
     }
 
     /// Returns the reference of an artifact.
-    pub(super) fn reference(&self, artifact: &Artifact) -> String {
+    pub(super) fn reference(&self, artifact: &BenchArtifact) -> String {
         format!("{}/bench/{}:{TAG}", self.address, artifact.name)
     }
 
     /// Returns the address of the file of an artifact.
-    pub(super) fn url(&self, artifact: &Artifact) -> String {
+    pub(super) fn url(&self, artifact: &BenchArtifact) -> String {
         let path = artifact.path(&format!("blobs/sha256:{}", artifact.digest));
         format!("http://{}{path}", self.address)
     }
 }
 
-impl Drop for Registry {
+impl Drop for BenchRegistry {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Relaxed);
         // The thread waits for a connection, and checks only then whether it should end.
@@ -127,7 +127,7 @@ impl Drop for Registry {
     }
 }
 
-fn pages(artifacts: &[&Artifact]) -> Pages {
+fn pages(artifacts: &[&BenchArtifact]) -> Pages {
     let nothing = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] }).to_string();
     let mut pages = Pages::from([("/v2/".to_owned(), ("application/json", b"{}".to_vec()))]);
     for artifact in artifacts {

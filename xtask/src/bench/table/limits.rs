@@ -1,6 +1,6 @@
 //! The value that a row would have if ikigai took no time.
 
-use super::lines::From::{self, Alone, More, Ratio};
+use super::lines::RowValue::{self, Alone, More, Ratio};
 use super::values;
 use crate::bench::samples::{Figures, Spread};
 
@@ -8,7 +8,7 @@ use crate::bench::samples::{Figures, Spread};
 /// the value of a process, an instance or a hand-over that does nothing, or the one that was
 /// measured as `limit` with the figure itself. A ratio to the same work without ikigai is 1 at
 /// best, a difference to it is 0, and a call wakes one thread.
-pub(super) fn limit(figures: &Figures, figure: &str, from: &From) -> Option<Spread> {
+pub(super) fn limit(figures: &Figures, figure: &str, from: &RowValue) -> Option<Spread> {
     let measured = |from| values(figures, "limits", &from);
     match (figure, from) {
         // A call that waits in a queue needs no wake-up, and SQLite answers on the thread that

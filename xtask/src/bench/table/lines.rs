@@ -1,12 +1,12 @@
 //! The rows of the table: each with its measured subject, its unit and its target.
 
-use self::From::{Alone, More, Ratio};
-use super::Target::{self, AtLeast, AtMost};
+use self::RowValue::{Alone, More, Ratio};
+use super::TargetValue::{self, AtLeast, AtMost};
 use super::Unit::{self, Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
 
 /// The values of a comparison.
 #[derive(Clone, Copy)]
-pub(super) enum From {
+pub(super) enum RowValue {
     /// The first value divided by the second.
     Ratio(&'static str, &'static str),
     /// The first value minus the second.
@@ -16,9 +16,9 @@ pub(super) enum From {
 }
 
 /// `(text, figure, values, unit, target)` of a row.
-pub(super) type Line = (&'static str, &'static str, From, Unit, Option<Target>);
+pub(super) type RowDefinition = (&'static str, &'static str, RowValue, Unit, Option<TargetValue>);
 
-pub(super) fn lines() -> Vec<Line> {
+pub(super) fn lines() -> Vec<RowDefinition> {
     vec![
         (
             "a spawn of the native `file_read`, in warm calls of the component (fresh instance, all limits)",

@@ -3,7 +3,7 @@
 //! The flags add to what the tool has. With `--replace` they start from nothing, so each list that
 //! a flag names becomes what the flags say.
 
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::policy::{
     AssetAccess, Conflict, EntryLists, Net, NewKey, Sandbox, WrittenPath, check_variable,
 };
@@ -27,7 +27,7 @@ impl ListChange {
     pub(super) fn new(host: &Host, tool: &Tool, arguments: &Arguments) -> Result<Self, CliError> {
         let authority = host.authority();
         let contents = [tool.build.digest];
-        let request = request(Subject::from(tool), &contents);
+        let request = request(CallTarget::from(tool), &contents);
         let unchanged = EntryLists::unchanged(authority, &request);
         // An unconfined tool needs no list, and a list of directories would contradict that.
         let is_freed = arguments.unconfined || arguments.sandbox == Some(Sandbox::Off);

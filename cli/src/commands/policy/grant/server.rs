@@ -2,9 +2,9 @@
 //!
 //! Finds the server that is meant and names the command that grants it something. Grants nothing.
 
-use ikigai_host::exec::mcp::{Auth, Target};
+use ikigai_host::exec::mcp::{Auth, ServerTarget};
 use ikigai_host::policy::shell_quoted;
-use ikigai_host::registry::{Definition, KnownServer, Snapshot};
+use ikigai_host::registry::{KnownServer, ServerDefinition, Snapshot};
 
 use super::Arguments;
 use crate::error::CliError;
@@ -48,12 +48,12 @@ fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
 /// Returns the command that repeats the server's definition, with the grant that these flags name.
 pub(in crate::commands::policy) fn command(
     server: &str,
-    definition: Option<&Definition>,
+    definition: Option<&ServerDefinition>,
     flags: &[String],
 ) -> String {
     let mut words = vec![format!("ikigai mcp add {server}")];
     let target = definition.map(|definition| &definition.server.target);
-    if let Some(Target::Remote { url, auth }) = target {
+    if let Some(ServerTarget::Remote { url, auth }) = target {
         words.push(shell_quoted(url));
         words.extend(token(auth));
     }
@@ -62,12 +62,12 @@ pub(in crate::commands::policy) fn command(
     }
     words.extend_from_slice(flags);
     match target {
-        Some(Target::Process { program, args }) => {
+        Some(ServerTarget::Process { program, args }) => {
             words.push("--".to_owned());
             words.push(shell_quoted(&program.to_string_lossy()));
             words.extend(args.iter().map(|word| shell_quoted(&word.to_string_lossy())));
         }
-        Some(Target::Remote { .. }) => {}
+        Some(ServerTarget::Remote { .. }) => {}
         None => words.push("-- COMMAND".to_owned()),
     }
     words.join(" ")

@@ -9,7 +9,9 @@ use clap::builder::PossibleValuesParser;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{Access, Backend, EntryLists};
 use ikigai_host::registry::Tool;
-use ikigai_host::toolchain::{self, Installation, InstalledPlace, Machine, TOOLCHAINS, Toolchain};
+use ikigai_host::toolchain::{
+    self, InstalledPlace, TOOLCHAINS, Toolchain, ToolchainContext, ToolchainInstallation,
+};
 use serde_json::json;
 
 use super::super::with_tilde;
@@ -25,14 +27,14 @@ pub(in crate::commands::policy) fn names() -> PossibleValuesParser {
 
 /// The toolchains of this machine, for a command that takes some of them back.
 #[derive(Debug, Default)]
-pub(in crate::commands::policy) struct Installed {
+pub(in crate::commands::policy) struct InstalledToolchains {
     /// Those that the command names.
-    pub(in crate::commands::policy) named: Vec<Installation>,
+    pub(in crate::commands::policy) named: Vec<ToolchainInstallation>,
     /// The others.
-    pub(in crate::commands::policy) others: Vec<Installation>,
+    pub(in crate::commands::policy) others: Vec<ToolchainInstallation>,
 }
 
-impl Installed {
+impl InstalledToolchains {
     /// Finds the toolchains. Fails if one that is named is not on this machine.
     pub(in crate::commands::policy) fn find(
         host: &Host,
@@ -42,13 +44,14 @@ impl Installed {
             return Ok(Self::default());
         }
         let home = host.registry().paths().home.clone().unwrap_or_default();
-        let machine = Machine {
+        let machine = ToolchainContext {
             home: &home,
             variable: &|name| std::env::var_os(name),
             seen: &[],
             downloads: false,
         };
-        let is_named = |found: &Installation| names.iter().any(|it| it == found.toolchain.name);
+        let is_named =
+            |found: &ToolchainInstallation| names.iter().any(|it| it == found.toolchain.name);
         let found = TOOLCHAINS.iter().filter_map(|toolchain| toolchain.find(&machine));
         let (named, others): (Vec<_>, Vec<_>) = found.partition(is_named);
         let is_there = |name: &&String| named.iter().any(|it| it.toolchain.name == name.as_str());
@@ -65,7 +68,7 @@ impl Installed {
 
 /// The toolchains that one command grants, as they are on this machine.
 pub(super) struct Toolchains {
-    found: Vec<Installation>,
+    found: Vec<ToolchainInstallation>,
     home: PathBuf,
     /// True if the tool may reach other machines.
     downloads: bool,
@@ -89,7 +92,7 @@ impl Toolchains {
         toolchains.downloads = !arguments.net.is_empty()
             || host.decide(tool.into()).is_ok_and(|decision| !decision.grant.net.is_none());
         let seen: Vec<PathBuf> = lists.fs.iter().map(|dir| dir.path.clone()).collect();
-        let machine = Machine {
+        let machine = ToolchainContext {
             home: &toolchains.home,
             variable: &|name| std::env::var_os(name),
             seen: &seen,
@@ -98,7 +101,7 @@ impl Toolchains {
         let known = names.iter().filter_map(|name| Toolchain::named(name));
         let found = known
             .map(|toolchain| toolchain.find(&machine).ok_or_else(|| missing(toolchain, &machine)));
-        let found: Vec<Installation> = found.collect::<Result<_, _>>()?;
+        let found: Vec<ToolchainInstallation> = found.collect::<Result<_, _>>()?;
         let workspace = host.authority().workspace();
         toolchain::add(&found, lists, workspace).map_err(|conflict| contradiction(&conflict))?;
         Ok(Self { found, ..toolchains })
@@ -119,8 +122,8 @@ impl Toolchains {
         }
     }
 
-    fn text(&self, found: &Installation) -> String {
-        let Installation { toolchain, programs, places, env, path, withheld } = found;
+    fn text(&self, found: &ToolchainInstallation) -> String {
+        let ToolchainInstallation { toolchain, programs, places, env, path, withheld } = found;
         let programs = programs.iter().map(|(_, program)| self.shown(program));
         let mut text = format!("{}: {}\n", toolchain.name, programs.collect::<Vec<_>>().join(", "));
         let mut line = |what: &str, value: &str| text.push_str(&format!("  {what:<10}  {value}\n"));
@@ -150,8 +153,8 @@ impl Toolchains {
     }
 
     pub(super) fn as_json(&self) -> serde_json::Value {
-        let toolchain = |found: &Installation| {
-            let Installation { toolchain, programs, places, env, path, withheld } = found;
+        let toolchain = |found: &ToolchainInstallation| {
+            let ToolchainInstallation { toolchain, programs, places, env, path, withheld } = found;
             let texts = |paths: &[PathBuf]| -> Vec<String> {
                 paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
             };
@@ -191,7 +194,7 @@ fn check(tool: &Tool) -> Result<(), CliError> {
     Err(error.hint(hint))
 }
 
-fn missing(toolchain: &Toolchain, machine: &Machine<'_>) -> CliError {
+fn missing(toolchain: &Toolchain, machine: &ToolchainContext<'_>) -> CliError {
     let programs = toolchain.programs.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
     let what = format!(
         "there is no toolchain `{}` on this machine: neither PATH nor the directories of its managers \

@@ -13,7 +13,7 @@ use ikigai_host::policy::{is_of_kernel, path_in_policy};
 use ikigai_protocol::Access;
 
 use super::places::Ground;
-use super::{Entry, Folded, Kept, Kind, Left, Seen, Why};
+use super::{AccessedPath, ExistingEntry, Folded, OmittedPath, PathEntry, PathKind, Why};
 
 /// From this number of files in one directory, the directory itself is proposed.
 const MANY: usize = 3;
@@ -25,11 +25,11 @@ pub(super) const LONGEST: usize = 4096;
 pub(crate) const MOST_ENTRIES: usize = 48;
 
 /// Folds paths into a list, which includes the entries that stay.
-pub(crate) fn fold(seen: &[Seen], kept: &[Kept], ground: &Ground<'_>) -> Folded {
+pub(crate) fn fold(seen: &[AccessedPath], kept: &[ExistingEntry], ground: &Ground<'_>) -> Folded {
     let mut fold =
         Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
-    let seen: BTreeSet<&Seen> = seen.iter().collect();
-    let wanted: Vec<&Seen> = seen.into_iter().filter(|seen| fold.is_wanted(seen)).collect();
+    let seen: BTreeSet<&AccessedPath> = seen.iter().collect();
+    let wanted: Vec<&AccessedPath> = seen.into_iter().filter(|seen| fold.is_wanted(seen)).collect();
     fold.add_writes(&wanted);
     let reads = fold.reads(&wanted);
     fold.finish(reads)
@@ -37,21 +37,21 @@ pub(crate) fn fold(seen: &[Seen], kept: &[Kept], ground: &Ground<'_>) -> Folded 
 
 struct Fold<'a> {
     ground: &'a Ground<'a>,
-    kept: &'a [Kept],
+    kept: &'a [ExistingEntry],
     /// The directories and files to write. None of them contains another.
     writes: BTreeSet<PathBuf>,
-    left: BTreeSet<Left>,
+    left: BTreeSet<OmittedPath>,
     missing: usize,
 }
 
 impl Fold<'_> {
-    fn leave(&mut self, seen: &Seen, why: Why) {
-        self.left.insert(Left { path: seen.path.clone(), access: seen.access, why });
+    fn leave(&mut self, seen: &AccessedPath, why: Why) {
+        self.left.insert(OmittedPath { path: seen.path.clone(), access: seen.access, why });
     }
 
     /// Returns whether to propose the path. Notes the reason if not, unless the tool has access
     /// anyway.
-    fn is_wanted(&mut self, seen: &Seen) -> bool {
+    fn is_wanted(&mut self, seen: &AccessedPath) -> bool {
         let (ground, path) = (self.ground, seen.path.as_path());
         let is_write = seen.access == Access::ReadWrite;
         let why = if !is_nameable(path) {
@@ -61,7 +61,7 @@ impl Fold<'_> {
         } else if ground.has_kernel(path)
             || !is_write && ground.is_shown(path)
             // A read can mean the machine's file if there is one with this name.
-            || ground.is_temporary(path) && (is_write || seen.kind != Kind::File)
+            || ground.is_temporary(path) && (is_write || seen.kind != PathKind::File)
         {
             return false;
         } else if ground.is_protected(path) {
@@ -70,9 +70,9 @@ impl Fold<'_> {
             Why::Kernel
         } else if is_write && ground.is_of_system(path) {
             Why::System
-        } else if seen.kind == Kind::Other {
+        } else if seen.kind == PathKind::Other {
             Why::NoFile
-        } else if !is_write && matches!(seen.kind, Kind::Missing(_)) {
+        } else if !is_write && matches!(seen.kind, PathKind::Missing(_)) {
             self.missing += 1;
             return false;
         } else {
@@ -84,7 +84,7 @@ impl Fold<'_> {
 
     /// Adds the grants for written paths: the directory, because programs replace files, or only
     /// the file if the directory is too broad.
-    fn add_writes(&mut self, wanted: &[&Seen]) {
+    fn add_writes(&mut self, wanted: &[&AccessedPath]) {
         let all_kept = self.kept;
         let kept = all_kept.iter().filter(|kept| kept.access == Access::ReadWrite);
         self.writes.extend(kept.map(|kept| kept.path.clone()));
@@ -93,7 +93,7 @@ impl Fold<'_> {
             let is_grantable = !self.ground.is_broad(dir) && !self.ground.holds_protected(dir);
             let target = match &seen.kind {
                 _ if is_grantable => dir,
-                Kind::File => seen.path.as_path(),
+                PathKind::File => seen.path.as_path(),
                 _ => {
                     self.leave(seen, Why::Broad);
                     continue;
@@ -116,25 +116,25 @@ impl Fold<'_> {
     }
 
     /// Returns the directories and files to read.
-    fn reads(&mut self, wanted: &[&Seen]) -> BTreeSet<PathBuf> {
+    fn reads(&mut self, wanted: &[&AccessedPath]) -> BTreeSet<PathBuf> {
         let is_covered = |path: &Path| {
             path.ancestors().any(|around| self.writes.contains(around))
                 || self.kept.iter().any(|kept| path.starts_with(&kept.path))
         };
         let read = wanted.iter().copied().filter(|it| it.access == Access::ReadOnly);
         let read = read.filter(|it| !is_covered(&it.path));
-        let (inside, outside): (Vec<&Seen>, Vec<&Seen>) =
+        let (inside, outside): (Vec<&AccessedPath>, Vec<&AccessedPath>) =
             read.partition(|it| it.path.starts_with(self.ground.workspace));
         let mut reads = BTreeSet::new();
         if let Some(common) = common_dir(&inside) {
             self.cover(&common, &inside, &mut reads);
         }
-        let mut by_dir: BTreeMap<&Path, Vec<&Seen>> = BTreeMap::new();
+        let mut by_dir: BTreeMap<&Path, Vec<&AccessedPath>> = BTreeMap::new();
         for it in outside {
             by_dir.entry(dir_of(it)).or_default().push(it);
         }
         for (dir, members) in by_dir {
-            let is_listed = members.iter().any(|it| it.kind == Kind::Dir);
+            let is_listed = members.iter().any(|it| it.kind == PathKind::Dir);
             if is_listed || members.len() >= MANY {
                 self.cover(dir, &members, &mut reads);
             } else {
@@ -147,7 +147,7 @@ impl Fold<'_> {
 
     /// Adds the directory for its members, or narrower entries if the directory cannot be granted
     /// as a whole.
-    fn cover(&mut self, dir: &Path, members: &[&Seen], reads: &mut BTreeSet<PathBuf>) {
+    fn cover(&mut self, dir: &Path, members: &[&AccessedPath], reads: &mut BTreeSet<PathBuf>) {
         // The paths in a directory sort after it.
         let next = self.writes.range::<Path, _>((Bound::Included(dir), Bound::Unbounded)).next();
         let held = next.filter(|write| write.starts_with(dir)).cloned();
@@ -156,7 +156,7 @@ impl Fold<'_> {
             reads.insert(dir.to_owned());
             return;
         }
-        let mut below: BTreeMap<PathBuf, Vec<&Seen>> = BTreeMap::new();
+        let mut below: BTreeMap<PathBuf, Vec<&AccessedPath>> = BTreeMap::new();
         for it in members {
             let Ok(rest) = it.path.strip_prefix(dir) else { continue };
             match (rest.components().next(), &it.kind) {
@@ -168,7 +168,7 @@ impl Fold<'_> {
                     };
                     self.leave(it, why);
                 }
-                (Some(_), Kind::File) if it.path.parent() == Some(dir) => {
+                (Some(_), PathKind::File) if it.path.parent() == Some(dir) => {
                     reads.insert(it.path.clone());
                 }
                 (Some(first), _) => below.entry(dir.join(first)).or_default().push(it),
@@ -183,7 +183,7 @@ impl Fold<'_> {
 
     /// Returns the list of the entries that stay, the writes and the reads.
     fn finish(mut self, reads: BTreeSet<PathBuf>) -> Folded {
-        let mut entries: Vec<Entry> = Vec::new();
+        let mut entries: Vec<PathEntry> = Vec::new();
         for kept in self.kept {
             let is_repeated = |others: &BTreeSet<PathBuf>| {
                 kept.path.ancestors().any(|around| {
@@ -193,7 +193,7 @@ impl Fold<'_> {
             };
             if !is_repeated(&self.writes) && !is_repeated(&reads) {
                 let (access, path) = (kept.access, kept.path.clone());
-                entries.push(Entry { access, path, written: kept.written.clone() });
+                entries.push(PathEntry { access, path, written: kept.written.clone() });
             }
         }
         let writes = std::mem::take(&mut self.writes);
@@ -207,14 +207,14 @@ impl Fold<'_> {
             let nested =
                 entries.iter().find(|it| path.starts_with(&it.path) || it.path.starts_with(&path));
             if let Some(other) = nested.map(|entry| entry.path.clone()) {
-                self.left.insert(Left { path, access, why: Why::Contradicts(other) });
+                self.left.insert(OmittedPath { path, access, why: Why::Contradicts(other) });
                 continue;
             }
             let Some(written) = path_in_policy(&path, self.ground.workspace) else { continue };
             if entries.len() < MOST_ENTRIES.max(self.kept.len()) {
-                entries.push(Entry { access, path, written });
+                entries.push(PathEntry { access, path, written });
             } else {
-                self.left.insert(Left { path, access, why: Why::TooMany });
+                self.left.insert(OmittedPath { path, access, why: Why::TooMany });
             }
         }
         Folded { entries, left: self.left.into_iter().collect(), missing: self.missing }
@@ -235,16 +235,16 @@ fn keep_outermost(paths: &mut BTreeSet<PathBuf>) {
 }
 
 /// Returns the path if it is a directory, or else the directory that it lies in.
-fn dir_of(seen: &Seen) -> &Path {
+fn dir_of(seen: &AccessedPath) -> &Path {
     match &seen.kind {
-        Kind::Dir => &seen.path,
-        Kind::Missing(dir) => dir,
-        Kind::File | Kind::Other => seen.path.parent().unwrap_or(&seen.path),
+        PathKind::Dir => &seen.path,
+        PathKind::Missing(dir) => dir,
+        PathKind::File | PathKind::Other => seen.path.parent().unwrap_or(&seen.path),
     }
 }
 
 /// Returns the innermost directory that contains all of the paths; `None` without paths.
-fn common_dir(members: &[&Seen]) -> Option<PathBuf> {
+fn common_dir(members: &[&AccessedPath]) -> Option<PathBuf> {
     let mut dirs = members.iter().map(|it| dir_of(it));
     let first = dirs.next()?.to_owned();
     Some(dirs.fold(first, |common, dir| {

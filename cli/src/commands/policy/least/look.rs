@@ -11,14 +11,14 @@ use ikigai_protocol::Access;
 
 use super::fold::LONGEST;
 use super::places::Ground;
-use super::{Kind, Seen};
+use super::{AccessedPath, PathKind};
 
 /// The most paths that are examined. A tool that accesses more of them cannot be folded into a
 /// readable list.
 const MOST_LOOKED_AT: usize = 20_000;
 
 /// The surroundings of a tool, as this machine has them.
-pub(crate) struct Around {
+pub(crate) struct ToolSurroundings {
     workspace: PathBuf,
     home: Option<PathBuf>,
     protected: Vec<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Around {
     is_native: bool,
 }
 
-impl Around {
+impl ToolSurroundings {
     /// Looks at the surroundings of a tool.
     pub(crate) fn for_build(host: &Host, build: &Build) -> Self {
         let resolved = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -63,43 +63,43 @@ impl Around {
     pub(crate) fn look_at<'a>(
         &self,
         reached: impl IntoIterator<Item = (Access, &'a Path)>,
-    ) -> (Vec<Seen>, usize) {
+    ) -> (Vec<AccessedPath>, usize) {
         let mut reached = reached.into_iter();
         let seen = reached.by_ref().take(MOST_LOOKED_AT);
         let seen = seen.map(|(access, path)| self.look(access, path)).collect();
         (seen, reached.count())
     }
 
-    fn look(&self, access: Access, path: &Path) -> Seen {
-        let as_it_is = |kind| Seen { path: path.to_owned(), access, kind };
+    fn look(&self, access: Access, path: &Path) -> AccessedPath {
+        let as_it_is = |kind| AccessedPath { path: path.to_owned(), access, kind };
         // A link to secrets keeps its own name. A path that policies cannot name is not looked up.
         let is_path = path.is_absolute() && path.as_os_str().len() <= LONGEST;
         if !is_path || secret_place(path, self.home.as_deref()).is_some() {
-            return as_it_is(Kind::File);
+            return as_it_is(PathKind::File);
         }
         match path.canonicalize() {
             Ok(path) => {
                 let kind = match fs::metadata(&path) {
-                    Ok(metadata) if metadata.is_dir() => Kind::Dir,
-                    Ok(metadata) if metadata.is_file() => Kind::File,
-                    _ => Kind::Other,
+                    Ok(metadata) if metadata.is_dir() => PathKind::Dir,
+                    Ok(metadata) if metadata.is_file() => PathKind::File,
+                    _ => PathKind::Other,
                 };
-                Seen { path, access, kind }
+                AccessedPath { path, access, kind }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.missing(access, path),
             // ikigai's user cannot look there either.
-            Err(_) => as_it_is(Kind::Missing(nearest_dir(path))),
+            Err(_) => as_it_is(PathKind::Missing(nearest_dir(path))),
         }
     }
 
     /// Returns a path that does not exist, with the links on the way resolved.
-    fn missing(&self, access: Access, path: &Path) -> Seen {
+    fn missing(&self, access: Access, path: &Path) -> AccessedPath {
         let dir = nearest_dir(path);
         // The directory exists by its own name or by another.
         let named = path.ancestors().find(|it| it.canonicalize().is_ok_and(|real| real == dir));
         let rest = named.and_then(|named| path.strip_prefix(named).ok());
         let path = rest.map_or_else(|| path.to_owned(), |rest| dir.join(rest));
-        Seen { path, access, kind: Kind::Missing(dir) }
+        AccessedPath { path, access, kind: PathKind::Missing(dir) }
     }
 }
 
@@ -126,7 +126,7 @@ mod tests {
         fs::write(root.join("data/file"), "").expect("written");
         symlink(root.join("data"), root.join("link")).expect("linked");
         symlink(root.join("home/.ssh"), root.join("keys")).expect("linked");
-        let around = Around {
+        let around = ToolSurroundings {
             workspace: root.join("work"),
             home: Some(root.join("home")),
             protected: Vec::new(),
@@ -135,12 +135,12 @@ mod tests {
             is_native: false,
         };
         let look = |path: &str| {
-            let Seen { path, kind, .. } = around.look(Access::ReadOnly, &root.join(path));
+            let AccessedPath { path, kind, .. } = around.look(Access::ReadOnly, &root.join(path));
             (path.strip_prefix(&root).expect("in it").to_owned(), kind)
         };
-        assert_eq!(look("link/file"), ("data/file".into(), Kind::File));
-        assert_eq!(look("link/deep"), ("data/deep".into(), Kind::Dir));
-        let missing = Kind::Missing(root.join("data/deep"));
+        assert_eq!(look("link/file"), ("data/file".into(), PathKind::File));
+        assert_eq!(look("link/deep"), ("data/deep".into(), PathKind::Dir));
+        let missing = PathKind::Missing(root.join("data/deep"));
         assert_eq!(look("link/deep/a/b"), ("data/deep/a/b".into(), missing));
         assert_eq!(look("home/.ssh/gone").0, Path::new("home/.ssh/gone"));
         assert_eq!(look("keys").0, Path::new("home/.ssh"));

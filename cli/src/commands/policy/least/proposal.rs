@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::policy::{
     AssetAccess, EntryLists, Net, NewKey, NewValue, Permissions, WrittenPath, path_in_policy,
 };
@@ -12,10 +12,10 @@ use ikigai_host::registry::Tool;
 use ikigai_protocol::{Access, is_invisible};
 use serde_json::{Value, json};
 
-use super::look::Around;
+use super::look::ToolSurroundings;
 use super::peers::{self, AskedPeer, Peers};
-use super::touch::Touch;
-use super::{Entry, Folded, Kept, Left, fold, one_line};
+use super::touch::ToolAccess;
+use super::{ExistingEntry, Folded, OmittedPath, PathEntry, fold, one_line};
 use crate::commands::policy::grant::contents_key;
 use crate::remedy::policy::command;
 
@@ -24,7 +24,7 @@ const MOST_LISTED: usize = 20;
 
 /// The accesses that calls of a tool used or were refused.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Reach {
+pub(crate) struct ObservedAccess {
     pub(crate) paths: BTreeSet<(Access, PathBuf)>,
     pub(crate) peers: BTreeSet<AskedPeer>,
     pub(crate) assets: AssetAccess,
@@ -34,32 +34,32 @@ pub(crate) struct Reach {
     pub(crate) cut: bool,
 }
 
-impl Reach {
+impl ObservedAccess {
     /// Adds one access.
-    pub(crate) fn add(&mut self, touch: &Touch) {
+    pub(crate) fn add(&mut self, touch: &ToolAccess) {
         match touch {
-            Touch::Run => self.run = true,
-            Touch::Path(access, path) => {
+            ToolAccess::Run => self.run = true,
+            ToolAccess::Path(access, path) => {
                 self.paths.insert((*access, path.clone()));
             }
-            Touch::Peer(peer) => {
+            ToolAccess::Peer(peer) => {
                 self.peers.insert(peer.clone());
             }
-            Touch::Assets(access) => self.assets = self.assets.max(*access),
-            Touch::Other(_) => {}
+            ToolAccess::Assets(access) => self.assets = self.assets.max(*access),
+            ToolAccess::Other(_) => {}
         }
     }
 }
 
 /// The present grant of a tool, as the user's file has it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
-    pub(crate) dirs: Vec<Kept>,
+pub(crate) struct CurrentGrant {
+    pub(crate) dirs: Vec<ExistingEntry>,
     pub(crate) net: Net,
     pub(crate) assets: AssetAccess,
 }
 
-impl Standing {
+impl CurrentGrant {
     /// Returns the grants in a tool's entry, and the built-in rules where the entry has no list.
     pub(crate) fn for_tool(host: &Host, tool: &Tool) -> Self {
         let entry = host.authority().written(tool.name()).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Standing {
         let dirs = match entry.fs {
             Some(paths) => paths
                 .into_iter()
-                .map(|rule| Kept {
+                .map(|rule| ExistingEntry {
                     access: rule.access,
                     written: rule.written,
                     path: rule.path.canonicalize().unwrap_or(rule.path),
@@ -79,7 +79,7 @@ impl Standing {
                 let dirs = decision.iter().flat_map(|decision| &decision.grant.dirs);
                 let kept = dirs.filter_map(|dir| {
                     let written = path_in_policy(&dir.path, workspace)?;
-                    Some(Kept { access: dir.access, written, path: dir.path.clone() })
+                    Some(ExistingEntry { access: dir.access, written, path: dir.path.clone() })
                 });
                 kept.collect()
             }
@@ -98,14 +98,14 @@ impl Standing {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proposed {
     /// The whole list `fs`.
-    pub(crate) fs: Option<Vec<Entry>>,
+    pub(crate) fs: Option<Vec<PathEntry>>,
     /// The whole list `net`.
     pub(crate) net: Option<Vec<String>>,
     pub(crate) assets: Option<AssetAccess>,
     /// Limits, as keys of the entry.
     pub(crate) limits: Vec<NewKey>,
     /// The paths that are not proposed.
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<OmittedPath>,
     /// The hosts that are not proposed.
     pub(crate) left_peers: Vec<AskedPeer>,
     /// New entries of `net` that are addresses of this machine or of a private network.
@@ -122,7 +122,11 @@ pub(crate) struct Proposed {
 
 impl Proposed {
     /// Returns the change that covers the accesses of calls, in addition to the present grant.
-    pub(crate) fn new(reach: &Reach, standing: &Standing, around: &Around) -> Self {
+    pub(crate) fn new(
+        reach: &ObservedAccess,
+        standing: &CurrentGrant,
+        around: &ToolSurroundings,
+    ) -> Self {
         let paths = reach.paths.iter().map(|(access, path)| (*access, path.as_path()));
         let (seen, beyond) = around.look_at(paths);
         let Folded { entries, left, missing } = fold::fold(&seen, &standing.dirs, &around.ground());
@@ -164,10 +168,10 @@ impl Proposed {
         let mut keys: Vec<NewKey> = contents_key(host, tool).into_iter().collect();
         let mut add = |key: &str, value| keys.push((key.to_owned(), value));
         if let Some(fs) = &self.fs {
-            add("fs", NewValue::List(fs.iter().map(Entry::rule).collect()));
+            add("fs", NewValue::List(fs.iter().map(PathEntry::rule).collect()));
         } else if !self.replaces {
             let contents = [tool.build.digest];
-            let request = request(Subject::from(tool), &contents);
+            let request = request(CallTarget::from(tool), &contents);
             let has = EntryLists::in_force(host.authority(), &request).fs;
             // An entry without directories would take away those of the profile.
             if has != EntryLists::unchanged(host.authority(), &request).fs {
@@ -266,7 +270,7 @@ impl Proposed {
 
     /// Returns the change as JSON.
     pub(crate) fn as_json(&self, tool: &str) -> Value {
-        let rules = |fs: &Vec<Entry>| fs.iter().map(Entry::rule).collect::<Vec<_>>();
+        let rules = |fs: &Vec<PathEntry>| fs.iter().map(PathEntry::rule).collect::<Vec<_>>();
         let limits = self.limits.iter().map(|(key, value)| {
             let value = match value {
                 NewValue::Number(number) => json!(number),
@@ -306,8 +310,8 @@ impl Proposed {
 mod tests {
     use super::*;
 
-    fn entry(access: Access, written: &str) -> Entry {
-        Entry { access, path: written.into(), written: written.to_owned() }
+    fn entry(access: Access, written: &str) -> PathEntry {
+        PathEntry { access, path: written.into(), written: written.to_owned() }
     }
 
     #[test]

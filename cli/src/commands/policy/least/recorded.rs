@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_protocol::Access;
 
 use super::peers::AskedPeer;
-use super::touch::Touch;
+use super::touch::ToolAccess;
 
 /// A part of the grant that a call used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Use {
+pub(crate) enum GrantUse {
     /// A directory or a file that is granted.
     Dir(PathBuf),
     /// A file, which only recordings report.
@@ -18,25 +18,27 @@ pub(crate) enum Use {
     Peer(AskedPeer),
 }
 
-impl From<&Reached> for Touch {
-    fn from(reached: &Reached) -> Self {
+impl From<&RequestedAccess> for ToolAccess {
+    fn from(reached: &RequestedAccess) -> Self {
         match reached {
-            Reached::Path { access, path } => Self::Path(*access, path.clone()),
-            Reached::Peer { host, port } => {
+            RequestedAccess::Path { access, path } => Self::Path(*access, path.clone()),
+            RequestedAccess::Peer { host, port } => {
                 Self::Peer(AskedPeer { host: host.clone(), port: Some(*port) })
             }
-            Reached::Host { host } => Self::Peer(AskedPeer { host: host.clone(), port: None }),
-            Reached::Run => Self::Run,
+            RequestedAccess::Host { host } => {
+                Self::Peer(AskedPeer { host: host.clone(), port: None })
+            }
+            RequestedAccess::Run => Self::Run,
         }
     }
 }
 
-impl From<&Used> for Use {
-    fn from(used: &Used) -> Self {
+impl From<&UsedAccess> for GrantUse {
+    fn from(used: &UsedAccess) -> Self {
         match used {
-            Used::Dir { path } => Self::Dir(path.clone()),
-            Used::File { access, path } => Self::File(*access, path.clone()),
-            Used::Peer { host, port } => {
+            UsedAccess::Dir { path } => Self::Dir(path.clone()),
+            UsedAccess::File { access, path } => Self::File(*access, path.clone()),
+            UsedAccess::Peer { host, port } => {
                 Self::Peer(AskedPeer { host: host.clone(), port: Some(*port) })
             }
         }

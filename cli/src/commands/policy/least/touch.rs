@@ -11,7 +11,7 @@ use super::{one_line, path_in_words};
 
 /// A resource that a tool used or tried to use.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Touch {
+pub(crate) enum ToolAccess {
     /// Running the tool at all.
     Run,
     Path(Access, PathBuf),
@@ -21,7 +21,7 @@ pub(crate) enum Touch {
     Other(String),
 }
 
-impl Touch {
+impl ToolAccess {
     /// Returns the resource in words, with deceptive characters escaped.
     pub(crate) fn in_words(&self) -> String {
         match self {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ikigai_host::front_end::Costs;
-use ikigai_host::limits::Limits;
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Backend, NewKey, NewValue};
 
 /// The factor between the peak and the limit.
@@ -24,7 +24,7 @@ const SECONDS: &[u64] = &[1, 2, 5, 10, 15, 20, 30, 60, 120, 300, 600];
 /// Returns the keys for limits of four times the peaks. Leaves out a limit that would not be below
 /// the default.
 pub(super) fn from_costs(costs: Costs, backend: Backend) -> Vec<NewKey> {
-    let defaults = Limits::default();
+    let defaults = CallLimits::default();
     let mut keys = Vec::new();
     let time = (costs.duration * 4).max(LEAST_TIME);
     let seconds = SECONDS.iter().find(|seconds| Duration::from_secs(**seconds) >= time);
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn no_limit_is_above_the_default() {
         assert!(texts(costs(9_000, Some(u64::MAX), Some(u64::MAX)), Backend::Wasm).is_empty());
-        let defaults = Limits::default();
+        let defaults = CallLimits::default();
         for exponent in 0..63 {
             let one = costs(1 << (exponent % 40), Some(1 << exponent), Some(1 << exponent));
             for (key, value) in from_costs(one, Backend::Wasm) {

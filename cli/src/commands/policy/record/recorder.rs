@@ -5,25 +5,25 @@ use std::future::ready;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use ikigai_host::consent::{self, Question, Reply, Respondent};
-use ikigai_host::front_end::{Answer, Costs, FrontEnd, Recording};
-use ikigai_host::policy::{Reached, Used};
+use ikigai_host::consent::{self, ConsentQuestion, ConsentReply, Respondent};
+use ikigai_host::front_end::{AnswerFuture, Costs, FrontEnd, Recording};
+use ikigai_host::policy::{RequestedAccess, UsedAccess};
 
-use crate::commands::policy::least::proposal::Reach;
-use crate::commands::policy::least::recorded::Use;
-use crate::commands::policy::least::touch::Touch;
+use crate::commands::policy::least::proposal::ObservedAccess;
+use crate::commands::policy::least::recorded::GrantUse;
+use crate::commands::policy::least::touch::ToolAccess;
 
 /// The front end of recorded calls.
-pub(super) struct Recorder {
+pub(super) struct PolicyRecorder {
     how: Recording,
-    noted: Mutex<Noted>,
+    noted: Mutex<RecordedAccesses>,
 }
 
 /// The accesses of all recorded calls together, and the highest costs of a single call.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Noted {
-    pub(super) reached: BTreeSet<Touch>,
-    pub(super) used: BTreeSet<Touch>,
+pub(super) struct RecordedAccesses {
+    pub(super) reached: BTreeSet<ToolAccess>,
+    pub(super) used: BTreeSet<ToolAccess>,
     /// The peaks.
     pub(super) costs: Costs,
     /// The number of accesses of the last call that its grant lacks, and the number of granted ones
@@ -33,13 +33,13 @@ pub(super) struct Noted {
     pub(super) is_unwatched: bool,
 }
 
-impl Recorder {
+impl PolicyRecorder {
     pub(super) fn new(how: Recording) -> Self {
         Self { how, noted: Mutex::default() }
     }
 
     /// Returns the record so far.
-    pub(super) fn noted(&self) -> Noted {
+    pub(super) fn noted(&self) -> RecordedAccesses {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -49,39 +49,39 @@ impl Recorder {
     }
 }
 
-impl Noted {
+impl RecordedAccesses {
     /// Returns the smallest grant under which the recorded calls behave the same.
-    pub(super) fn reach(&self) -> Reach {
-        let mut reach = Reach::default();
+    pub(super) fn reach(&self) -> ObservedAccess {
+        let mut reach = ObservedAccess::default();
         self.reached.iter().chain(&self.used).for_each(|touch| reach.add(touch));
         reach
     }
 }
 
-impl FrontEnd for Recorder {
+impl FrontEnd for PolicyRecorder {
     fn respondent(&self) -> Respondent {
         Respondent::Person
     }
 
-    fn ask<'a>(&'a self, _: &'a Question) -> Answer<'a, Reply> {
+    fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
         let reason = "a recording asks nobody".to_owned();
-        let answer = consent::Answer::Unavailable(reason);
-        Box::pin(ready(Reply { answer, waited: Duration::ZERO }))
+        let answer = consent::ConsentAnswer::Unavailable(reason);
+        Box::pin(ready(ConsentReply { answer, waited: Duration::ZERO }))
     }
 
     fn recording(&self) -> Option<Recording> {
         Some(self.how)
     }
 
-    fn recorded(&self, reached: &[Reached], used: &[Used], costs: Costs) {
+    fn recorded(&self, reached: &[RequestedAccess], used: &[UsedAccess], costs: Costs) {
         let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
         noted.last = (reached.len(), used.len());
-        noted.reached.extend(reached.iter().map(Touch::from));
-        let used = used.iter().map(Use::from).filter_map(|used| match used {
+        noted.reached.extend(reached.iter().map(ToolAccess::from));
+        let used = used.iter().map(GrantUse::from).filter_map(|used| match used {
             // The tool was granted this directory, and the grant stays.
-            Use::Dir(_) => None,
-            Use::File(access, path) => Some(Touch::Path(access, path)),
-            Use::Peer(peer) => Some(Touch::Peer(peer)),
+            GrantUse::Dir(_) => None,
+            GrantUse::File(access, path) => Some(ToolAccess::Path(access, path)),
+            GrantUse::Peer(peer) => Some(ToolAccess::Peer(peer)),
         });
         noted.used.extend(used);
         let peaks = &mut noted.costs;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn one_call_that_was_not_watched_leaves_the_files_unknown() {
-        let recorder = Recorder::new(Recording::default());
+        let recorder = PolicyRecorder::new(Recording::default());
         recorder.recorded(&[], &[], Costs::default());
         assert!(!recorder.noted().is_unwatched);
         recorder.unwatched();
@@ -116,23 +116,24 @@ mod tests {
 
     #[test]
     fn what_all_calls_reached_and_used_is_collected_with_the_peaks() {
-        let recorder = Recorder::new(Recording::default());
-        let path = |path: &str| Reached::Path { access: Access::ReadOnly, path: path.into() };
-        let file = |path: &str| Used::File { access: Access::ReadWrite, path: path.into() };
+        let recorder = PolicyRecorder::new(Recording::default());
+        let path =
+            |path: &str| RequestedAccess::Path { access: Access::ReadOnly, path: path.into() };
+        let file = |path: &str| UsedAccess::File { access: Access::ReadWrite, path: path.into() };
         let costs = |seconds, fuel| Costs {
             duration: Duration::from_secs(seconds),
             fuel,
             ..Costs::default()
         };
-        recorder.recorded(&[path("/a"), Reached::Run], &[], costs(2, None));
+        recorder.recorded(&[path("/a"), RequestedAccess::Run], &[], costs(2, None));
         recorder.recorded(
             &[path("/a"), path("/b")],
-            &[Used::Dir { path: "/w".into() }, file("/w/c")],
+            &[UsedAccess::Dir { path: "/w".into() }, file("/w/c")],
             costs(1, Some(7)),
         );
         let noted = recorder.noted();
         assert_eq!((noted.costs, noted.last), (costs(2, Some(7)), (2, 2)));
-        let Reach { paths, run, .. } = noted.reach();
+        let ObservedAccess { paths, run, .. } = noted.reach();
         let all = [(Access::ReadOnly, "/a"), (Access::ReadOnly, "/b"), (Access::ReadWrite, "/w/c")];
         let all = all.map(|(access, path)| (access, PathBuf::from(path)));
         assert_eq!((paths, run), (all.into(), true));

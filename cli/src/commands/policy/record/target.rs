@@ -7,9 +7,9 @@ use bytes::Bytes;
 use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::front_end::FrontEnd;
-use ikigai_host::host::{Host, Subject};
+use ikigai_host::host::{CallTarget, Host};
 use ikigai_host::policy::{Backend, Sandbox, ToolOrigin};
-use ikigai_host::registry::{Depth, Snapshot, Tool};
+use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 use ikigai_protocol::Digest;
 use tokio_util::sync::CancellationToken;
 
@@ -21,19 +21,19 @@ use crate::error::CliError;
 use crate::remedy::layer;
 
 /// The recorded tool, as it was found.
-pub(super) struct Target {
+pub(super) struct RecordedTool {
     pub(super) tool: Tool,
-    at: At,
+    at: ToolLocation,
 }
 
-enum At {
+enum ToolLocation {
     /// Among the callable tools, in this snapshot of them.
     Name(Arc<Snapshot>),
     /// In a file that is not installed and cannot be granted anything.
     Path(PathBuf),
 }
 
-impl Target {
+impl RecordedTool {
     /// Finds a tool by its name, or by a path if it has a slash. If the file at the path equals the
     /// installed tool with its name, the path means the installed tool.
     pub(super) async fn find(host: &Host, reference: &str) -> Result<Self, CliError> {
@@ -41,7 +41,7 @@ impl Target {
             return Self::by_name(host, reference).await;
         }
         let path = Path::new(reference);
-        let tool = host.registry().tool_at(path, Depth::Everything).await;
+        let tool = host.registry().tool_at(path, ScanDepth::Everything).await;
         let tool = tool.map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(format!("`{reference}`: {reason}")));
             error.hint(format!("try `ikigai tool check {reference}`"))
@@ -50,7 +50,7 @@ impl Target {
             Ok(installed) if contents(&installed.tool).contains(&tool.build.digest) => {
                 Ok(installed)
             }
-            _ => Ok(Self { tool, at: At::Path(path.to_owned()) }),
+            _ => Ok(Self { tool, at: ToolLocation::Path(path.to_owned()) }),
         }
     }
 
@@ -61,22 +61,22 @@ impl Target {
         if tool.build.backend() == Backend::Mcp {
             return Err(of_a_server(name));
         }
-        Ok(Self { tool, at: At::Name(snapshot) })
+        Ok(Self { tool, at: ToolLocation::Name(snapshot) })
     }
 
     /// Returns the path of a tool that is not installed.
     pub(super) fn path(&self) -> Option<&Path> {
         match &self.at {
-            At::Name(_) => None,
-            At::Path(path) => Some(path),
+            ToolLocation::Name(_) => None,
+            ToolLocation::Path(path) => Some(path),
         }
     }
 
     /// Returns the tool for a decision.
-    pub(super) fn subject(&self) -> Subject<'_> {
+    pub(super) fn subject(&self) -> CallTarget<'_> {
         match &self.at {
-            At::Name(_) => (&self.tool).into(),
-            At::Path(_) => Subject::at_path(&self.tool.build),
+            ToolLocation::Name(_) => (&self.tool).into(),
+            ToolLocation::Path(_) => CallTarget::at_path(&self.tool.build),
         }
     }
 
@@ -126,8 +126,10 @@ impl Target {
     pub(super) async fn check_unchanged(&self, host: &Host) -> Result<(), CliError> {
         let name = self.tool.name();
         let now: Option<Vec<Digest>> = match &self.at {
-            At::Name(_) => host.look_up(name).await.get(name).map(contents),
-            At::Path(path) => host.registry().build_at(path).ok().map(|build| vec![build.digest]),
+            ToolLocation::Name(_) => host.look_up(name).await.get(name).map(contents),
+            ToolLocation::Path(path) => {
+                host.registry().build_at(path).ok().map(|build| vec![build.digest])
+            }
         };
         if now.as_deref() == Some(&contents(&self.tool)) {
             return Ok(());
@@ -156,11 +158,11 @@ impl Target {
     ) -> Envelope {
         let front_end = Some(front_end);
         match &self.at {
-            At::Name(snapshot) => {
+            ToolLocation::Name(snapshot) => {
                 let (requester, name) = (Requester::default(), self.tool.name());
                 host.call_for(&requester, snapshot, name, arguments, cancel, front_end).await
             }
-            At::Path(_) => host.call_at(&self.tool, arguments, cancel, front_end).await,
+            ToolLocation::Path(_) => host.call_at(&self.tool, arguments, cancel, front_end).await,
         }
     }
 }

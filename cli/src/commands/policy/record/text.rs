@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ikigai_host::exec::envelope::Layout;
+use ikigai_host::exec::envelope::JsonLayout;
 use ikigai_host::policy::{Backend, shell_quoted};
 
 use super::{Recorded, Recordings, costs_in_words, missing_credentials};
 use crate::commands::policy::least::one_line;
 use crate::commands::policy::least::proposal::Proposed;
-use crate::commands::policy::least::touch::Touch;
+use crate::commands::policy::least::touch::ToolAccess;
 use crate::credentials::tool_error;
 
 /// The characters of an envelope that are shown.
@@ -33,7 +33,7 @@ pub(super) fn progress(number: usize, count: usize, call: &Recorded) -> String {
         (None, Some((code, _))) => format!("answered {}", one_line(&code)),
         (None, None) => "ok".to_owned(),
     };
-    let envelope = call.envelope.to_json(Layout::Compact).unwrap_or_default();
+    let envelope = call.envelope.to_json(JsonLayout::Compact).unwrap_or_default();
     let (reached, used) = call.touched;
     format!(
         "call {number} of {count}: {outcome}, {} ms, reached {reached}, used {used}\n  {}\n",
@@ -82,7 +82,7 @@ fn asks_for_assets(call: &Recorded) -> bool {
     tool_error(&call.envelope).is_some_and(|(code, _)| code == "PERMISSION_DENIED")
 }
 
-fn list(text: &mut String, heading: &str, touches: &BTreeSet<Touch>) {
+fn list(text: &mut String, heading: &str, touches: &BTreeSet<ToolAccess>) {
     if touches.is_empty() {
         return;
     }

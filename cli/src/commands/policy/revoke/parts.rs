@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 use ikigai_host::policy::{
-    Access, AssetAccess, EntryLists, LimitKey, Net, NewKey, NewValue, Permissions, Sandbox,
-    Written, WrittenPath, shell_quoted,
+    Access, AssetAccess, EntryLists, EntryPermissions, LimitKey, Net, NewKey, NewValue,
+    Permissions, Sandbox, WrittenPath, shell_quoted,
 };
 use ikigai_host::toolchain::Installation;
 use serde_json::{Map, Value, json};
@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::remedy::policy::{flags, limit_flag, limit_value};
 
 #[derive(Debug, Args)]
-pub(super) struct Parts {
+pub(super) struct RevokedParts {
     /// Take back the grant to read this directory or file alone
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     read: Vec<PathBuf>,
@@ -40,7 +40,7 @@ pub(super) struct Parts {
     limit: Vec<LimitKey>,
 }
 
-impl Parts {
+impl RevokedParts {
     /// Returns whether no flag names a part.
     pub(super) fn is_empty(&self) -> bool {
         let Self { read, write, net, env, toolchain, limit } = self;
@@ -66,8 +66,8 @@ impl Remainder {
     /// Takes the parts out of an entry. Fails if the entry does not have one of them.
     pub(super) fn new(
         name: &str,
-        written: Written,
-        parts: &Parts,
+        written: EntryPermissions,
+        parts: &RevokedParts,
         toolchains: &Installed,
     ) -> Result<Self, CliError> {
         let (assets, mut limits) = (written.assets, written.limits.clone());
@@ -220,24 +220,24 @@ fn is_named(rule: &WrittenPath, path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn written() -> Written {
+    fn written() -> EntryPermissions {
         let rule = |access, path: &str| WrittenPath {
             access,
             written: path.to_owned(),
             path: PathBuf::from(path),
         };
-        Written {
+        EntryPermissions {
             fs: Some(vec![rule(Access::ReadWrite, "/a"), rule(Access::ReadOnly, "/b")]),
             net: Some(Net::parse(["a.example:443"]).expect("a list")),
             env: Some(vec!["A".to_owned(), "B".to_owned()]),
             limits: vec![(LimitKey::Fuel, 7), (LimitKey::WallClock, 5_000_000_000)],
-            ..Written::default()
+            ..EntryPermissions::default()
         }
     }
 
-    fn parts(read: &str, net: &str, env: &str) -> Parts {
+    fn parts(read: &str, net: &str, env: &str) -> RevokedParts {
         let one = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        Parts {
+        RevokedParts {
             read: one(read).map(PathBuf::from).into_iter().collect(),
             write: Vec::new(),
             net: one(net).into_iter().collect(),
@@ -247,13 +247,14 @@ mod tests {
         }
     }
 
-    fn remainder(parts: &Parts) -> Result<Remainder, CliError> {
+    fn remainder(parts: &RevokedParts) -> Result<Remainder, CliError> {
         Remainder::new("tool", written(), parts, &Installed::default())
     }
 
     #[test]
     fn the_rest_of_each_list_stays() {
-        let parts = Parts { limit: vec![LimitKey::Fuel], ..parts("/b", "A.example:443", "A") };
+        let parts =
+            RevokedParts { limit: vec![LimitKey::Fuel], ..parts("/b", "A.example:443", "A") };
         let remainder = remainder(&parts).unwrap_or_else(|_| panic!("parts"));
         assert_eq!(remainder.in_flags(), "--write /a --env B --limit wall_clock=5s");
         let changed: Vec<String> = remainder.keys().into_iter().map(|(key, _)| key).collect();
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_the_entry_does_not_have_is_refused() {
-        let limit = Parts { limit: vec![LimitKey::Memory], ..parts("", "", "") };
+        let limit = RevokedParts { limit: vec![LimitKey::Memory], ..parts("", "", "") };
         for parts in
             [parts("/a", "", ""), parts("", "b.example:443", ""), parts("", "", "C"), limit]
         {

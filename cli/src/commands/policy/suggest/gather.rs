@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use ikigai_host::audit::Record;
-use ikigai_host::policy::{AssetAccess, Reached};
+use ikigai_host::policy::{AssetAccess, RequestedAccess};
 use ikigai_host::registry::Tool;
 use ikigai_protocol::{Access, EnvelopeCode};
 use jiff::Timestamp;
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::commands::policy::grant::contents;
 use crate::commands::policy::least::peers::AskedPeer;
-use crate::commands::policy::least::proposal::Reach;
-use crate::commands::policy::least::recorded::Use;
-use crate::commands::policy::least::touch::Touch;
+use crate::commands::policy::least::proposal::ObservedAccess;
+use crate::commands::policy::least::recorded::GrantUse;
+use crate::commands::policy::least::touch::ToolAccess;
 
 /// The most distinct refusals of one tool that are examined. A tool chooses what it tries to use.
 const MOST: usize = 20_000;
@@ -52,15 +52,15 @@ pub(super) struct Gathered {
     pub(super) calls: u64,
     /// The calls with other contents, which are ignored.
     pub(super) of_other_contents: u64,
-    pub(super) refused: BTreeMap<Touch, Tally>,
-    pub(super) reach: Reach,
+    pub(super) refused: BTreeMap<ToolAccess, Tally>,
+    pub(super) reach: ObservedAccess,
     /// The uses of each call that recorded them.
     pub(super) uses: Vec<Uses>,
 }
 
 impl Gathered {
     pub(super) fn refused_as_json(&self) -> Vec<Value> {
-        let one = |(touch, tally): (&Touch, &Tally)| {
+        let one = |(touch, tally): (&ToolAccess, &Tally)| {
             let mut value = touch.as_json();
             value["what"] = json!(touch.in_words());
             value["calls"] = json!(tally.calls);
@@ -100,13 +100,14 @@ pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
 }
 
 /// Returns the distinct refusals of the call, and true if the record does not have all of them.
-pub(super) fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
-    let mut found: BTreeSet<Touch> = record.reached.iter().map(Touch::from).collect();
+pub(super) fn refusals(record: &Record) -> (BTreeSet<ToolAccess>, bool) {
+    let mut found: BTreeSet<ToolAccess> = record.reached.iter().map(ToolAccess::from).collect();
     // A refused lookup is in both lists. The entry in `reached` says what would allow it.
     let is_known = |text: &&String| match text.strip_prefix("net ") {
-        Some(name) => {
-            record.reached.iter().any(|it| matches!(it, Reached::Host { host } if host == name))
-        }
+        Some(name) => record
+            .reached
+            .iter()
+            .any(|it| matches!(it, RequestedAccess::Host { host } if host == name)),
         None => false,
     };
     let texts = record.denied.iter().filter(|text| !is_known(text));
@@ -116,19 +117,19 @@ pub(super) fn refusals(record: &Record) -> (BTreeSet<Touch>, bool) {
         && record.grant.is_none()
         && record.exit_code.is_none();
     if was_denied {
-        found.insert(Touch::Run);
+        found.insert(ToolAccess::Run);
     }
     // The count includes repetitions, so it shows nothing on its own.
     (found, record.reached_count.is_some() && record.reached.len() >= KEPT)
 }
 
 /// Returns the accesses that a text of the field `denied` describes.
-fn denied(text: &str) -> Vec<Touch> {
-    let other = || vec![Touch::Other(text.to_owned())];
+fn denied(text: &str) -> Vec<ToolAccess> {
+    let other = || vec![ToolAccess::Other(text.to_owned())];
     if let Some(assets) = text.strip_prefix("assets ") {
         return match assets.split(' ').next() {
-            Some("read" | "list") => vec![Touch::Assets(AssetAccess::Read)],
-            Some("write") => vec![Touch::Assets(AssetAccess::Write)],
+            Some("read" | "list") => vec![ToolAccess::Assets(AssetAccess::Read)],
+            Some("write") => vec![ToolAccess::Assets(AssetAccess::Write)],
             _ => other(),
         };
     }
@@ -141,7 +142,7 @@ fn denied(text: &str) -> Vec<Touch> {
     };
     let Some(peer) = parse_peer(peer) else { return other() };
     let address = address.map(|ip| AskedPeer { host: ip.to_owned(), port: peer.port });
-    [Some(peer), address].into_iter().flatten().map(Touch::Peer).collect()
+    [Some(peer), address].into_iter().flatten().map(ToolAccess::Peer).collect()
 }
 
 /// Returns a peer of the form `HOST:PORT` or `HOST:*`; nothing for a name that was only looked up,
@@ -157,15 +158,15 @@ fn parse_peer(text: &str) -> Option<AskedPeer> {
 /// Returns the uses of a call, if they are known.
 fn uses(record: &Record) -> Option<Uses> {
     let mut uses = Uses::default();
-    for it in record.used.iter().map(Use::from) {
+    for it in record.used.iter().map(GrantUse::from) {
         match it {
-            Use::Dir(path) => {
+            GrantUse::Dir(path) => {
                 uses.dirs.insert(path);
             }
-            Use::File(access, path) => {
+            GrantUse::File(access, path) => {
                 uses.files.insert((access, path));
             }
-            Use::Peer(peer) => {
+            GrantUse::Peer(peer) => {
                 uses.peers.insert(peer);
             }
         }
@@ -177,8 +178,8 @@ fn uses(record: &Record) -> Option<Uses> {
 mod tests {
     use super::*;
 
-    fn peer(host: &str, port: u16) -> Touch {
-        Touch::Peer(AskedPeer { host: host.to_owned(), port: Some(port) })
+    fn peer(host: &str, port: u16) -> ToolAccess {
+        ToolAccess::Peer(AskedPeer { host: host.to_owned(), port: Some(port) })
     }
 
     #[test]
@@ -186,17 +187,17 @@ mod tests {
         assert_eq!(denied("net api.example.com:443"), [peer("api.example.com", 443)]);
         assert_eq!(denied("net [::1]:80"), [peer("::1", 80)]);
         let every_port = AskedPeer { host: "api.example.com".to_owned(), port: None };
-        assert_eq!(denied("net api.example.com:*"), [Touch::Peer(every_port)]);
+        assert_eq!(denied("net api.example.com:*"), [ToolAccess::Peer(every_port)]);
         assert_eq!(
             denied("net db.internal:5432 (10.1.2.3)"),
             [peer("db.internal", 5432), peer("10.1.2.3", 5432)]
         );
-        assert_eq!(denied("assets read blocks/a.md"), [Touch::Assets(AssetAccess::Read)]);
-        assert_eq!(denied("assets write a"), [Touch::Assets(AssetAccess::Write)]);
+        assert_eq!(denied("assets read blocks/a.md"), [ToolAccess::Assets(AssetAccess::Read)]);
+        assert_eq!(denied("assets write a"), [ToolAccess::Assets(AssetAccess::Write)]);
         for text in
             ["net api.example.com", "net bind 0.0.0.0:80", "net :80", "net a:99999", "", "x"]
         {
-            assert_eq!(denied(text), [Touch::Other(text.to_owned())], "{text}");
+            assert_eq!(denied(text), [ToolAccess::Other(text.to_owned())], "{text}");
         }
     }
 
@@ -208,8 +209,8 @@ mod tests {
             "reached":[{"kind":"host","host":"a.example"}]}"#;
         let record: Record = serde_json::from_str(line).expect("a record");
         let (found, _) = refusals(&record);
-        let name = Touch::Peer(AskedPeer { host: "a.example".to_owned(), port: None });
-        let other = Touch::Other("net b.example".to_owned());
+        let name = ToolAccess::Peer(AskedPeer { host: "a.example".to_owned(), port: None });
+        let other = ToolAccess::Other("net b.example".to_owned());
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [name, other]);
     }
 
@@ -220,7 +221,10 @@ mod tests {
             "denied":["net a.example:443"]}"#;
         let record: Record = serde_json::from_str(line).expect("a record");
         let (found, is_cut) = refusals(&record);
-        assert_eq!(found.into_iter().collect::<Vec<_>>(), [Touch::Run, peer("a.example", 443)]);
+        assert_eq!(
+            found.into_iter().collect::<Vec<_>>(),
+            [ToolAccess::Run, peer("a.example", 443)]
+        );
         assert!(!is_cut && uses(&record).is_none());
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use ikigai_host::audit::Record;
 use ikigai_host::exec::mcp::Target;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Access, Sandbox, Written, shell_quoted};
+use ikigai_host::policy::{Access, EntryPermissions, Sandbox, shell_quoted};
 use ikigai_host::registry::{KnownServer, Snapshot};
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use super::gather::{Tally, refusals};
 use super::text::{calls_in_words, table_of};
 use crate::commands::policy::grant::server::command;
 use crate::commands::policy::least::peers::AskedPeer;
-use crate::commands::policy::least::touch::Touch;
+use crate::commands::policy::least::touch::ToolAccess;
 use crate::remedy::policy::limit_flag;
 
 /// The most distinct hosts of one server that are examined. A server chooses the hosts that it asks
@@ -26,7 +26,7 @@ const MOST: usize = 1000;
 pub(super) struct ServerRefusals<'a> {
     server: &'a KnownServer,
     calls: u64,
-    refused: BTreeMap<Touch, Tally>,
+    refused: BTreeMap<ToolAccess, Tally>,
 }
 
 impl<'a> ServerRefusals<'a> {
@@ -46,7 +46,7 @@ impl<'a> ServerRefusals<'a> {
         }
         self.calls += 1;
         let (found, _) = refusals(record);
-        for touch in found.into_iter().filter(|touch| matches!(touch, Touch::Peer(_))) {
+        for touch in found.into_iter().filter(|touch| matches!(touch, ToolAccess::Peer(_))) {
             if self.refused.len() >= MOST && !self.refused.contains_key(&touch) {
                 continue;
             }
@@ -68,7 +68,7 @@ impl<'a> ServerRefusals<'a> {
         let written = host.authority().written_server(&self.server.name).unwrap_or_default();
         let net = written.net.unwrap_or_default();
         let peers = self.refused.keys().filter_map(|touch| match touch {
-            Touch::Peer(peer) => Some(peer),
+            ToolAccess::Peer(peer) => Some(peer),
             _ => None,
         });
         let new: Vec<String> = peers
@@ -134,8 +134,8 @@ fn command_with(host: &Host, server: &KnownServer, peers: &[String]) -> String {
 }
 
 /// Returns the flags of `mcp add` that grant what an entry grants.
-fn flags(written: &Written) -> Vec<String> {
-    let Written { fs, net, env, sandbox, limits, .. } = written;
+fn flags(written: &EntryPermissions) -> Vec<String> {
+    let EntryPermissions { fs, net, env, sandbox, limits, .. } = written;
     let dirs = fs.iter().flatten().map(|dir| {
         let flag = if dir.access == Access::ReadWrite { "--write" } else { "--read" };
         format!("{flag} {}", shell_quoted(&dir.written))

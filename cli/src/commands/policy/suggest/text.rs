@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use super::Suggestion;
 use super::gather::{Gathered, Tally};
 use crate::commands::policy::least::one_line;
-use crate::commands::policy::least::touch::Touch;
+use crate::commands::policy::least::touch::ToolAccess;
 use crate::commands::tool::list::plain_table;
 use ikigai_protocol::written_out;
 
@@ -62,7 +62,7 @@ pub(super) fn calls_in_words(calls: u64) -> String {
 }
 
 /// Returns the refused accesses as lines of a table.
-pub(super) fn table_of(refused: &BTreeMap<Touch, Tally>) -> String {
+pub(super) fn table_of(refused: &BTreeMap<ToolAccess, Tally>) -> String {
     let mut table = plain_table();
     table.set_header(["REFUSED", "CALLS", "LAST"]);
     for (touch, tally) in refused.iter().take(MOST_LISTED) {

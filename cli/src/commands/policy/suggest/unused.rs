@@ -10,15 +10,15 @@ use ikigai_protocol::Access;
 use super::Suggestion;
 use super::gather::{Gathered, Uses};
 use crate::commands::policy::least::peers::AskedPeer;
-use crate::commands::policy::least::proposal::{Proposed, Standing};
-use crate::commands::policy::least::{Entry, Kept};
+use crate::commands::policy::least::proposal::{CurrentGrant, Proposed};
+use crate::commands::policy::least::{ExistingEntry, PathEntry};
 
 /// Returns the narrower grant of a tool with its basis; `None` for a tool without records.
 pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggestion> {
     if gathered.calls == 0 {
         return None;
     }
-    let standing = Standing::for_tool(host, tool);
+    let standing = CurrentGrant::for_tool(host, tool);
     let entry = host.authority().written(tool.name()).unwrap_or_default();
     let mut notes = Vec::new();
     let files = KnownFiles::from_uses(tool.build.backend(), &gathered.uses);
@@ -75,8 +75,8 @@ impl KnownFiles {
 
 /// Returns the grant without the directories and hosts that no call used. A directory becomes
 /// read-only if every call that used it is known to have only read there.
-fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
-    let entries: Vec<Entry> =
+fn narrower(standing: &CurrentGrant, uses: &[Uses], files: KnownFiles) -> Proposed {
+    let entries: Vec<PathEntry> =
         standing.dirs.iter().filter_map(|kept| narrowed(kept, uses)).collect();
     let is_as_before = files == KnownFiles::No
         || entries.len() == standing.dirs.len()
@@ -100,7 +100,7 @@ fn narrower(standing: &Standing, uses: &[Uses], files: KnownFiles) -> Proposed {
 }
 
 /// Returns the entry with the access that calls used; `None` if no call used it.
-fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
+fn narrowed(kept: &ExistingEntry, uses: &[Uses]) -> Option<PathEntry> {
     let of_entry = |uses: &&Uses| {
         uses.dirs.iter().any(|dir| dir.starts_with(&kept.path))
             || uses.files.iter().any(|(_, file)| file.starts_with(&kept.path))
@@ -114,7 +114,7 @@ fn narrowed(kept: &Kept, uses: &[Uses]) -> Option<Entry> {
         files.peek().is_some() && files.all(|(access, _)| *access == Access::ReadOnly)
     });
     let access = if only_read { Access::ReadOnly } else { kept.access };
-    Some(Entry { access, path: kept.path.clone(), written: kept.written.clone() })
+    Some(PathEntry { access, path: kept.path.clone(), written: kept.written.clone() })
 }
 
 #[cfg(test)]
@@ -123,19 +123,19 @@ mod tests {
 
     use super::*;
 
-    fn kept(access: Access, path: &str) -> Kept {
-        Kept { access, written: path.to_owned(), path: path.into() }
+    fn kept(access: Access, path: &str) -> ExistingEntry {
+        ExistingEntry { access, written: path.to_owned(), path: path.into() }
     }
 
-    fn standing() -> Standing {
-        Standing {
+    fn standing() -> CurrentGrant {
+        CurrentGrant {
             dirs: vec![
                 kept(Access::ReadOnly, "/docs"),
                 kept(Access::ReadWrite, "/out"),
                 kept(Access::ReadWrite, "/never"),
             ],
             net: Net::parse(["a.example:443", "b.example:*", "10.0.0.0/8:5432"]).expect("a list"),
-            ..Standing::default()
+            ..CurrentGrant::default()
         }
     }
 
@@ -150,7 +150,7 @@ mod tests {
     }
 
     fn rules(proposed: &Proposed) -> Option<Vec<String>> {
-        proposed.fs.as_ref().map(|fs| fs.iter().map(Entry::rule).collect())
+        proposed.fs.as_ref().map(|fs| fs.iter().map(PathEntry::rule).collect())
     }
 
     #[test]

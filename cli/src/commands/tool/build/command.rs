@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use ikigai_supply::Build;
+use ikigai_supply::ProjectBuild;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// The end of a command.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum CommandEnd {
     /// It ended on its own.
     With(ExitStatus),
     /// It was interrupted, and nothing of its process group is left.
@@ -31,10 +31,10 @@ pub(super) enum Ended {
 /// Runs the command in a directory. Its output goes to stderr, since stdout is for the answer of
 /// this program. `cancel` ends the command and everything that it started.
 pub(super) async fn run(
-    build: &Build,
+    build: &ProjectBuild,
     directory: &Path,
     cancel: &CancellationToken,
-) -> Result<Ended, CliError> {
+) -> Result<CommandEnd, CliError> {
     let child = start(build, directory)
         .with_context(|| format!("cannot start the command in `{}`", directory.display()))
         .map_err(CliError::failed)?;
@@ -45,7 +45,7 @@ pub(super) async fn run(
     clippy::disallowed_methods,
     reason = "the command of an author in the project, and no tool"
 )]
-fn start(build: &Build, directory: &Path) -> io::Result<Child> {
+fn start(build: &ProjectBuild, directory: &Path) -> io::Result<Child> {
     Command::new("/bin/sh")
         .args(["-c", &build.command])
         .current_dir(directory)
@@ -57,7 +57,7 @@ fn start(build: &Build, directory: &Path) -> io::Result<Child> {
         .spawn()
 }
 
-async fn watch(mut child: Child, cancel: &CancellationToken) -> io::Result<Ended> {
+async fn watch(mut child: Child, cancel: &CancellationToken) -> io::Result<CommandEnd> {
     let pid = Pid::from_child(&child);
     // Do not reap the process here. Until it is reaped, no other group can get its number.
     let mut ended = tokio::task::spawn_blocking(move || wait_for(pid));
@@ -80,7 +80,7 @@ async fn watch(mut child: Child, cancel: &CancellationToken) -> io::Result<Ended
         ended.map_err(io::Error::other)??;
     }
     let status = child.wait()?;
-    Ok(if is_cancelled { Ended::Interrupted } else { Ended::With(status) })
+    Ok(if is_cancelled { CommandEnd::Interrupted } else { CommandEnd::With(status) })
 }
 
 /// Waits until a process has ended, without reaping it.

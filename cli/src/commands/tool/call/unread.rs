@@ -13,7 +13,7 @@ use serde_json::Value;
 
 /// The relevant arguments of `file_read`.
 #[derive(Deserialize)]
-struct Asked {
+struct FileReadArguments {
     file_path: String,
     offset: Option<u64>,
 }
@@ -32,7 +32,7 @@ pub(super) fn hint(
         return None;
     }
     let answer: Value = serde_json::from_str(success.result.get()).ok()?;
-    let Asked { file_path, offset } = serde_json::from_slice(arguments).ok()?;
+    let FileReadArguments { file_path, offset } = serde_json::from_slice(arguments).ok()?;
     let path = workspace.join(&file_path);
     if answer.get("error_code").is_some() {
         let list =

@@ -3,13 +3,13 @@
 use ikigai_supply::lock::LockedTool;
 
 use crate::error::CliError;
-use crate::shipping::{Examined, Fetched, Verdict};
+use crate::shipping::{ExaminedTool, Fetched, SignatureVerdict};
 
 /// Returns the lock's entry for a tool. If the user asked for no version, keeps the earlier request
 /// to the same source.
 pub(super) fn entry(
-    examined: &Examined,
-    verdict: &Verdict,
+    examined: &ExaminedTool,
+    verdict: &SignatureVerdict,
     old: Option<&LockedTool>,
 ) -> LockedTool {
     let Fetched { digest, size, source, .. } = &examined.fetched;
@@ -28,7 +28,7 @@ pub(super) fn entry(
 
 /// The tool that a file is expected to be.
 #[derive(Clone, Copy)]
-pub(in crate::commands::tool) enum Expected<'a> {
+pub(in crate::commands::tool) enum ExpectedTool<'a> {
     /// Any tool, since the user named the place.
     Any,
     /// The tool with this name.
@@ -37,7 +37,7 @@ pub(in crate::commands::tool) enum Expected<'a> {
     Locked(&'a str, &'a LockedTool),
 }
 
-impl Expected<'_> {
+impl ExpectedTool<'_> {
     /// Checks that a file is the expected tool. If `is_locked`, a tool from a lock must leave its
     /// entry unchanged.
     pub(super) fn check(

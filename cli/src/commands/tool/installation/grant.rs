@@ -2,15 +2,15 @@
 
 use std::io::IsTerminal as _;
 
-use ikigai_host::host::{Subject, request};
+use ikigai_host::host::{CallTarget, request};
 use ikigai_host::policy::{NewKey, NewValue, Proposal};
 
-use super::Installation;
-use crate::commands::policy::grant::Effect;
+use super::Installer;
+use crate::commands::policy::grant::GrantEffect;
 use crate::commands::policy::{agreed, agreed_again};
 use crate::error::{CliError, with_path};
 use crate::output::eprint;
-use crate::shipping::{Report, Requested};
+use crate::shipping::{InstallReport, Requested};
 
 /// A policy change that the user agreed to.
 pub(super) struct Agreed {
@@ -18,14 +18,14 @@ pub(super) struct Agreed {
     pub(super) proposal: Proposal,
 }
 
-impl Installation<'_> {
+impl Installer<'_> {
     /// Returns the policy change that the user agreed to; `None` without a change.
     pub(super) fn proposal(
         &self,
         name: &str,
-        report: &Report<'_>,
+        report: &InstallReport<'_>,
     ) -> Result<Option<Agreed>, CliError> {
-        let Report { examined, requested, .. } = report;
+        let InstallReport { examined, requested, .. } = report;
         let is_renewal = self.host.authority().is_bound_to_content(name)
             && report.installed.is_some_and(|old| old.locked.signer == report.verdict.signer)
             && !report.is_grown();
@@ -45,9 +45,9 @@ impl Installation<'_> {
             return Ok(None);
         }
         let contents = [digest];
-        let subject = Subject::from(&examined.tool);
+        let subject = CallTarget::from(&examined.tool);
         let decided = self.host.authority().decide_with(&proposal, &request(subject, &contents));
-        Effect::new(&examined.tool, &proposal, &decided).warn();
+        GrantEffect::new(&examined.tool, &proposal, &decided).warn();
         let lines: String = proposal.difference().iter().map(|line| format!("{line}\n")).collect();
         eprint(&format!("\n{}\n{lines}", proposal.path.display()));
         if self.flags.grant {

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::ToolOrigin;
-use ikigai_supply::{Lock, LockedTool};
+use ikigai_supply::{LockedTool, ToolsLock};
 
-use super::{Installation, Target};
+use super::{InstallTarget, Installer};
 use crate::commands::tool::target::pinned;
 use crate::error::CliError;
-use crate::shipping::{Examined, Installed, Placement, manifest_at};
+use crate::shipping::{ExaminedTool, Placement, ReplacedTool, manifest_at};
 
-impl Installation<'_> {
+impl Installer<'_> {
     /// Returns the tool's file of the other kind (native or component), which would run instead.
-    pub(super) fn other_build(&self, examined: &Examined) -> Option<PathBuf> {
-        let Target::User { directory, .. } = &self.target else { return None };
+    pub(super) fn other_build(&self, examined: &ExaminedTool) -> Option<PathBuf> {
+        let InstallTarget::User { directory, .. } = &self.target else { return None };
         let other = Placement::in_directory(directory, examined.name(), !examined.is_native());
         other.path.is_file().then_some(other.path)
     }
@@ -26,30 +26,30 @@ impl Installation<'_> {
         &self,
         name: &str,
         entry: &LockedTool,
-        lock: &Lock,
+        lock: &ToolsLock,
         placement: &Placement,
     ) -> Result<bool, CliError> {
         if lock.get(name) != Some(entry) || !is_placed(placement, entry.sha256) {
             return Ok(false);
         }
         match &self.target {
-            Target::User { .. } => Ok(true),
-            Target::Workspace(workspace) => workspace.is_approved(name, entry),
+            InstallTarget::User { .. } => Ok(true),
+            InstallTarget::Workspace(workspace) => workspace.is_approved(name, entry),
         }
     }
 
     /// Returns the installed tool of this name.
-    pub(super) async fn installed(&self, name: &str, lock: &Lock) -> Option<Installed> {
+    pub(super) async fn installed(&self, name: &str, lock: &ToolsLock) -> Option<ReplacedTool> {
         let locked = lock.get(name)?.clone();
         let manifest = self.target.file(name, &locked).and_then(|path| manifest_at(&path));
         let snapshot = self.host.look_up(name).await;
         let schema = snapshot.get(name).map(|tool| tool.schema.to_value());
-        Some(Installed { locked, needs: manifest.map(|it| it.needs), schema })
+        Some(ReplacedTool { locked, needs: manifest.map(|it| it.needs), schema })
     }
 
     /// Returns the hint for a tool whose place is taken. Only `install` has the flag that replaces
     /// it.
-    fn replacing(&self, examined: &Examined) -> String {
+    fn replacing(&self, examined: &ExaminedTool) -> String {
         if self.action == "install" {
             return "replace it with `--replace`".to_owned();
         }
@@ -62,14 +62,14 @@ impl Installation<'_> {
     /// Checks that the tool does not replace another one, unless a flag allows that.
     pub(super) async fn check_place(
         &self,
-        examined: &Examined,
-        lock: &Lock,
+        examined: &ExaminedTool,
+        lock: &ToolsLock,
         placement: &Placement,
     ) -> Result<(), CliError> {
         let name = examined.name();
         let refused = |what: String| CliError::failed(anyhow::Error::msg(what));
         let source = &examined.fetched.source;
-        if examined.is_native() && matches!(self.target, Target::Workspace(_)) {
+        if examined.is_native() && matches!(self.target, InstallTarget::Workspace(_)) {
             let what =
                 format!("`{name}` is a native program, and a workspace can only have components");
             return Err(refused(what).hint("install it for yourself, without `--in-workspace`"));
@@ -112,7 +112,7 @@ impl Installation<'_> {
             }
             return Ok(());
         };
-        let is_user = matches!(self.target, Target::User { .. });
+        let is_user = matches!(self.target, InstallTarget::User { .. });
         if there.origin == ToolOrigin::System {
             let what = format!("`{name}` is the name of a built-in tool");
             return match (is_user, self.flags.replace) {

@@ -12,13 +12,13 @@ use ikigai_host::host::Host;
 use crate::error::CliError;
 
 /// The directory of a tool's file.
-pub(super) struct Place {
+pub(super) struct ToolDirectory {
     pub(super) dir: PathBuf,
     /// True if ikigai finds tools there.
     pub(super) is_among_tools: bool,
 }
 
-impl Place {
+impl ToolDirectory {
     /// Returns the named directory, or else the directory of the user's tools.
     pub(super) fn new(host: &Host, dir: Option<PathBuf>) -> Result<Self, CliError> {
         if let Some(dir) = dir {

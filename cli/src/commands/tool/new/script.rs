@@ -7,28 +7,28 @@ use std::process::ExitCode;
 use ikigai_host::policy::shell_quoted;
 use serde_json::json;
 
-use super::place::{self, Place};
-use super::template::Language;
+use super::place::{self, ToolDirectory};
+use super::template::ToolLanguage;
 use super::{LANG_SCRIPT, check_name};
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 
 /// The permissions of a script: all users may run it.
 const EXECUTABLE: u32 = 0o755;
 
 pub(super) async fn run(
-    options: &Options,
+    options: &SharedOptions,
     name: &str,
     dir: Option<PathBuf>,
     json: bool,
 ) -> Result<ExitCode, CliError> {
     check_name(name, LANG_SCRIPT)?;
     let host = options.host()?;
-    let place = Place::new(&host, dir)?;
+    let place = ToolDirectory::new(&host, dir)?;
     place.check_free(&host, name, LANG_SCRIPT).await?;
     let path = place.dir.join(name);
-    for file in Language::Script.files(name) {
+    for file in ToolLanguage::Script.files(name) {
         place::write(&path, &file.text, EXECUTABLE)?;
     }
     let word = shell_quoted(&path.to_string_lossy());
@@ -41,7 +41,7 @@ pub(super) async fn run(
     if json {
         print_json(&json!({
             "name": name,
-            "lang": <&str>::from(Language::Script),
+            "lang": <&str>::from(ToolLanguage::Script),
             "path": path.to_string_lossy(),
             "next": next,
         }))?;

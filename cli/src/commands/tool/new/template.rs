@@ -15,7 +15,7 @@ const NAME: &str = "word_count";
 /// A language that a tool is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
-pub(super) enum Language {
+pub(super) enum ToolLanguage {
     Script,
     Rust,
     Python,
@@ -26,7 +26,7 @@ pub(super) enum Language {
 }
 
 /// A file of a new project.
-pub(super) struct Template {
+pub(super) struct ProjectFile {
     /// The path in the directory of the project.
     pub(super) path: &'static str,
     /// The contents.
@@ -43,7 +43,7 @@ macro_rules! files {
     };
 }
 
-impl Language {
+impl ToolLanguage {
     /// Returns the help of the flag.
     pub(super) fn help(self) -> &'static str {
         match self {
@@ -60,12 +60,12 @@ impl Language {
     }
 
     /// Returns the files of a new tool.
-    pub(super) fn files(self, name: &str) -> Vec<Template> {
+    pub(super) fn files(self, name: &str) -> Vec<ProjectFile> {
         let own = self.templates().iter();
         let own = own.map(|(path, text)| (*path, Cow::Owned(text.replace(NAME, name))));
         let wit = wit::FILES.iter().filter(|_| self.needs_wit());
         let wit = wit.map(|(path, text)| (*path, Cow::Borrowed(*text)));
-        own.chain(wit).map(|(path, text)| Template { path, text }).collect()
+        own.chain(wit).map(|(path, text)| ProjectFile { path, text }).collect()
     }
 
     fn templates(self) -> &'static [(&'static str, &'static str)] {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_file_of_a_template_is_written() {
-        for language in Language::VARIANTS {
+        for language in ToolLanguage::VARIANTS {
             let name: &str = (*language).into();
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates").join(name);
             let mut known: Vec<PathBuf> =
@@ -144,8 +144,8 @@ mod tests {
     }
 
     /// Returns the languages of projects.
-    fn of_projects() -> impl Iterator<Item = &'static Language> {
-        Language::VARIANTS.iter().filter(|language| **language != Language::Script)
+    fn of_projects() -> impl Iterator<Item = &'static ToolLanguage> {
+        ToolLanguage::VARIANTS.iter().filter(|language| **language != ToolLanguage::Script)
     }
 
     #[test]
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn one_set_of_cases_serves_all_languages() {
-        let cases = |language: &Language| {
+        let cases = |language: &ToolLanguage| {
             let file = language.templates().iter().find(|(path, _)| *path == "cases.jsonl");
             file.expect("cases").1
         };
-        assert!(of_projects().all(|it| cases(it) == cases(&Language::Go)));
+        assert!(of_projects().all(|it| cases(it) == cases(&ToolLanguage::Go)));
     }
 }

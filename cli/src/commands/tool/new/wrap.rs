@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ikigai_host::policy::{Backend, shell_quoted};
-use ikigai_host::registry::{Depth, Tool, wrap_definition_path};
+use ikigai_host::registry::{ScanDepth, Tool, wrap_definition_path};
 use ikigai_protocol::is_tool_name;
 use serde_json::json;
 
 use super::check_name;
-use super::place::{self, Place};
+use super::place::{self, ToolDirectory};
 use crate::commands::program::find_with_wasm;
 use crate::error::CliError;
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 
 /// The definition, with placeholder names.
@@ -26,7 +26,7 @@ const DATA: u32 = 0o644;
 const FIRST_CALL: &str = r#"{"args": ["--version"]}"#;
 
 pub(super) async fn run(
-    options: &Options,
+    options: &SharedOptions,
     program: &str,
     name: Option<String>,
     dir: Option<PathBuf>,
@@ -42,11 +42,11 @@ pub(super) async fn run(
     let kind = format!("--wrap {}", shell_quoted(program));
     check_name(&name, &kind)?;
     let host = options.host()?;
-    let place = Place::new(&host, dir)?;
+    let place = ToolDirectory::new(&host, dir)?;
     place.check_free(&host, &name, &kind).await?;
     let definition = wrap_definition_path(&place.dir, &name);
     place::write(&definition, &text(&name, &path, &definition), DATA)?;
-    let found = host.registry().tool_at(&definition, Depth::Everything).await;
+    let found = host.registry().tool_at(&definition, ScanDepth::Everything).await;
     let tool = found.map_err(|reason| {
         // The first error is the one to report.
         let _ = fs::remove_file(&definition);

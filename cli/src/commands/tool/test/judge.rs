@@ -1,6 +1,6 @@
 //! Compares an answer with the answer that its case expects.
 
-use ikigai_host::exec::envelope::{Envelope, Layout};
+use ikigai_host::exec::envelope::{Envelope, JsonLayout};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -129,7 +129,7 @@ fn to_expect(
         #[serde(borrow)]
         result: &'a RawValue,
     }
-    let text = trial.names.insert_json(&trial.envelope.to_json(Layout::Compact)?);
+    let text = trial.names.insert_json(&trial.envelope.to_json(JsonLayout::Compact)?);
     let answer: Answer<'_> = serde_json::from_str(&text)?;
     Ok(answer.result.get().to_owned())
 }

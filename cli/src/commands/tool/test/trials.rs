@@ -10,13 +10,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ikigai_agent::assets::StoredAssets;
 use ikigai_assets::{Budget, Capacity, StoreUrl};
-use ikigai_host::exec::assets::{AssetStore, Caller};
+use ikigai_host::exec::assets::{AssetCaller, AssetStore};
 use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::BackendChoice;
 use ikigai_protocol::Digest;
-use ikigai_supply::needs::AssetAccess;
+use ikigai_supply::needs::AssetNeed;
 use ikigai_supply::{Manifest, PROJECT_FILE};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use super::cases::{Case, Cases, Content};
 use super::names::Names;
 use super::server::Server;
 use crate::error::{CliError, with_path};
-use crate::options::Options;
+use crate::options::SharedOptions;
 use crate::progress;
 use crate::shipping::ProjectDirectory;
 
@@ -63,7 +63,7 @@ impl Trials {
     /// Fails if a file cannot be written, or if a case uses something that the project does not
     /// request.
     pub(super) fn new(
-        options: &Options,
+        options: &SharedOptions,
         project: &ProjectDirectory,
         cases: &Cases,
     ) -> Result<Self, CliError> {
@@ -189,7 +189,7 @@ impl Trials {
         let file = self.scratch.path().join(format!("assets-{}.db", case.line));
         let url = StoreUrl::sqlite(file);
         let store = StoredAssets::at(Ok(url), Budget::default(), Capacity::default());
-        let caller = Caller { agent: AGENT.into(), own_thread: false, is_principal: false };
+        let caller = AssetCaller { agent: AGENT.into(), own_thread: false, is_principal: false };
         for (uri, text) in &case.assets {
             store.write(&caller, uri, &names.resolve(text)).await.map_err(|error| {
                 let what = format!("cannot write the case's asset `{uri}`: {error}");
@@ -243,7 +243,7 @@ fn check_needed(manifest: &Manifest, case: &Case) -> Result<(), (String, String)
             ask(&format!("`[[needs.env]]`, `name = \"{name}\"` and `why = \"…\"`")),
         ));
     }
-    if !case.assets.is_empty() && needs.assets.is_none_or(|it| it == AssetAccess::None) {
+    if !case.assets.is_empty() && needs.assets.is_none_or(|it| it == AssetNeed::None) {
         let what = "the case has assets, and the tool asks for none".to_owned();
         return Err((what, ask("`assets = \"read\"` in the table `[needs]`")));
     }

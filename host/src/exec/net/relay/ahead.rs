@@ -12,12 +12,12 @@ pub(super) const MOST: usize = 64 << 10;
 const CHUNK: usize = 16 << 10;
 
 /// A stream, with its bytes that were read ahead.
-pub(super) struct Ahead<S> {
+pub(super) struct BufferedStream<S> {
     pub(super) stream: S,
     bytes: BytesMut,
 }
 
-impl<S: AsyncRead + Unpin> Ahead<S> {
+impl<S: AsyncRead + Unpin> BufferedStream<S> {
     pub(super) fn new(stream: S) -> Self {
         Self { stream, bytes: BytesMut::new() }
     }

@@ -6,11 +6,11 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::ahead::Ahead;
-use super::head::{self, Body, Head};
+use super::ahead::BufferedStream;
+use super::head::{self, BodyLength, RequestHead};
 use super::traffic::Metered;
 use super::tunnel::Pulse;
-use super::{Peer, answer};
+use super::{PeerAddress, answer};
 
 /// The longest line with the length of a chunk, in bytes.
 const CHUNK_LINE: usize = 4 << 10;
@@ -21,10 +21,10 @@ const OF_CONNECTION: [&str; 5] =
 
 /// Sends the request, and passes the answer on until the peer closes.
 pub(super) async fn run(
-    mut client: Ahead<TcpStream>,
+    mut client: BufferedStream<TcpStream>,
     mut server: Metered<TcpStream>,
-    peer: &Peer,
-    head: &Head,
+    peer: &PeerAddress,
+    head: &RequestHead,
 ) -> io::Result<()> {
     let (Some(own), Some(body)) = (head.for_peer(peer), head.body()) else {
         return Err(malformed("the request has no address"));
@@ -32,9 +32,9 @@ pub(super) async fn run(
     let pulse = Pulse::default();
     let taken = client.take(usize::MAX);
     let (reader, mut writer) = client.stream.split();
-    let mut reader = Ahead::with(reader, taken);
+    let mut reader = BufferedStream::with(reader, taken);
     let (from_peer, mut to_peer) = server.split();
-    let mut from_peer = Ahead::new(from_peer);
+    let mut from_peer = BufferedStream::new(from_peer);
     let asking = async {
         let sent = async {
             pulse.within(to_peer.write_all(own.as_bytes())).await?;
@@ -59,12 +59,12 @@ fn is_final(error: &io::Error) -> bool {
 
 /// Passes a body on, with the relay's own framing.
 async fn pass_body(
-    from: &mut Ahead<impl AsyncRead + Unpin>,
+    from: &mut BufferedStream<impl AsyncRead + Unpin>,
     to: &mut (impl AsyncWrite + Unpin),
-    body: Body,
+    body: BodyLength,
     pulse: &Pulse,
 ) -> io::Result<()> {
-    if let Body::Bytes(length) = body {
+    if let BodyLength::Bytes(length) = body {
         return pass(from, to, length, pulse).await;
     }
     loop {
@@ -93,7 +93,7 @@ fn chunk_length(line: &[u8]) -> Option<u64> {
 }
 
 async fn pass(
-    from: &mut Ahead<impl AsyncRead + Unpin>,
+    from: &mut BufferedStream<impl AsyncRead + Unpin>,
     to: &mut (impl AsyncWrite + Unpin),
     length: u64,
     pulse: &Pulse,
@@ -112,7 +112,7 @@ async fn pass(
 
 /// Passes the answer on. Its head says that the connection ends, even if the peer says otherwise.
 async fn pass_answer(
-    from: &mut Ahead<impl AsyncRead + Unpin>,
+    from: &mut BufferedStream<impl AsyncRead + Unpin>,
     to: &mut (impl AsyncWrite + Unpin),
     pulse: &Pulse,
 ) -> io::Result<()> {
@@ -171,8 +171,8 @@ mod tests {
     use super::*;
 
     async fn passed(chunks: &[u8]) -> io::Result<Vec<u8>> {
-        let (mut from, mut to) = (Ahead::new(chunks), Vec::new());
-        pass_body(&mut from, &mut to, Body::Chunks, &Pulse::default()).await?;
+        let (mut from, mut to) = (BufferedStream::new(chunks), Vec::new());
+        pass_body(&mut from, &mut to, BodyLength::Chunks, &Pulse::default()).await?;
         Ok(to)
     }
 

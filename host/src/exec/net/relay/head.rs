@@ -8,8 +8,8 @@ use http::Uri;
 use http::uri::Scheme;
 use tokio::io::AsyncRead;
 
-use super::ahead::{Ahead, MOST};
-use crate::exec::net::Peer;
+use super::ahead::{BufferedStream, MOST};
+use crate::exec::net::PeerAddress;
 
 /// The end of a head.
 const END: &[u8] = b"\r\n\r\n";
@@ -31,7 +31,7 @@ const OWN_FIELDS: [&str; 11] = [
 
 /// The head of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct RequestHead {
     pub(super) method: String,
     pub(super) target: String,
     /// True for HTTP/1.1.
@@ -42,7 +42,7 @@ pub(super) struct Head {
 
 /// The length of the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyLength {
     /// It has this many bytes.
     Bytes(u64),
     /// It comes in chunks.
@@ -50,7 +50,9 @@ pub(super) enum Body {
 }
 
 /// Reads a head, with its end. Returns nothing if it is too long or has no end.
-pub(super) async fn read<S: AsyncRead + Unpin>(from: &mut Ahead<S>) -> io::Result<Option<Vec<u8>>> {
+pub(super) async fn read<S: AsyncRead + Unpin>(
+    from: &mut BufferedStream<S>,
+) -> io::Result<Option<Vec<u8>>> {
     let mut seen: usize = 0;
     loop {
         // Its end may have come in two pieces.
@@ -66,7 +68,7 @@ pub(super) async fn read<S: AsyncRead + Unpin>(from: &mut Ahead<S>) -> io::Resul
     }
 }
 
-impl Head {
+impl RequestHead {
     /// Parses a head, with its end.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes.strip_suffix(END)?).ok()?;
@@ -98,18 +100,18 @@ impl Head {
     }
 
     /// Returns the length of the body, or nothing if it is ambiguous.
-    pub(super) fn body(&self) -> Option<Body> {
+    pub(super) fn body(&self) -> Option<BodyLength> {
         let encodings: Vec<&str> = self.values("transfer-encoding").collect();
         let lengths: Vec<&str> = self.values("content-length").collect();
         match (encodings.as_slice(), lengths.as_slice()) {
-            ([], []) => Some(Body::Bytes(0)),
+            ([], []) => Some(BodyLength::Bytes(0)),
             ([], [length]) => {
                 let is_number = !length.is_empty() && length.bytes().all(|it| it.is_ascii_digit());
-                length.parse().ok().filter(|_| is_number).map(Body::Bytes)
+                length.parse().ok().filter(|_| is_number).map(BodyLength::Bytes)
             }
             ([encoding], []) => {
                 let is_chunked = self.is_current && encoding.eq_ignore_ascii_case("chunked");
-                is_chunked.then_some(Body::Chunks)
+                is_chunked.then_some(BodyLength::Chunks)
             }
             _ => None,
         }
@@ -120,13 +122,13 @@ impl Head {
     }
 
     /// Returns the peer of a request for a proxy. Its address counts, and `Host` does not.
-    pub(super) fn peer(&self) -> Option<Peer> {
-        Peer::of_authority(self.uri()?.authority()?, Some(80))
+    pub(super) fn peer(&self) -> Option<PeerAddress> {
+        PeerAddress::of_authority(self.uri()?.authority()?, Some(80))
     }
 
     /// Returns the head as the peer gets it: with only the path, the peer as `Host`, and the end of
     /// the connection after one answer.
-    pub(super) fn for_peer(&self, peer: &Peer) -> Option<String> {
+    pub(super) fn for_peer(&self, peer: &PeerAddress) -> Option<String> {
         let uri = self.uri()?;
         let path = uri.path_and_query().map_or("", |path| path.as_str());
         // An empty path before a query means the root's path, RFC 9112, section 3.2.1.
@@ -148,9 +150,9 @@ impl Head {
         }
         match self.body()? {
             // A request without a length has no body.
-            Body::Bytes(0) if self.values("content-length").next().is_none() => {}
-            Body::Bytes(length) => head += &format!("content-length: {length}\r\n"),
-            Body::Chunks => head += "transfer-encoding: chunked\r\n",
+            BodyLength::Bytes(0) if self.values("content-length").next().is_none() => {}
+            BodyLength::Bytes(length) => head += &format!("content-length: {length}\r\n"),
+            BodyLength::Chunks => head += "transfer-encoding: chunked\r\n",
         }
         Some(head + "connection: close\r\n\r\n")
     }
@@ -165,8 +167,8 @@ fn is_token(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Option<Head> {
-        Head::parse(text.as_bytes())
+    fn parse(text: &str) -> Option<RequestHead> {
+        RequestHead::parse(text.as_bytes())
     }
 
     #[test]
@@ -226,9 +228,9 @@ mod tests {
         let body = |fields: &str| {
             parse(&format!("POST http://a.test/ HTTP/1.1\r\n{fields}\r\n")).expect("parses").body()
         };
-        assert_eq!(body(""), Some(Body::Bytes(0)));
-        assert_eq!(body("Content-Length: 12\r\n"), Some(Body::Bytes(12)));
-        assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Some(Body::Chunks));
+        assert_eq!(body(""), Some(BodyLength::Bytes(0)));
+        assert_eq!(body("Content-Length: 12\r\n"), Some(BodyLength::Bytes(12)));
+        assert_eq!(body("Transfer-Encoding: Chunked\r\n"), Some(BodyLength::Chunks));
         for fields in [
             "Content-Length: 1\r\nContent-Length: 1\r\n",
             "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",

@@ -31,7 +31,7 @@ const RECORDS: usize = 64;
 
 /// The finding about the first bytes of a tunnel.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum FirstBytes {
     /// At least this many bytes are needed to decide.
     Less(usize),
     /// They are not TLS.
@@ -46,52 +46,52 @@ pub(super) enum Seen {
 }
 
 /// Returns the finding about the first bytes of a tunnel.
-pub(super) fn look(bytes: &[u8]) -> Seen {
+pub(super) fn look(bytes: &[u8]) -> FirstBytes {
     match *bytes {
-        [] => return Seen::Less(1),
+        [] => return FirstBytes::Less(1),
         [HANDSHAKE, ..] => {}
-        [kind] if OTHER_RECORDS.contains(&kind) => return Seen::Less(2),
-        [kind, MAJOR, ..] if OTHER_RECORDS.contains(&kind) => return Seen::Malformed,
+        [kind] if OTHER_RECORDS.contains(&kind) => return FirstBytes::Less(2),
+        [kind, MAJOR, ..] if OTHER_RECORDS.contains(&kind) => return FirstBytes::Malformed,
         // Go's TLS takes a warning of any version below 16.0, and ignores it.
-        [ALERT, 0..=0x0f, _, 0, 2, ..] => return Seen::Malformed,
-        [ALERT, 0..=0x0f, _, 0] => return Seen::Less(5),
-        [ALERT, 0..=0x0f, _] => return Seen::Less(4),
-        [ALERT, 0..=0x0f] => return Seen::Less(3),
+        [ALERT, 0..=0x0f, _, 0, 2, ..] => return FirstBytes::Malformed,
+        [ALERT, 0..=0x0f, _, 0] => return FirstBytes::Less(5),
+        [ALERT, 0..=0x0f, _] => return FirstBytes::Less(4),
+        [ALERT, 0..=0x0f] => return FirstBytes::Less(3),
         // Some servers still take this form.
-        [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return Seen::Old,
-        [0x80..=0xff, _, CLIENT_HELLO] => return Seen::Less(4),
-        [0x80..=0xff] | [0x80..=0xff, _] => return Seen::Less(3),
-        _ => return Seen::Other,
+        [0x80..=0xff, _, CLIENT_HELLO, MAJOR, ..] => return FirstBytes::Old,
+        [0x80..=0xff, _, CLIENT_HELLO] => return FirstBytes::Less(4),
+        [0x80..=0xff] | [0x80..=0xff, _] => return FirstBytes::Less(3),
+        _ => return FirstBytes::Other,
     }
     let mut message = Vec::new();
     let mut rest = bytes;
     let mut seen = 0;
     for _ in 0..RECORDS {
         let Some((&[kind, major, _, high, low], after)) = rest.split_first_chunk::<5>() else {
-            return Seen::Less(seen + 5);
+            return FirstBytes::Less(seen + 5);
         };
         let length = usize::from(u16::from_be_bytes([high, low]));
         if kind != HANDSHAKE || major != MAJOR || !(1..=RECORD).contains(&length) {
-            return Seen::Malformed;
+            return FirstBytes::Malformed;
         }
         seen += 5 + length;
         let Some((part, after)) = after.split_at_checked(length) else {
-            return Seen::Less(seen);
+            return FirstBytes::Less(seen);
         };
         message.extend_from_slice(part);
         rest = after;
         if message[0] != CLIENT_HELLO {
-            return Seen::Malformed;
+            return FirstBytes::Malformed;
         }
         let mut fields = Fields(&message[1..]);
         if let Some(body) = fields.list(3) {
             return match server_name(body) {
-                Some(name) => Seen::Hello(name, seen),
-                None => Seen::Malformed,
+                Some(name) => FirstBytes::Hello(name, seen),
+                None => FirstBytes::Malformed,
             };
         }
     }
-    Seen::Malformed
+    FirstBytes::Malformed
 }
 
 /// Returns the name of the server in a first message; nothing if the message is malformed.
@@ -191,19 +191,20 @@ mod tests {
     #[test]
     fn the_name_is_found_whole_and_in_pieces() {
         let whole = hello("A.Example.test");
-        let found = |bytes: &[u8]| Seen::Hello(Some("a.example.test".to_owned()), bytes.len());
+        let found =
+            |bytes: &[u8]| FirstBytes::Hello(Some("a.example.test".to_owned()), bytes.len());
         assert_eq!(look(&whole), found(&whole));
         let pieces = split(&whole, 20);
         assert_eq!(look(&pieces), found(&pieces));
         // Bytes after it are not part of it.
         assert_eq!(look(&[&whole[..], b"more"].concat()), found(&whole));
-        assert_eq!(look(&split(&whole, 1)), Seen::Malformed, "in too many records");
+        assert_eq!(look(&split(&whole, 1)), FirstBytes::Malformed, "in too many records");
         // A message for an address has no name.
         let nameless = hello("127.0.0.1");
-        assert_eq!(look(&nameless), Seen::Hello(None, nameless.len()));
+        assert_eq!(look(&nameless), FirstBytes::Hello(None, nameless.len()));
         for bytes in [whole.clone(), split(&whole, 20)] {
             for length in 1..bytes.len() {
-                let Seen::Less(needed) = look(&bytes[..length]) else { panic!("{length}") };
+                let FirstBytes::Less(needed) = look(&bytes[..length]) else { panic!("{length}") };
                 assert!(needed > length && needed <= bytes.len(), "{needed} after {length}");
             }
         }
@@ -211,27 +212,27 @@ mod tests {
 
     #[test]
     fn other_bytes_are_no_tls_and_damaged_ones_are_malformed() {
-        assert_eq!(look(b""), Seen::Less(1));
-        assert_eq!(look(b"SSH-2.0-x"), Seen::Other);
-        assert_eq!(look(b"GET / HTTP/1.1\r\n"), Seen::Other);
-        assert_eq!(look(b"\x15\x00\x00\x01\x85\xa6"), Seen::Other);
-        assert_eq!(look(b"\xff\xfd\x18"), Seen::Other);
+        assert_eq!(look(b""), FirstBytes::Less(1));
+        assert_eq!(look(b"SSH-2.0-x"), FirstBytes::Other);
+        assert_eq!(look(b"GET / HTTP/1.1\r\n"), FirstBytes::Other);
+        assert_eq!(look(b"\x15\x00\x00\x01\x85\xa6"), FirstBytes::Other);
+        assert_eq!(look(b"\xff\xfd\x18"), FirstBytes::Other);
         // A warning before the first message, and a message in the form of SSL 2.
-        assert_eq!(look(b"\x15\x03\x01\x00\x02\x01\x5a"), Seen::Malformed);
-        assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), Seen::Old);
+        assert_eq!(look(b"\x15\x03\x01\x00\x02\x01\x5a"), FirstBytes::Malformed);
+        assert_eq!(look(b"\x80\x2e\x01\x03\x01\x00\x15"), FirstBytes::Old);
         // A warning that Go ignores, with any version.
-        assert_eq!(look(b"\x15\x00\x00\x00\x02\x01\x5a"), Seen::Malformed);
-        assert_eq!((look(b"\x15"), look(b"\x80")), (Seen::Less(2), Seen::Less(3)));
+        assert_eq!(look(b"\x15\x00\x00\x00\x02\x01\x5a"), FirstBytes::Malformed);
+        assert_eq!((look(b"\x15"), look(b"\x80")), (FirstBytes::Less(2), FirstBytes::Less(3)));
         let whole = hello("a.test");
         let changed = |at: usize, to: u8| {
             let mut bytes = whole.clone();
             bytes[at] = to;
             look(&bytes)
         };
-        assert_eq!(changed(1, 2), Seen::Malformed, "another version");
-        assert_eq!(changed(5, 2), Seen::Malformed, "another message");
+        assert_eq!(changed(1, 2), FirstBytes::Malformed, "another version");
+        assert_eq!(changed(5, 2), FirstBytes::Malformed, "another message");
         // The length of the session is beyond the message.
-        assert_eq!(changed(5 + 4 + 34, 0xff), Seen::Malformed);
+        assert_eq!(changed(5 + 4 + 34, 0xff), FirstBytes::Malformed);
         // No change turns it into a message for another name, or makes the reader panic.
         for at in 0..whole.len() {
             for to in [0, 1, 0x7f, 0xff] {

@@ -7,8 +7,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use url::Host;
 
-use super::ahead::Ahead;
-use crate::exec::net::{NoAddress, NoConnection, Peer, parse_host};
+use super::ahead::BufferedStream;
+use crate::exec::net::{NoAddress, NoConnection, PeerAddress, parse_host};
 
 /// The first byte of SOCKS 5. No HTTP request begins with it.
 pub(super) const VERSION: u8 = 5;
@@ -45,7 +45,9 @@ pub(super) fn refusal(error: &NoConnection) -> [u8; 10] {
 }
 
 /// Reads the peer of a request, or returns the answer to a malformed request.
-pub(super) async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Result<Peer, Vec<u8>>> {
+pub(super) async fn ask(
+    client: &mut BufferedStream<TcpStream>,
+) -> io::Result<Result<PeerAddress, Vec<u8>>> {
     let count = usize::from(client.at_least(2).await?[1]);
     client.at_least(2 + count).await?;
     let greeting = client.take(2 + count);
@@ -70,7 +72,7 @@ pub(super) async fn ask(client: &mut Ahead<TcpStream>) -> io::Result<Result<Peer
 }
 
 /// Returns the peer of a whole request. A name that spells an address counts as that address.
-fn peer(request: &[u8]) -> Option<Peer> {
+fn peer(request: &[u8]) -> Option<PeerAddress> {
     let (address, port) = request.get(4..)?.split_last_chunk::<2>()?;
     let host = match request[3] {
         1 => Host::Ipv4(Ipv4Addr::from(<[u8; 4]>::try_from(address).ok()?)),
@@ -78,7 +80,7 @@ fn peer(request: &[u8]) -> Option<Peer> {
         _ => parse_host(std::str::from_utf8(address.get(1..)?).ok()?)?,
     };
     let port = u16::from_be_bytes(*port);
-    (port != 0).then_some(Peer { host, port })
+    (port != 0).then_some(PeerAddress { host, port })
 }
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use url::Host;
 
-use super::ahead::{Ahead, MOST};
-use super::hello::{self, CLIENT_HELLO, HANDSHAKE, MAJOR, RECORD, Seen};
+use super::ahead::{BufferedStream, MOST};
+use super::hello::{self, CLIENT_HELLO, FirstBytes, HANDSHAKE, MAJOR, RECORD};
 use super::traffic::Metered;
-use super::{HEAD_TIME, IDLE, Peer, Reach};
+use super::{HEAD_TIME, IDLE, NetworkGate, PeerAddress};
 
 /// The number of bytes by which a record may exceed the longest text (RFC 5246).
 const EXPANSION: usize = 2_048;
@@ -28,23 +28,23 @@ const CHUNK: usize = 16 << 10;
 
 /// Passes bytes on until both sides have ended, or have been quiet for [`IDLE`].
 pub(super) async fn run(
-    client: Ahead<TcpStream>,
+    client: BufferedStream<TcpStream>,
     server: Metered<TcpStream>,
-    peer: &Peer,
-    reach: &Reach,
+    peer: &PeerAddress,
+    reach: &NetworkGate,
 ) -> io::Result<()> {
     pass(client, server, (peer, reach), &Pulse::default()).await
 }
 
 async fn pass(
-    mut client: Ahead<TcpStream>,
+    mut client: BufferedStream<TcpStream>,
     mut server: Metered<TcpStream>,
-    (peer, reach): (&Peer, &Reach),
+    (peer, reach): (&PeerAddress, &NetworkGate),
     pulse: &Pulse,
 ) -> io::Result<()> {
     let taken = client.take(usize::MAX);
     let (reader, mut to_client) = client.stream.split();
-    let mut reader = Ahead::with(reader, taken);
+    let mut reader = BufferedStream::with(reader, taken);
     let (mut from_server, mut to_server) = server.split();
     let up = async {
         // Servers of some protocols speak first.
@@ -68,9 +68,9 @@ async fn pass(
 /// more (HelloRetryRequest), and uses the name in the second one. Checks such a message, and
 /// returns its length. Returns nothing once the handshake or the stream has continued without it.
 async fn next_hello(
-    client: &mut Ahead<impl AsyncRead + Unpin>,
+    client: &mut BufferedStream<impl AsyncRead + Unpin>,
     server: &mut (impl AsyncWrite + Unpin),
-    (peer, reach): (&Peer, &Reach),
+    (peer, reach): (&PeerAddress, &NetworkGate),
     pulse: &Pulse,
 ) -> io::Result<Option<usize>> {
     loop {
@@ -106,7 +106,7 @@ async fn next_hello(
 
 /// Reads `count` bytes ahead. Returns nothing if the stream ends before.
 async fn ahead<'a>(
-    client: &'a mut Ahead<impl AsyncRead + Unpin>,
+    client: &'a mut BufferedStream<impl AsyncRead + Unpin>,
     count: usize,
     pulse: &Pulse,
 ) -> io::Result<Option<&'a [u8]>> {
@@ -120,9 +120,9 @@ async fn ahead<'a>(
 /// Refuses a first TLS message for a server to which this tunnel does not lead. Returns the length
 /// of its records, or nothing for other bytes.
 async fn judge(
-    client: &mut Ahead<impl AsyncRead + Unpin>,
-    peer: &Peer,
-    reach: &Reach,
+    client: &mut BufferedStream<impl AsyncRead + Unpin>,
+    peer: &PeerAddress,
+    reach: &NetworkGate,
 ) -> io::Result<Option<usize>> {
     let refused = |what: String| {
         reach.deny(what);
@@ -131,13 +131,13 @@ async fn judge(
     let seen = loop {
         match hello::look(client.bytes()) {
             // A stream that has ended sends no such message.
-            Seen::Less(1) => return Ok(None),
-            Seen::Less(needed) if needed > MOST => break Seen::Malformed,
-            Seen::Less(needed) => match client.at_least(needed).await {
+            FirstBytes::Less(1) => return Ok(None),
+            FirstBytes::Less(needed) if needed > MOST => break FirstBytes::Malformed,
+            FirstBytes::Less(needed) => match client.at_least(needed).await {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     let is_tls = client.bytes().first() == Some(&HANDSHAKE);
-                    break if is_tls { Seen::Malformed } else { Seen::Other };
+                    break if is_tls { FirstBytes::Malformed } else { FirstBytes::Other };
                 }
                 Err(error) => return Err(error),
             },
@@ -145,26 +145,28 @@ async fn judge(
         }
     };
     match (&peer.host, seen) {
-        (_, Seen::Other) => Ok(None),
-        (Host::Domain(name), Seen::Hello(Some(server), length)) if *name == server => {
+        (_, FirstBytes::Other) => Ok(None),
+        (Host::Domain(name), FirstBytes::Hello(Some(server), length)) if *name == server => {
             Ok(Some(length))
         }
-        (Host::Domain(_), Seen::Hello(None, _) | Seen::Old) => {
+        (Host::Domain(_), FirstBytes::Hello(None, _) | FirstBytes::Old) => {
             refused(format!("{peer} (TLS without the name of a server)"))
         }
-        (Host::Domain(name), Seen::Hello(Some(server), _)) => {
+        (Host::Domain(name), FirstBytes::Hello(Some(server), _)) => {
             refused(format!("{server}:{} (TLS in a tunnel to {name})", peer.port))
         }
-        (_, Seen::Hello(None, length)) => Ok(Some(length)),
+        (_, FirstBytes::Hello(None, length)) => Ok(Some(length)),
         // A message in the form of SSL 2 has no second one.
-        (_, Seen::Old) => Ok(None),
-        (address, Seen::Hello(Some(server), length)) => {
+        (_, FirstBytes::Old) => Ok(None),
+        (address, FirstBytes::Hello(Some(server), length)) => {
             if server == address.to_string() || reach.names(&server, peer.port) {
                 return Ok(Some(length));
             }
             refused(format!("{server}:{} (TLS in a tunnel to {address})", peer.port))
         }
-        (_, Seen::Malformed | Seen::Less(_)) => refused(format!("{peer} (malformed TLS)")),
+        (_, FirstBytes::Malformed | FirstBytes::Less(_)) => {
+            refused(format!("{peer} (malformed TLS)"))
+        }
     }
 }
 
@@ -231,7 +233,7 @@ mod tests {
     use tokio::time::sleep;
 
     use super::*;
-    use crate::exec::net::Network;
+    use crate::exec::net::SharedNetwork;
     use crate::exec::net::relay::traffic::Traffic;
     use crate::policy::{Grant, Net};
 
@@ -254,18 +256,18 @@ mod tests {
     }
 
     /// Returns a peer, and the network access of a call that is granted the peer.
-    fn granted() -> (Peer, Reach) {
-        let peer = Peer { host: Host::Domain("granted.test".to_owned()), port: 443 };
+    fn granted() -> (PeerAddress, NetworkGate) {
+        let peer = PeerAddress { host: Host::Domain("granted.test".to_owned()), port: 443 };
         let net = Net::parse(["granted.test:443"]).expect("a list");
         let grant = Arc::new(Grant { net, ..Grant::default() });
-        (peer, Reach::new(grant, Arc::new(Network::default()), None))
+        (peer, NetworkGate::new(grant, Arc::new(SharedNetwork::default()), None))
     }
 
     /// Passes on these bytes after a first message. Returns whether all of them were passed on.
     async fn passes(bytes: &[u8]) -> bool {
         let (peer, reach) = granted();
         let (mut to_server, mut server) = duplex(1 << 20);
-        let mut client = Ahead::with(tokio::io::empty(), bytes.to_vec());
+        let mut client = BufferedStream::with(tokio::io::empty(), bytes.to_vec());
         let pulse = Pulse::default();
         let mut hello = Some(0);
         while let Some(length) = hello {
@@ -342,7 +344,7 @@ mod tests {
             let begun = Instant::now();
             let pulse = Pulse { idle: SHORT, ..Pulse::default() };
             let server = Metered::new(server, Traffic::with_limit(1_000));
-            let passing = pass(Ahead::new(client), server, (&peer, &reach), &pulse);
+            let passing = pass(BufferedStream::new(client), server, (&peer, &reach), &pulse);
             let passed = timeout(IN_VAIN, passing).await.expect("an end");
             assert_eq!(passed.expect_err("it is quiet").kind(), io::ErrorKind::TimedOut);
             assert!(begun.elapsed() >= SHORT, "{:?}", begun.elapsed());
@@ -362,7 +364,7 @@ mod tests {
         let (mut program, client) = connection().await;
         let (server, mut service) = connection().await;
         let server = Metered::new(server, Arc::clone(&traffic));
-        let passing = run(Ahead::new(client), server, &peer, &reach);
+        let passing = run(BufferedStream::new(client), server, &peer, &reach);
         // The program sends nothing, and the peer without end.
         let sending = async { while service.write_all(&[7; CHUNK]).await.is_ok() {} };
         let reading = async {

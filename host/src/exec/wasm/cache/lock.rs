@@ -18,14 +18,14 @@ const LOCK_RETRY: Duration = Duration::from_millis(20);
 
 /// The times for which a host waits for another host that compiles the same component.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::exec::wasm) struct Patience {
+pub(in crate::exec::wasm) struct LockTimeouts {
     /// The time after which the wait is reported.
     silent: Duration,
     /// The time after which this host compiles the component as well.
     longest: Duration,
 }
 
-impl Patience {
+impl LockTimeouts {
     /// The patience of a host. Most compilations end sooner.
     pub(in crate::exec::wasm) const OF_A_HOST: Self =
         Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
@@ -35,14 +35,14 @@ impl Patience {
 }
 
 /// The wait for another host that compiles the same component.
-struct Waiting {
+struct LockWait {
     begun: Instant,
-    patience: Patience,
+    patience: LockTimeouts,
     was_told: bool,
 }
 
-impl Waiting {
-    fn begin(patience: Patience) -> Self {
+impl LockWait {
+    fn begin(patience: LockTimeouts) -> Self {
         Self { begun: Instant::now(), patience, was_told: false }
     }
 
@@ -71,19 +71,19 @@ impl Waiting {
 
 /// The right to compile one component into one cache: a file that is locked. The kernel
 /// releases the lock when its host ends, however it ends.
-pub(in crate::exec::wasm) struct Lock {
+pub(in crate::exec::wasm) struct CompileLock {
     path: PathBuf,
     waited: bool,
     /// `None` if another host has had the lock for too long.
     locked: Option<File>,
 }
 
-impl Lock {
+impl CompileLock {
     /// Waits for the lock at `path`. Returns nothing once `goes_on` returns false.
     pub(super) fn wait_for(
         path: PathBuf,
         digest: &Digest,
-        patience: Patience,
+        patience: LockTimeouts,
         goes_on: impl Fn() -> bool,
     ) -> io::Result<Option<Self>> {
         let mut waiting = None;
@@ -91,7 +91,7 @@ impl Lock {
             if let Some(locked) = try_lock(&path)? {
                 return Ok(Some(Self { path, waited: waiting.is_some(), locked: Some(locked) }));
             }
-            let waiting = waiting.get_or_insert_with(|| Waiting::begin(patience));
+            let waiting = waiting.get_or_insert_with(|| LockWait::begin(patience));
             if waiting.is_over(&path, digest) {
                 return Ok(Some(Self { path, waited: true, locked: None }));
             }
@@ -123,7 +123,7 @@ pub(super) fn try_lock(path: &Path) -> io::Result<Option<File>> {
     Ok(is_there.then_some(file))
 }
 
-impl Drop for Lock {
+impl Drop for CompileLock {
     fn drop(&mut self) {
         if self.locked.is_none() {
             return;
@@ -143,17 +143,17 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let path = scratch.path().join("component.lock");
         let digest = Digest::from_bytes(b"component");
-        let none = Patience { silent: Duration::ZERO, longest: Duration::ZERO };
+        let none = LockTimeouts { silent: Duration::ZERO, longest: Duration::ZERO };
         let wait = |patience, goes_on: bool| {
-            Lock::wait_for(path.clone(), &digest, patience, || goes_on).expect("a lock")
+            CompileLock::wait_for(path.clone(), &digest, patience, || goes_on).expect("a lock")
         };
-        let held = wait(Patience::OF_A_HOST, true).expect("nobody has it");
+        let held = wait(LockTimeouts::OF_A_HOST, true).expect("nobody has it");
         assert!(!held.was_waited_for());
         let impatient = wait(none, true).expect("compiles as well");
         assert!(impatient.was_waited_for() && impatient.locked.is_none());
         drop(impatient);
         assert!(path.exists(), "it is still the lock of the other one");
-        assert!(wait(Patience::OF_A_HOST, false).is_none());
+        assert!(wait(LockTimeouts::OF_A_HOST, false).is_none());
         drop(held);
         assert!(!path.exists());
     }

@@ -21,9 +21,9 @@ use rustix::process::{chdir, nice, setsid};
 use tokio_util::sync::CancellationToken;
 use wasmtime::Engine;
 
-use super::super::cache::{Cache, Patience};
+use super::super::cache::{ComponentCache, LockTimeouts};
 use super::super::engine::{self, Tier};
-use super::{ARGUMENT, Compiler, Task};
+use super::{ARGUMENT, Compiler, CompilerTask};
 use crate::exec::wasm::ComponentError;
 
 /// The niceness of the process: what is left of the processor after everything else (`nice(2)`).
@@ -64,7 +64,7 @@ pub(in crate::exec::wasm) fn start(
         Command::new(path)
             .arg0("ikigai")
             .arg(ARGUMENT)
-            .arg(<&str>::from(Task::Behind))
+            .arg(<&str>::from(CompilerTask::Behind))
             .arg(digest.to_string())
             // The process leaves the directory of the host.
             .arg(std::path::absolute(cache)?)
@@ -89,7 +89,7 @@ pub(in crate::exec::wasm) fn start(
 pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     leave_the_host().map_err(|error| error.to_string())?;
     let digest: Digest = digest.parse().map_err(|error| format!("{error}"))?;
-    let cache = Cache::open(None, Some(dir));
+    let cache = ComponentCache::open(None, Some(dir));
     let Some(_turn) = turn(&cache).map_err(|error| error.to_string())? else {
         return Ok(false);
     };
@@ -99,7 +99,8 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     };
     let (fingerprint, engine) = fingerprint_of(engine::without_pool())?;
     let (of_the_baseline, _) = fingerprint_of(engine::of_the_baseline())?;
-    let lock = cache.lock_compilation(fingerprint, &digest, Patience::OF_A_PROCESS_BEHIND, || true);
+    let lock =
+        cache.lock_compilation(fingerprint, &digest, LockTimeouts::OF_A_PROCESS_BEHIND, || true);
     let _lock = lock.ok_or("the cache cannot be written")?;
     if cache.load(&engine, fingerprint, &digest).is_none() {
         let source = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
@@ -118,7 +119,7 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
 
 /// Takes the right to compile. A host that only looks whether a process has it takes it for a
 /// moment.
-fn turn(cache: &Cache) -> io::Result<Option<File>> {
+fn turn(cache: &ComponentCache) -> io::Result<Option<File>> {
     for _ in 0..LOOKS {
         if let Some(turn) = cache.lock_behind()? {
             return Ok(Some(turn));

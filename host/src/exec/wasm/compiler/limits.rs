@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::Task;
+use super::CompilerTask;
 
 /// The ratio of the wall clock to the processor time of a compilation: its process is niced, and
 /// the machine may have other work.
@@ -14,7 +14,7 @@ const WALL_CLOCK_RATIO: u32 = 8;
 /// The limits of one compilation. Ordinary components need time and memory in proportion to their
 /// size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Limits {
+pub(super) struct CompilerLimits {
     /// Processor time of all threads, in seconds.
     pub(super) processor: u64,
     /// Memory that is the process's own, in bytes.
@@ -23,15 +23,15 @@ pub(super) struct Limits {
     pub(super) code: u64,
 }
 
-impl Limits {
+impl CompilerLimits {
     /// Returns the limits for a component of `size` bytes.
-    pub(super) fn for_task(size: u64, task: Task) -> Self {
+    pub(super) fn for_task(size: u64, task: CompilerTask) -> Self {
         let mebibytes = size.div_ceil(1 << 20);
         let processor = 10 + 4 * mebibytes;
         Self {
             // A fraction, because the baseline takes a fraction of the time, and the other compiler
             // may have to follow.
-            processor: if task == Task::Baseline { processor / 4 } else { processor },
+            processor: if task == CompilerTask::Baseline { processor / 4 } else { processor },
             memory: (512 + 48 * mebibytes) << 20,
             code: (64 + 16 * mebibytes) << 20,
         }
@@ -56,7 +56,7 @@ pub(super) struct Inherited {
 
 impl Inherited {
     /// Returns the limits of this process that are lower than `limits`.
-    pub(super) fn below(limits: Limits) -> Self {
+    pub(super) fn below(limits: CompilerLimits) -> Self {
         let below = |resource, most: u64, unit: &str, flag: &str| {
             let own = getrlimit(resource).current.filter(|own| *own < most)?;
             Some(format!("{own} {unit} (`ulimit {flag}`)"))
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn larger_components_may_take_more() {
-        let limits = |size| Limits::for_task(size, Task::Optimised);
+        let limits = |size| CompilerLimits::for_task(size, CompilerTask::Optimised);
         let (small, large) = (limits(100_000), limits(20 << 20));
         assert!(small.processor < large.processor && small.memory < large.memory);
         // Four times the measured needs of a component with an interpreter in it.

@@ -14,10 +14,10 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
-use super::super::adapt::{self, Refusal};
+use super::super::adapt::{self, AdaptError};
 use super::super::binary::{OfWasi03, UsesAsync};
 use super::super::engine::{self, Tier};
-use super::{Task, behind};
+use super::{CompilerTask, behind};
 
 /// The code is written.
 pub(super) const DONE: i32 = 0;
@@ -53,51 +53,55 @@ pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(2);
     let (code, reason) = match run(&mut arguments) {
         Ok(()) => (DONE, String::new()),
-        Err(Fault { code, reason }) => (code, reason),
+        Err(CompilerFault { code, reason }) => (code, reason),
     };
     // This process has no other way to report a failure.
     let _ = io::stderr().write_all(reason.as_bytes());
     ExitCode::from(code as u8)
 }
 
-struct Fault {
+struct CompilerFault {
     code: i32,
     reason: String,
 }
 
-impl Fault {
+impl CompilerFault {
     fn failed(reason: impl ToString) -> Self {
         Self { code: FAILED, reason: reason.to_string() }
     }
 }
 
-fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
+fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFault> {
     let mut next = || {
         let argument = arguments.next().and_then(|argument| argument.into_string().ok());
-        argument.ok_or_else(|| Fault::failed("arguments are missing: only the host starts this"))
+        argument.ok_or_else(|| {
+            CompilerFault::failed("arguments are missing: only the host starts this")
+        })
     };
-    let task: Task = next()?.parse().map_err(Fault::failed)?;
+    let task: CompilerTask = next()?.parse().map_err(CompilerFault::failed)?;
     let digest = next()?;
     let tier = match task {
-        Task::Behind => {
-            return match behind::run(&digest, next()?.as_ref()).map_err(Fault::failed)? {
+        CompilerTask::Behind => {
+            return match behind::run(&digest, next()?.as_ref()).map_err(CompilerFault::failed)? {
                 true => Ok(()),
-                false => Err(Fault { code: behind::BUSY, reason: String::new() }),
+                false => Err(CompilerFault { code: behind::BUSY, reason: String::new() }),
             };
         }
-        Task::Baseline => Some(Tier::Baseline),
-        Task::Optimised => Some(Tier::Optimised),
-        Task::Adapt => None,
+        CompilerTask::Baseline => Some(Tier::Baseline),
+        CompilerTask::Optimised => Some(Tier::Optimised),
+        CompilerTask::Adapt => None,
     };
-    let mut number = || next()?.parse::<u64>().map_err(Fault::failed);
+    let mut number = || next()?.parse::<u64>().map_err(CompilerFault::failed);
     let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
-    end_with(host).map_err(Fault::failed)?;
+    end_with(host).map_err(CompilerFault::failed)?;
     // The first signal names the limit; the second kills.
     limit(Resource::Cpu, processor, processor + 1)
         .and_then(|()| limit(Resource::Data, memory, memory))
         .and_then(|()| limit(Resource::Fsize, code, code))
         .and_then(|()| limit(Resource::Core, 0, 0))
-        .map_err(|error| Fault::failed(format!("its compilation cannot be limited: {error}")))?;
+        .map_err(|error| {
+            CompilerFault::failed(format!("its compilation cannot be limited: {error}"))
+        })?;
     // A container may forbid it, and the limits apply all the same.
     let _ = nice(NICENESS);
 
@@ -106,7 +110,8 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
     };
     // Starts the compiler's threads while there is memory for them, so that a failure to
     // start them is not blamed on the component.
-    engine::compile(engine::EMPTY, tier).map_err(|error| Fault::failed(format!("{error:#}")))?;
+    engine::compile(engine::EMPTY, tier)
+        .map_err(|error| CompilerFault::failed(format!("{error:#}")))?;
     let component = read(&digest)?;
     let compiled = engine::compile(&component, tier).map_err(fault);
     drop(component);
@@ -114,20 +119,20 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), Fault> {
 }
 
 /// Returns the fault of a binary that was refused.
-fn fault(error: wasmtime::Error) -> Fault {
+fn fault(error: wasmtime::Error) -> CompilerFault {
     if let Some(UsesAsync(built_in)) = error.downcast_ref() {
-        return Fault { code: USES_ASYNC, reason: built_in.clone() };
+        return CompilerFault { code: USES_ASYNC, reason: built_in.clone() };
     }
     let code = if is_no_memory(&error) {
         NO_MEMORY
     } else if error.is::<OfWasi03>() {
         OF_WASI_0_3
-    } else if error.is::<Refusal>() {
+    } else if error.is::<AdaptError>() {
         NOT_ADAPTED
     } else {
         INVALID
     };
-    Fault { code, reason: format!("{error:#}") }
+    CompilerFault { code, reason: format!("{error:#}") }
 }
 
 fn is_no_memory(error: &wasmtime::Error) -> bool {
@@ -157,22 +162,22 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn read(digest: &str) -> Result<Vec<u8>, Fault> {
+fn read(digest: &str) -> Result<Vec<u8>, CompilerFault> {
     let mut component = Vec::new();
     let read = io::stdin().lock().read_to_end(&mut component);
-    read.map_err(|error| Fault::failed(format!("it cannot be read: {error}")))?;
+    read.map_err(|error| CompilerFault::failed(format!("it cannot be read: {error}")))?;
     if Digest::from_bytes(&component).to_string() != digest {
-        return Err(Fault::failed("the file has changed; scan again"));
+        return Err(CompilerFault::failed("the file has changed; scan again"));
     }
     Ok(component)
 }
 
 /// Writes the code to stdout, without the buffer of `io::stdout`, which looks for the ends of
 /// lines.
-fn write(code: &[u8]) -> Result<(), Fault> {
-    let own = io::stdout().as_fd().try_clone_to_owned().map_err(Fault::failed)?;
+fn write(code: &[u8]) -> Result<(), CompilerFault> {
+    let own = io::stdout().as_fd().try_clone_to_owned().map_err(CompilerFault::failed)?;
     File::from(own).write_all(code).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => Fault { code: TOO_MUCH_CODE, reason: String::new() },
-        _ => Fault::failed(format!("its code cannot be written: {error}")),
+        io::ErrorKind::FileTooLarge => CompilerFault { code: TOO_MUCH_CODE, reason: String::new() },
+        _ => CompilerFault::failed(format!("its code cannot be written: {error}")),
     })
 }

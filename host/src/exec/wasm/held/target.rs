@@ -8,10 +8,10 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
 use crate::exec::wasm::hidden::real_path;
 use crate::exec::wasm::paths::is_allowed;
-use crate::exec::wasm::state::State;
+use crate::exec::wasm::state::GuestState;
 
 /// The file at the end of a path. Paths are absolute, without links.
-pub(super) enum Target {
+pub(super) enum PathTarget {
     /// A regular file.
     File { path: PathBuf, open: OwnedFd },
     /// A directory.
@@ -28,7 +28,7 @@ pub(in crate::exec::wasm) enum Existing {
     Either,
 }
 
-impl Target {
+impl PathTarget {
     /// Returns the first of several paths at which something exists or could be made.
     pub(super) fn find(candidates: &[PathBuf], follows: bool, creates: bool) -> Option<Self> {
         let existing = candidates.iter().find_map(|path| Self::existing(path, follows));
@@ -82,7 +82,7 @@ impl Target {
     }
 
     /// Returns whether it is hidden from the guest. Then the user is not asked about it.
-    pub(super) fn is_hidden(&self, state: &State) -> bool {
+    pub(super) fn is_hidden(&self, state: &GuestState) -> bool {
         let Some(hidden) = &state.hidden else { return false };
         let hides = |path: &Path| hidden.is_hidden_anywhere(path) || hidden.has_hidden_name(path);
         match self {

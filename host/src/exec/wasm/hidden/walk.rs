@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, openat, s
 use crate::exec::wasm::paths::is_ordinary;
 
 /// A name that a walk comes to.
-pub(super) struct Entry<'a> {
+pub(super) struct WalkEntry<'a> {
     pub(super) dir: BorrowedFd<'a>,
     pub(super) name: &'a CStr,
     pub(super) path: &'a Path,
@@ -19,7 +19,7 @@ pub(super) struct Entry<'a> {
 }
 
 /// The way on from a name.
-pub(super) enum Next {
+pub(super) enum WalkStep {
     /// The entries of the directory, as far as it can be read.
     Below,
     /// The entries of the directory, all of them.
@@ -32,7 +32,7 @@ pub(super) enum Next {
 pub(super) fn walk(
     (start, must_see): (&Path, bool),
     left: &mut usize,
-    visit: &mut dyn FnMut(&Entry<'_>) -> io::Result<Next>,
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> io::Result<WalkStep>,
 ) -> io::Result<()> {
     let mut directories = vec![(start.to_owned(), must_see)];
     while let Some((path, must_see)) = directories.pop() {
@@ -61,10 +61,10 @@ pub(super) fn walk(
                 kind => kind,
             };
             let path = path.join(OsStr::from_bytes(name.to_bytes()));
-            let next = visit(&Entry { dir: open.as_fd(), name, path: &path, kind })?;
+            let next = visit(&WalkEntry { dir: open.as_fd(), name, path: &path, kind })?;
             match next {
-                Next::Below if kind == FileType::Directory => directories.push((path, false)),
-                Next::MustSee if kind == FileType::Directory => directories.push((path, true)),
+                WalkStep::Below if kind == FileType::Directory => directories.push((path, false)),
+                WalkStep::MustSee if kind == FileType::Directory => directories.push((path, true)),
                 _ => {}
             }
         }

@@ -1,6 +1,6 @@
 //! `wasi:http/outgoing-handler`: sends a guest's requests to their peers.
 //!
-//! Each request has its own HTTP/1.1 connection, which the [`Reach`] of the call makes.
+//! Each request has its own HTTP/1.1 connection, which the [`NetworkGate`] of the call makes.
 //! Redirections are answers like others; a guest that follows one makes another request. Proxies of
 //! the environment are not used: a tool would reach them without a grant.
 
@@ -28,7 +28,7 @@ use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
-use crate::exec::net::{NoAddress, NoConnection, Peer, Reach};
+use crate::exec::net::{NetworkGate, NoAddress, NoConnection, PeerAddress};
 use crate::exec::wasm::bounds::CHUNK;
 
 /// The largest head of a response, and the largest read ahead of a guest, in bytes. hyper's own
@@ -37,29 +37,29 @@ const READ_BUFFER: usize = 64 << 10;
 
 /// The sender of one guest's requests.
 pub(in crate::exec::wasm) struct Hooks {
-    reach: Arc<Reach>,
+    reach: Arc<NetworkGate>,
     /// A permit for each connection that the guest may have at once.
     connections: Arc<Semaphore>,
 }
 
 impl Hooks {
-    pub(in crate::exec::wasm) fn new(reach: Arc<Reach>, connections: usize) -> Self {
+    pub(in crate::exec::wasm) fn new(reach: Arc<NetworkGate>, connections: usize) -> Self {
         Self { reach, connections: Arc::new(Semaphore::new(connections)) }
     }
 }
 
 /// The work that goes on after the head of a response: reading and writing the bodies.
-type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
+type BodyTransfer = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
-type Answer = Result<(Response<WasiBody>, Rest), Error>;
+type HttpResult = Result<(Response<WasiBody>, BodyTransfer), Error>;
 
 impl WasiHttpHooks for Hooks {
     fn send_request(
         &mut self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
-        _: Rest,
-    ) -> Box<dyn Future<Output = Answer> + Send> {
+        _: BodyTransfer,
+    ) -> Box<dyn Future<Output = HttpResult> + Send> {
         let reach = Arc::clone(&self.reach);
         let connections = Arc::clone(&self.connections);
         Box::new(async move {
@@ -120,11 +120,11 @@ fn is_io(error: &hyper::Error) -> bool {
 }
 
 async fn send(
-    reach: &Reach,
+    reach: &NetworkGate,
     mut request: Request<WasiBody>,
     options: RequestOptions,
     permit: OwnedSemaphorePermit,
-) -> Answer {
+) -> HttpResult {
     let (peer, tls) = peer_of(&request)?;
     let connecting = async {
         let stream = reach.connect(&peer, None).await.map_err(error)?;
@@ -183,10 +183,10 @@ async fn within<T>(limit: Option<Duration>, future: impl Future<Output = T>) -> 
     }
 }
 
-type Connection =
+type HttpConnection =
     (http1::SendRequest<WasiBody>, Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>);
 
-async fn handshake<S>(stream: S) -> Result<Connection, Error>
+async fn handshake<S>(stream: S) -> Result<HttpConnection, Error>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -197,7 +197,7 @@ where
 }
 
 /// Returns the peer of a request, and whether the connection to it uses TLS.
-fn peer_of(request: &Request<WasiBody>) -> Result<(Peer, bool), Error> {
+fn peer_of(request: &Request<WasiBody>) -> Result<(PeerAddress, bool), Error> {
     // A tunnel would lead wherever the peer likes, and `wasi:http` does not have tunnels.
     if request.method() == Method::CONNECT {
         return Err(Error::HttpRequestMethodInvalid);
@@ -205,11 +205,11 @@ fn peer_of(request: &Request<WasiBody>) -> Result<(Peer, bool), Error> {
     let uri = request.uri();
     let authority = uri.authority().ok_or(Error::HttpRequestUriInvalid)?;
     let tls = uri.scheme() == Some(&Scheme::HTTPS);
-    let peer = Peer::of_authority(authority, Some(if tls { 443 } else { 80 }));
+    let peer = PeerAddress::of_authority(authority, Some(if tls { 443 } else { 80 }));
     Ok((peer.ok_or(Error::HttpRequestUriInvalid)?, tls))
 }
 
-fn server_name(peer: &Peer) -> Result<ServerName<'static>, Error> {
+fn server_name(peer: &PeerAddress) -> Result<ServerName<'static>, Error> {
     match &peer.host {
         Host::Ipv4(ip) => Ok(IpAddr::from(*ip).into()),
         Host::Ipv6(ip) => Ok(IpAddr::from(*ip).into()),

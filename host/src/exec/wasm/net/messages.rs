@@ -14,7 +14,7 @@ use wasmtime_wasi_http::p2::types::{
 };
 use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
 
-use crate::exec::wasm::state::State;
+use crate::exec::wasm::state::GuestState;
 
 /// The number of requests, responses and lists of fields of one guest at once.
 const MOST: usize = 64;
@@ -27,7 +27,9 @@ const TEXT: usize = 8 << 10;
 const EACH: u64 = 128 << 10;
 
 /// Links the functions of this module instead of wasmtime's.
-pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(in crate::exec::wasm) fn add_to_linker(
+    linker: &mut Linker<GuestState>,
+) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
     let mut types = linker.instance("wasi:http/types@0.2.12")?;
     types.func_wrap("[constructor]fields", |mut store, ()| {
@@ -91,7 +93,7 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
 }
 
 /// Ends a request whose response the guest does not wait for any more, and its connection.
-pub(super) async fn drop_response(state: &mut State, response: u32) -> wasmtime::Result<()> {
+pub(super) async fn drop_response(state: &mut GuestState, response: u32) -> wasmtime::Result<()> {
     let response = Resource::<HostFutureIncomingResponse>::new_own(response);
     let answer = match state.http().table.delete(response)? {
         HostFutureIncomingResponse::Pending(request) => request.cancel().await,
@@ -106,7 +108,7 @@ pub(super) async fn drop_response(state: &mut State, response: u32) -> wasmtime:
 
 /// Returns the state, if one more list of fields may be made in it. Every other message is made
 /// from one: a request from its fields, a response from its request.
-fn room(state: &mut State) -> wasmtime::Result<&mut State> {
+fn room(state: &mut GuestState) -> wasmtime::Result<&mut GuestState> {
     let of_http = |entry: &&mut (dyn std::any::Any + Send)| {
         entry.is::<FieldMap>()
             || entry.is::<HostOutgoingRequest>()

@@ -26,8 +26,8 @@ use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, poll_noop, spawn};
 use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxBuilder, WasiView as _};
 
-use crate::exec::net::{NoAddress, Reach, parse_host};
-use crate::exec::wasm::state::State;
+use crate::exec::net::{NetworkGate, NoAddress, parse_host};
+use crate::exec::wasm::state::GuestState;
 use crate::exec::wasm::tasks;
 
 mod bindings {
@@ -56,9 +56,11 @@ mod bindings {
 pub(super) use bindings::wasi::sockets::ip_name_lookup;
 
 /// Links the host's own functions instead of wasmtime's, which are linked already.
-pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmtime::Result<()> {
+pub(in crate::exec::wasm) fn add_to_linker(
+    linker: &mut Linker<GuestState>,
+) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
-    ip_name_lookup::add_to_linker::<State, HasSelf<State>>(linker, |state| state)?;
+    ip_name_lookup::add_to_linker::<GuestState, HasSelf<GuestState>>(linker, |state| state)?;
     linker.instance("wasi:sockets/tcp-create-socket@0.2.12")?.func_wrap_async(
         "create-tcp-socket",
         |mut store, (family,): (IpAddressFamily,)| {
@@ -82,7 +84,7 @@ pub(in crate::exec::wasm) fn add_to_linker(linker: &mut Linker<State>) -> wasmti
 }
 
 /// Allows a guest's sockets the granted addresses, and no others.
-pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach>) {
+pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<NetworkGate>) {
     if reach.is_none() {
         // No socket is made, wasmtime refuses every address, and the thread of the guest has no
         // I/O driver.
@@ -102,7 +104,7 @@ pub(in crate::exec::wasm) fn permit(wasi: &mut WasiCtxBuilder, reach: &Arc<Reach
     });
 }
 
-async fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) -> bool {
+async fn is_allowed(reach: &NetworkGate, address: SocketAddr, usage: SocketAddrUse) -> bool {
     match usage {
         SocketAddrUse::TcpConnect | SocketAddrUse::UdpSend => reach.check(address).await,
         // Datagrams from elsewhere are dropped.
@@ -123,7 +125,7 @@ async fn is_allowed(reach: &Reach, address: SocketAddr, usage: SocketAddrUse) ->
 }
 
 async fn create_tcp(
-    state: &mut State,
+    state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
     if let Err(refused) = may_create(state, "tcp").await {
@@ -133,7 +135,7 @@ async fn create_tcp(
 }
 
 pub(super) async fn create_udp(
-    state: &mut State,
+    state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
     if let Err(refused) = may_create(state, "udp").await {
@@ -144,7 +146,7 @@ pub(super) async fn create_udp(
 
 /// Returns new streams of a socket. A guest that drops them and asks for others has one task at a time.
 pub(super) async fn stream(
-    state: &mut State,
+    state: &mut GuestState,
     socket: Resource<UdpSocket>,
     remote: Option<IpSocketAddress>,
 ) -> wasmtime::Result<Result<DatagramStreams, ErrorCode>> {
@@ -155,7 +157,7 @@ pub(super) async fn stream(
 /// The streams of datagrams that come in and go out.
 type DatagramStreams = (Resource<IncomingDatagramStream>, Resource<OutgoingDatagramStream>);
 
-async fn may_create(state: &mut State, what: &str) -> Result<(), ErrorCode> {
+async fn may_create(state: &mut GuestState, what: &str) -> Result<(), ErrorCode> {
     if state.reach.is_none() {
         state.reach.deny(what);
         return Err(ErrorCode::AccessDenied);
@@ -176,14 +178,14 @@ fn answer<T>(result: Result<T, SocketError>) -> wasmtime::Result<Result<T, Error
 /// The addresses of one name, or the wait for them.
 #[allow(unreachable_pub, reason = "the generated bindings re-export it")]
 pub enum Lookup {
-    Pending(AbortOnDropJoinHandle<Found>),
-    Ready(Found),
+    Pending(AbortOnDropJoinHandle<LookupResult>),
+    Ready(LookupResult),
 }
 
 #[allow(unreachable_pub, reason = "it is a part of `Lookup`")]
-pub type Found = Result<vec::IntoIter<IpAddr>, ErrorCode>;
+pub type LookupResult = Result<vec::IntoIter<IpAddr>, ErrorCode>;
 
-impl ip_name_lookup::Host for State {
+impl ip_name_lookup::Host for GuestState {
     fn resolve_addresses(
         &mut self,
         _: Resource<Network>,
@@ -210,7 +212,7 @@ impl ip_name_lookup::Host for State {
     }
 }
 
-impl ip_name_lookup::HostResolveAddressStream for State {
+impl ip_name_lookup::HostResolveAddressStream for GuestState {
     fn resolve_next_address(
         &mut self,
         lookup: Resource<Lookup>,

@@ -23,24 +23,24 @@ use super::messages;
 use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
 use super::sockets::{create_udp, permit, stream};
 use crate::exec::assets::AssetGate;
-use crate::exec::net::{Network, Reach};
+use crate::exec::net::{NetworkGate, SharedNetwork};
 use crate::exec::wasm::guard::Guard;
-use crate::exec::wasm::places::Places;
-use crate::exec::wasm::state::{Files, MemoryBudget, MemoryLimit, State};
+use crate::exec::wasm::places::GuestPlaces;
+use crate::exec::wasm::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit};
 use crate::exec::wasm::tests::call;
 use crate::policy::{Grant, Net};
 
 /// Returns the state of a guest to which these peers are granted.
-fn state(net: &[&str]) -> State {
+fn state(net: &[&str]) -> GuestState {
     let net = Net::parse(net.iter().copied()).expect("a list");
     let grant = Arc::new(Grant { net, ..Grant::default() });
-    let reach = Arc::new(Reach::new(grant, Arc::new(Network::default()), None));
+    let reach = Arc::new(NetworkGate::new(grant, Arc::new(SharedNetwork::default()), None));
     let mut wasi = WasiCtxBuilder::new();
     permit(&mut wasi, &reach);
     let guard = Guard::new(&Arc::default());
-    let files = Files { places: Places::default(), hidden: None, guard, held: None };
+    let files = GuestFiles { places: GuestPlaces::default(), hidden: None, guard, held: None };
     let memory = MemoryLimit::new(u64::MAX, MemoryBudget::new(u64::MAX));
-    State::new(wasi.build(), files, reach, AssetGate::of_guest(&call()), memory, 256)
+    GuestState::new(wasi.build(), files, reach, AssetGate::of_guest(&call()), memory, 256)
 }
 
 /// Returns the number of tasks of this runtime.

@@ -20,8 +20,8 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::{Handle, is_ordinary};
 use crate::exec::wasm::hidden::path_of;
-use crate::exec::wasm::places::{self, Origin};
-use crate::exec::wasm::state::State;
+use crate::exec::wasm::places::{self, HandleOrigin};
+use crate::exec::wasm::state::GuestState;
 
 /// The most bytes of a path, the same as Linux's without the zero at its end.
 const MAX_PATH: usize = 4_095;
@@ -58,7 +58,7 @@ pub(in crate::exec::wasm) struct Location {
     is_guests: bool,
     name: String,
     /// The origin of the handle that the path began at.
-    origin: Option<Origin>,
+    origin: Option<HandleOrigin>,
     /// The number of the granted file in its place, if it is a granted file.
     file: Option<usize>,
     /// The file that is to be opened, if it is there, without a right to its contents.
@@ -68,7 +68,7 @@ pub(in crate::exec::wasm) struct Location {
 impl Location {
     /// Follows `path` beneath `dir`.
     pub(in crate::exec::wasm) fn resolve(
-        state: &mut State,
+        state: &mut GuestState,
         dir: &Handle,
         path: &str,
         touches: Touches,
@@ -100,7 +100,7 @@ impl Location {
             }
             None => follow(&start, path, touches)?,
         };
-        let Found { parent, name, seen } = found;
+        let PathEnd { parent, name, seen } = found;
         if let Some((hidden, place)) = hidden {
             let parent = parent.as_ref().map_or_else(|| start.dir.as_fd(), |own| own.as_fd());
             match touches {
@@ -119,10 +119,10 @@ impl Location {
     /// Returns the location of a granted file, which may be writable although its directory is not.
     /// Fails if the name now belongs to a link or a device.
     fn of_file(
-        state: &mut State,
+        state: &mut GuestState,
         dir: &Handle,
         start: &Dir,
-        origin: Origin,
+        origin: HandleOrigin,
         file: usize,
     ) -> FsResult<Self> {
         let granted = state.places.files(origin).get(file).ok_or(ErrorCode::NotPermitted)?;
@@ -150,13 +150,13 @@ impl Location {
         Ok(location)
     }
 
-    fn at(dir: &Handle, name: &str, origin: Option<Origin>) -> Self {
+    fn at(dir: &Handle, name: &str, origin: Option<HandleOrigin>) -> Self {
         let name = name.to_owned();
         Self { dir: dir.rep(), is_guests: true, name, origin, file: None, seen: None }
     }
 
     /// Fails if something hidden would be seen after a directory was renamed.
-    pub(super) fn check_move(state: &mut State, old: &Self, new: &Self) -> FsResult<()> {
+    pub(super) fn check_move(state: &mut GuestState, old: &Self, new: &Self) -> FsResult<()> {
         let Some(hidden) = state.hidden.clone() else { return Ok(()) };
         let mut end = |location: &Self| -> FsResult<_> {
             let origin = location.origin.ok_or(ErrorCode::NotDirectory)?;
@@ -181,12 +181,12 @@ impl Location {
         self.name.clone()
     }
 
-    pub(in crate::exec::wasm) fn origin(&self) -> Option<Origin> {
+    pub(in crate::exec::wasm) fn origin(&self) -> Option<HandleOrigin> {
         self.origin
     }
 
     /// Returns whether something has the name.
-    pub(super) fn exists(&self, state: &mut State) -> FsResult<bool> {
+    pub(super) fn exists(&self, state: &mut GuestState) -> FsResult<bool> {
         let name = self.name.trim_end_matches('/');
         match state.filesystem().table.get(&self.dir())? {
             Descriptor::Dir(dir) => Ok(statat(&dir.dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()),
@@ -195,7 +195,7 @@ impl Location {
     }
 
     /// Returns the permissions of its directory.
-    pub(super) fn perms(&self, state: &mut State) -> FsResult<FsPerms> {
+    pub(super) fn perms(&self, state: &mut GuestState) -> FsResult<FsPerms> {
         match state.filesystem().table.get(&self.dir())? {
             Descriptor::Dir(dir) => Ok(dir.perms),
             Descriptor::File(_) => Err(ErrorCode::NotDirectory.into()),
@@ -213,7 +213,7 @@ impl Location {
     }
 
     /// Closes the directory, if it was opened for this location.
-    pub(in crate::exec::wasm) fn close(self, state: &mut State) -> FsResult<()> {
+    pub(in crate::exec::wasm) fn close(self, state: &mut GuestState) -> FsResult<()> {
         if !self.is_guests {
             state.filesystem().table.delete(Resource::<Descriptor>::new_own(self.dir))?;
         }
@@ -224,7 +224,7 @@ impl Location {
     /// if the call succeeded.
     pub(in crate::exec::wasm) fn finish<T>(
         self,
-        state: &mut State,
+        state: &mut GuestState,
         result: FsResult<T>,
     ) -> FsResult<T> {
         let (origin, file) = (self.origin, self.file);
@@ -240,7 +240,7 @@ impl Location {
 
 /// Returns whether a path is the directory itself and a guest may know of it. A guest may list the
 /// granted files, and may never list what is above all places.
-fn may_see_itself(state: &State, origin: Origin, path: &str, touches: Touches) -> bool {
+fn may_see_itself(state: &GuestState, origin: HandleOrigin, path: &str, touches: Touches) -> bool {
     let is_itself = !path.starts_with('/')
         && !path.is_empty()
         && path.split('/').all(|part| matches!(part, "" | "."));
@@ -254,14 +254,14 @@ fn may_see_itself(state: &State, origin: Origin, path: &str, touches: Touches) -
 
 /// Adds a directory to the table. It does not count as a directory of the guest, but the table has
 /// a capacity.
-fn opened_for_location(state: &mut State, dir: Dir) -> FsResult<u32> {
+fn opened_for_location(state: &mut GuestState, dir: Dir) -> FsResult<u32> {
     let made = state.filesystem().table.push(Descriptor::Dir(dir));
     let made = made.map_err(|_| FsError::from(ErrorCode::InsufficientMemory))?;
     Ok(made.rep())
 }
 
 /// The end of a path.
-struct Found {
+struct PathEnd {
     /// The directory of the name, if it is not the one that the path began in.
     parent: Option<OwnedFd>,
     name: String,
@@ -271,12 +271,12 @@ struct Found {
 
 /// Follows a path to the parent directory of the file that it names. Fails if a guest may not
 /// use that directory or, as far as the call touches it, that file.
-fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
+fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<PathEnd> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Some((parent, name)) = split(&path) else {
             // Empty or absolute: wasmtime refuses it.
-            return Ok(Found { parent: None, name: path, seen: None });
+            return Ok(PathEnd { parent: None, name: path, seen: None });
         };
         let opened = match parent {
             None => None,
@@ -290,7 +290,7 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<Found> {
             }
             Looked::End { name, seen } => (name.to_owned(), seen),
         };
-        return Ok(Found { parent: opened, name, seen });
+        return Ok(PathEnd { parent: opened, name, seen });
     }
     Err(ErrorCode::Loop.into())
 }

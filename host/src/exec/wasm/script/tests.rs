@@ -36,7 +36,7 @@ fn shell() -> Vec<u8> {
 
 /// Returns the scripts that a program of this file would find in its slots.
 fn scripts(component: &[u8]) -> Vec<Vec<u8>> {
-    let layout = Layout::from_component(component).expect("readable");
+    let layout = ComponentLayout::from_component(component).expect("readable");
     let script = |slot: Range<usize>| {
         let (header, text) = component[slot].split_at(ScriptSlot::HEADER);
         let length = u32::from_le_bytes(header[LENGTH].try_into().expect("four bytes"));

@@ -22,30 +22,30 @@ use std::time::Instant;
 use tokio::runtime::{Handle, Runtime};
 
 use super::worker::{GuestJob, Worker};
-use super::{GuestThreads, Job, Pool, SHORT};
+use super::{GuestThreads, Job, SHORT, ThreadPool};
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The guest that a future wants to run while this thread polls it.
-enum Wanted {
+enum PolledGuest {
     Nothing,
     Guest(GuestJob),
 }
 
 thread_local! {
     /// `None` while no carried call is polled.
-    static WANTED: RefCell<Option<Wanted>> = const { RefCell::new(None) };
+    static WANTED: RefCell<Option<PolledGuest>> = const { RefCell::new(None) };
 }
 
 /// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it if no
 /// carried call is polled, or if the polled call has given a guest already.
 pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     WANTED.with_borrow_mut(|wanted| match wanted {
-        Some(wanted @ Wanted::Nothing) => {
-            *wanted = Wanted::Guest(guest);
+        Some(wanted @ PolledGuest::Nothing) => {
+            *wanted = PolledGuest::Guest(guest);
             Ok(())
         }
-        Some(Wanted::Guest(_)) | None => Err(guest),
+        Some(PolledGuest::Guest(_)) | None => Err(guest),
     })
 }
 
@@ -62,12 +62,14 @@ impl GuestThreads {
     /// Has a thread carry out a call of a component with this pace. Its future may use the current
     /// runtime.
     pub(crate) async fn carry<T: Send + 'static>(&self, pace: &Pace, call: Boxed<T>) -> T {
-        let shared =
-            Arc::new(Shared(Mutex::new(State { stage: Stage::Resting(call), waiting: None })));
-        let waiting = Waiting { shared: Arc::clone(&shared), own: None };
-        Pool::submit(
+        let shared = Arc::new(SharedCall(Mutex::new(CallState {
+            stage: Stage::Resting(call),
+            waiting: None,
+        })));
+        let waiting = TaskSide { shared: Arc::clone(&shared), own: None };
+        ThreadPool::submit(
             &self.0.0,
-            Box::new(Carried { shared, pace: pace.clone(), runtime: Handle::current() }),
+            Box::new(ThreadSide { shared, pace: pace.clone(), runtime: Handle::current() }),
         );
         waiting.await
     }
@@ -97,9 +99,9 @@ impl Pace {
 }
 
 /// A call, as its task and the thread that carries it see it.
-struct Shared<T>(Mutex<State<T>>);
+struct SharedCall<T>(Mutex<CallState<T>>);
 
-struct State<T> {
+struct CallState<T> {
     stage: Stage<T>,
     /// The task that waits.
     waiting: Option<Waker>,
@@ -118,8 +120,8 @@ enum Stage<T> {
     Gone,
 }
 
-impl<T> Shared<T> {
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+impl<T> SharedCall<T> {
+    fn lock(&self) -> MutexGuard<'_, CallState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,13 +172,13 @@ impl<T> Shared<T> {
 }
 
 /// A call as the thread has it.
-struct Carried<T> {
-    shared: Arc<Shared<T>>,
+struct ThreadSide<T> {
+    shared: Arc<SharedCall<T>>,
     pace: Pace,
     runtime: Handle,
 }
 
-impl<T> Carried<T> {
+impl<T> ThreadSide<T> {
     /// Does something with the call that may panic, under the runtime of its task.
     fn guarded<R>(&self, work: impl FnOnce() -> R) -> thread::Result<R> {
         let _context = self.runtime.enter();
@@ -189,7 +191,7 @@ impl<T> Carried<T> {
             let mut call = call;
             // This thread waits for the guest. After any other wait, the task polls the call again.
             let mut context = Context::from_waker(Waker::noop());
-            WANTED.set(Some(Wanted::Nothing));
+            WANTED.set(Some(PolledGuest::Nothing));
             match call.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => {
                     // Everything that the call still owns goes with it.
@@ -201,15 +203,20 @@ impl<T> Carried<T> {
         });
         match (polled, WANTED.take()) {
             (Ok(Ok(answer)), _) => (Stage::Ended(answer), None),
-            (Ok(Err(call)), Some(Wanted::Guest(guest))) => (Stage::Resting(call), Some(guest)),
+            (Ok(Err(call)), Some(PolledGuest::Guest(guest))) => (Stage::Resting(call), Some(guest)),
             (Ok(Err(call)), _) => (Stage::Returned(call), None),
             (Err(panic), _) => (Stage::Panicked(panic), None),
         }
     }
 }
 
-impl<T: Send + 'static> Job for Carried<T> {
-    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
+impl<T: Send + 'static> Job for ThreadSide<T> {
+    fn run(
+        self: Box<Self>,
+        pool: &Arc<ThreadPool>,
+        worker: &Arc<Worker>,
+        runtime: &Runtime,
+    ) -> bool {
         let begun = Instant::now();
         worker.take_waited();
         let mut is_sound = true;
@@ -253,13 +260,13 @@ impl<T: Send + 'static> Job for Carried<T> {
 }
 
 /// A call as the task has it.
-struct Waiting<T> {
-    shared: Arc<Shared<T>>,
+struct TaskSide<T> {
+    shared: Arc<SharedCall<T>>,
     /// The future, after it has gone back.
     own: Option<Boxed<T>>,
 }
 
-impl<T> Future for Waiting<T> {
+impl<T> Future for TaskSide<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
@@ -291,7 +298,7 @@ impl<T> Future for Waiting<T> {
     }
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for TaskSide<T> {
     fn drop(&mut self) {
         let stage = std::mem::replace(&mut self.shared.lock().stage, Stage::Gone);
         // Not under the lock: a call that is dropped makes its record.

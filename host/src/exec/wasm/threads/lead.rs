@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use super::worker::{self, Worker};
-use super::{Pool, State};
-use crate::reactor::{self, Led};
+use super::{PoolState, ThreadPool};
+use crate::reactor::{self, LedReactor};
 
 /// The number of jobs, counted from one that ran during another, for which a second thread is kept
 /// awake, or woken. If one caller waits for each answer, a second thread has nothing to do.
@@ -46,10 +46,14 @@ impl Demand {
     }
 }
 
-impl Pool {
+impl ThreadPool {
     /// Notes that a task, which this thread polls, has put a short job into the queue. Returns
     /// whether this thread runs it, so that no other has to be woken.
-    pub(super) fn stop_leading_for(self: &Arc<Self>, led: &Led, state: &mut State) -> bool {
+    pub(super) fn stop_leading_for(
+        self: &Arc<Self>,
+        led: &LedReactor,
+        state: &mut PoolState,
+    ) -> bool {
         // If a job is not short after all, the reactor still needs a leader.
         self.ticker.nudge();
         let is_known = match &state.reactor {
@@ -105,7 +109,7 @@ impl Pool {
     }
 }
 
-impl State {
+impl PoolState {
     /// Has the owner of the reactor lead it, if no thread does.
     pub(super) fn ask_owner(&self) {
         if let Some(reactor) = &self.reactor {

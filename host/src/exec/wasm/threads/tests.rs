@@ -5,7 +5,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::limits::{Deadline, Limits};
+use crate::limits::{CallLimits, Deadline};
 
 /// A pool, and the thread that ticks for it.
 pub(super) fn pool() -> GuestThreads {
@@ -21,7 +21,7 @@ pub(super) fn pool() -> GuestThreads {
 
 /// The end of a guest that has this time.
 pub(super) fn within(wall_clock: Duration) -> Until {
-    let limits = Limits { wall_clock, ..Limits::default() };
+    let limits = CallLimits { wall_clock, ..CallLimits::default() };
     Until { cancel: CancellationToken::new(), deadline: Deadline::default().watch(&limits) }
 }
 

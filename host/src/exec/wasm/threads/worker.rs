@@ -15,10 +15,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::{Job, Pool, SHORT, State, ThreadError, Waits};
+use super::{Job, PoolState, SHORT, ThreadError, ThreadPool, Waits};
 use crate::exec::net::LOOKUPS_OF_A_CALL;
 use crate::exec::wasm::tasks;
-use crate::limits::Watched;
+use crate::limits::DeadlineWatch;
 
 /// The ticks that a guest has, after its end is due, to see the end on its own.
 const GRACE: u32 = 3;
@@ -32,7 +32,7 @@ const INTERRUPT: libc::c_int = libc::SIGURG;
 /// The cancellation and the deadline of a guest.
 pub(in super::super) struct Until {
     pub(in super::super) cancel: CancellationToken,
-    pub(in super::super) deadline: Watched,
+    pub(in super::super) deadline: DeadlineWatch,
 }
 
 impl Until {
@@ -46,8 +46,8 @@ impl Until {
 pub(super) struct Worker {
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
-    /// True while [`State::awake`] counts the thread. The next two are the same for
-    /// [`State::looking`] and [`State::starting`]. They change only under the lock of the state.
+    /// True while [`PoolState::awake`] counts the thread. The next two are the same for
+    /// [`PoolState::looking`] and [`PoolState::starting`]. They change only under the lock of the state.
     is_counted: AtomicBool,
     is_looking: AtomicBool,
     is_starting: AtomicBool,
@@ -70,18 +70,18 @@ pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
 
 thread_local! {
     /// This thread, if it belongs to a pool.
-    static THIS: RefCell<Option<(Weak<Pool>, Arc<Worker>)>> = const { RefCell::new(None) };
+    static THIS: RefCell<Option<(Weak<ThreadPool>, Arc<Worker>)>> = const { RefCell::new(None) };
 }
 
 /// Begins the life of a thread of the pool. Runs on that thread.
-pub(super) fn enter(pool: &Arc<Pool>, worker: &Arc<Worker>) {
+pub(super) fn enter(pool: &Arc<ThreadPool>, worker: &Arc<Worker>) {
     // Only this thread sets it.
     let _ = worker.thread.set(std::thread::current());
     THIS.set(Some((Arc::downgrade(pool), Arc::clone(worker))));
 }
 
 /// Returns this thread, if it belongs to the pool.
-pub(super) fn of_this_thread(pool: &Arc<Pool>) -> Option<Arc<Worker>> {
+pub(super) fn of_this_thread(pool: &Arc<ThreadPool>) -> Option<Arc<Worker>> {
     THIS.with_borrow(|this| {
         let (own, worker) = this.as_ref()?;
         std::ptr::eq(own.as_ptr(), Arc::as_ptr(pool)).then(|| Arc::clone(worker))
@@ -90,7 +90,7 @@ pub(super) fn of_this_thread(pool: &Arc<Pool>) -> Option<Arc<Worker>> {
 
 impl Worker {
     /// Sets whether the thread is counted among those that are awake.
-    pub(super) fn count(&self, state: &mut State, is_counted: bool) {
+    pub(super) fn count(&self, state: &mut PoolState, is_counted: bool) {
         if self.is_counted.swap(is_counted, Ordering::Relaxed) != is_counted {
             if is_counted {
                 state.awake += 1;
@@ -104,7 +104,7 @@ impl Worker {
     }
 
     /// Notes that the thread is woken to look at the queue.
-    pub(super) fn start(&self, state: &mut State) {
+    pub(super) fn start(&self, state: &mut PoolState) {
         self.count(state, true);
         if !self.is_starting.swap(true, Ordering::Relaxed) {
             state.starting += 1;
@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// Sets whether the thread is about to look at the queue. A thread that starts has come to it.
-    pub(super) fn look(&self, state: &mut State, is_looking: bool) {
+    pub(super) fn look(&self, state: &mut PoolState, is_looking: bool) {
         if self.is_starting.swap(false, Ordering::Relaxed) {
             state.starting -= 1;
         }
@@ -159,7 +159,7 @@ impl Worker {
     /// Runs a guest on this thread. Returns false if it panicked.
     pub(super) fn run(
         self: &Arc<Self>,
-        pool: &Arc<Pool>,
+        pool: &Arc<ThreadPool>,
         runtime: &Runtime,
         guest: GuestJob,
         free: &mut dyn FnMut(),
@@ -177,7 +177,7 @@ impl Worker {
                 self.count(&mut pool.lock(), true);
             }
         };
-        let here = Here { pool, worker: self, runtime };
+        let here = ThreadContext { pool, worker: self, runtime };
         let finished = catch_unwind(AssertUnwindSafe(|| {
             run(&here, &mut || {
                 leave();
@@ -193,7 +193,7 @@ impl Worker {
 
     /// Interrupts a guest that is over and does not end. Returns the answer to its call if it is
     /// given up.
-    pub(super) fn watch(&self, pool: &Pool) -> Option<GiveUp> {
+    pub(super) fn watch(&self, pool: &ThreadPool) -> Option<GiveUp> {
         let mut guest = self.guest();
         let present = guest.as_mut()?;
         if !present.until.is_over(present.started) {
@@ -223,13 +223,13 @@ impl Worker {
 }
 
 /// The thread, the pool and the runtime of a guest that runs.
-pub(super) struct Here<'a> {
-    pool: &'a Arc<Pool>,
+pub(super) struct ThreadContext<'a> {
+    pool: &'a Arc<ThreadPool>,
     worker: &'a Arc<Worker>,
     runtime: &'a Runtime,
 }
 
-type RunGuest = Box<dyn FnOnce(&Here<'_>, &mut dyn FnMut()) + Send>;
+type RunGuest = Box<dyn FnOnce(&ThreadContext<'_>, &mut dyn FnMut()) + Send>;
 
 /// A guest that is to run. `run` calls its second argument when it is over, before it answers.
 pub(super) struct GuestJob {
@@ -264,7 +264,7 @@ impl GuestJob {
     {
         let answer = Arc::new(AnswerTo(Mutex::new(Some(sender))));
         let instead = Arc::clone(&answer);
-        let run = move |here: &Here<'_>, over: &mut dyn FnMut()| {
+        let run = move |here: &ThreadContext<'_>, over: &mut dyn FnMut()| {
             let result = lose_set_id_on_write().and_then(|()| match waits {
                 // The future has kilobytes, and the runtime would keep two copies of it on the
                 // stack.
@@ -295,7 +295,12 @@ impl GuestJob {
 }
 
 impl Job for GuestJob {
-    fn run(self: Box<Self>, pool: &Arc<Pool>, worker: &Arc<Worker>, runtime: &Runtime) -> bool {
+    fn run(
+        self: Box<Self>,
+        pool: &Arc<ThreadPool>,
+        worker: &Arc<Worker>,
+        runtime: &Runtime,
+    ) -> bool {
         worker.run(pool, runtime, *self, &mut || pool.is_free(worker))
     }
 
@@ -305,7 +310,10 @@ impl Job for GuestJob {
 }
 
 /// Runs a job with a second runtime, so that nothing of it outlives the guest.
-fn with_sockets<F: Future>(here: &Here<'_>, job: impl FnOnce() -> F) -> io::Result<F::Output> {
+fn with_sockets<F: Future>(
+    here: &ThreadContext<'_>,
+    job: impl FnOnce() -> F,
+) -> io::Result<F::Output> {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().max_blocking_threads(LOOKUPS_OF_A_CALL);
     let runtime = here.pool.runtime(here.worker, &mut builder)?;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use ikigai_mcp::{
-    Authorization, CallError, Callback, ConnectError, Issuer, OAuthClient, OAuthError, OAuthHttp,
-    Session, TokenSource, Waiting, insufficient_scope,
+    Authorization, BoxFuture, Callback, ConnectError, Issuer, OAuthClient, OAuthError, OAuthHttp,
+    OAuthSession, RemoteCallError, TokenSource, insufficient_scope,
 };
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -19,20 +19,20 @@ use super::CONTEXT;
 
 /// The login at the issuer of one server.
 #[derive(Clone)]
-pub(super) struct Login(Arc<Inner>);
+pub(super) struct Login(Arc<LoginInner>);
 
-struct Inner {
+struct LoginInner {
     /// The address of the server.
     server: String,
     http: OAuthHttp,
     /// The current session. A login holds the lock, so that other requests wait for its tokens.
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<OAuthSession>>,
 }
 
 impl Login {
     /// Returns a login at the issuer of a server, without a session.
     pub(super) fn new(server: String, http: OAuthHttp) -> Self {
-        Self(Arc::new(Inner { server, http, session: Mutex::default() }))
+        Self(Arc::new(LoginInner { server, http, session: Mutex::default() }))
     }
 
     /// Attempts an action. If the token lacks scopes, attempts it once more after a login with
@@ -54,14 +54,14 @@ impl Login {
 /// Returns the scopes that a token lacks, if that caused the error.
 fn missing_scope(error: &anyhow::Error) -> Option<String> {
     let challenge = match (error.downcast_ref(), error.downcast_ref()) {
-        (Some(CallError::Unauthorized(challenge)), _)
+        (Some(RemoteCallError::Unauthorized(challenge)), _)
         | (_, Some(ConnectError::Unauthorized(challenge))) => challenge,
         _ => return None,
     };
     insufficient_scope(challenge).filter(|scope| !scope.is_empty())
 }
 
-impl Inner {
+impl LoginInner {
     /// Logs in again, for these scopes and the session's own.
     async fn step_up(&self, missing: &str) -> anyhow::Result<()> {
         let mut session = self.session.lock().await;
@@ -91,7 +91,7 @@ impl Inner {
     }
 
     /// Logs in as a new client of the server's current issuer.
-    async fn log_in(&self, scope: Option<String>) -> anyhow::Result<Session> {
+    async fn log_in(&self, scope: Option<String>) -> anyhow::Result<OAuthSession> {
         let protection = self.http.protection(&self.server).await?;
         let issuer = self.http.issuer(&protection.issuers[0]).await?;
         let callback = Callback::bind(0).await?;
@@ -138,7 +138,7 @@ fn known(issuer: &str) -> Option<(String, Option<String>)> {
 }
 
 impl TokenSource for Login {
-    fn token(&self) -> Waiting<'_, Result<Option<String>, String>> {
+    fn token(&self) -> BoxFuture<'_, Result<Option<String>, String>> {
         Box::pin(async {
             let session = self.0.session.lock().await;
             Ok(session.as_ref().map(|session| session.token().to_owned()))
@@ -149,7 +149,7 @@ impl TokenSource for Login {
         &'a self,
         refused: Option<&'a str>,
         challenge: &'a str,
-    ) -> Waiting<'a, Result<Option<String>, String>> {
+    ) -> BoxFuture<'a, Result<Option<String>, String>> {
         let is_hopeless = insufficient_scope(challenge).is_some();
         Box::pin(async move {
             if is_hopeless {

@@ -15,8 +15,8 @@ use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use http::HeaderMap;
 use ikigai_mcp::{
-    Client, Connection, Era, Filled, Form, HttpServer, Interaction, OAuthHttp, Progress, Resolve,
-    Unattended, Waiting, connect_http,
+    BoxFuture, CallProgress, ClientIdentity, Era, FormReply, FormRequest, HostResolver, HttpServer,
+    Interaction, OAuthHttp, RemoteConnection, Unattended, connect_http,
 };
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
@@ -61,7 +61,7 @@ async fn connect(
     era: Era,
     http: &OAuthHttp,
     login: &Login,
-) -> anyhow::Result<Connection> {
+) -> anyhow::Result<RemoteConnection> {
     let OAuthHttp { resolver, tls, allow_loopback } = http.clone();
     let server = HttpServer {
         url: url.to_owned(),
@@ -71,7 +71,7 @@ async fn connect(
         resolver,
         tls,
     };
-    let client = Client {
+    let client = ClientIdentity {
         name: "mcp-conformance-client".to_owned(),
         title: "Client".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -82,14 +82,14 @@ async fn connect(
 /// Allows addresses of this machine.
 struct Loopback;
 
-impl Resolve for Loopback {
-    fn resolve(&self, _: &str, _: u16) -> Waiting<'static, Result<Vec<IpAddr>, String>> {
+impl HostResolver for Loopback {
+    fn resolve(&self, _: &str, _: u16) -> BoxFuture<'static, Result<Vec<IpAddr>, String>> {
         Box::pin(std::future::ready(Ok(vec![[127, 0, 0, 1].into()])))
     }
 }
 
 /// Performs a scenario.
-async fn run(scenario: &str, connection: &Connection, login: &Login) -> anyhow::Result<()> {
+async fn run(scenario: &str, connection: &RemoteConnection, login: &Login) -> anyhow::Result<()> {
     let listed = login.with_scopes(async || Ok(connection.tools().await?)).await?.tools;
     let names = || listed.iter().map(|tool| &*tool.name);
     match scenario {
@@ -135,7 +135,7 @@ async fn run(scenario: &str, connection: &Connection, login: &Login) -> anyhow::
 }
 
 async fn call(
-    connection: &Connection,
+    connection: &RemoteConnection,
     name: &str,
     arguments: Value,
     interaction: &dyn Interaction,
@@ -146,39 +146,39 @@ async fn call(
     result.map(|_| ()).with_context(|| format!("the call of `{name}`"))
 }
 
-type Filling<'a> = Pin<Box<dyn Future<Output = Filled> + Send + 'a>>;
+type Filling<'a> = Pin<Box<dyn Future<Output = FormReply> + Send + 'a>>;
 
 /// A user who sends each form with its default values.
 struct Defaults;
 
 impl Interaction for Defaults {
-    fn fill(&self, form: Form) -> Filling<'_> {
+    fn fill(&self, form: FormRequest) -> Filling<'_> {
         let fields = form.schema.get("properties").and_then(Value::as_object);
         let value = |(name, field): (&String, &Value)| {
             field.get("default").map(|value| (name.clone(), value.clone()))
         };
         let values: Map<_, _> = fields.into_iter().flatten().filter_map(value).collect();
-        Box::pin(std::future::ready(Filled::Accepted(values)))
+        Box::pin(std::future::ready(FormReply::Accepted(values)))
     }
 
-    fn progress(&self, _: Progress) {}
+    fn progress(&self, _: CallProgress) {}
 }
 
 /// A user during whose answer another tool is called.
-struct Interrupted<'a>(&'a Connection);
+struct Interrupted<'a>(&'a RemoteConnection);
 
 impl Interaction for Interrupted<'_> {
-    fn fill(&self, _: Form) -> Filling<'_> {
+    fn fill(&self, _: FormRequest) -> Filling<'_> {
         Box::pin(async {
             match call(self.0, "test_mrtr_unrelated", json!({}), &Unattended).await {
                 Ok(()) => {
                     let values = [("confirmed".to_owned(), Value::Bool(true))];
-                    Filled::Accepted(values.into_iter().collect())
+                    FormReply::Accepted(values.into_iter().collect())
                 }
-                Err(_) => Filled::Cancelled,
+                Err(_) => FormReply::Cancelled,
             }
         })
     }
 
-    fn progress(&self, _: Progress) {}
+    fn progress(&self, _: CallProgress) {}
 }

@@ -1,12 +1,12 @@
 //! The forms of the tools that ask for input.
 
-use ikigai_mcp::Form;
+use ikigai_mcp::FormRequest;
 use serde_json::{Value, json};
 
 use crate::tools::object;
 
 /// Returns the form of a tool. `arguments` are the arguments of its call.
-pub(crate) fn form(name: &str, arguments: &Value) -> Option<Form> {
+pub(crate) fn form(name: &str, arguments: &Value) -> Option<FormRequest> {
     let (message, properties, required) = match name {
         "test_elicitation" => {
             let message = arguments["message"].as_str().unwrap_or_default();
@@ -17,7 +17,7 @@ pub(crate) fn form(name: &str, arguments: &Value) -> Option<Form> {
         _ => return None,
     };
     let schema = json!({ "type": "object", "properties": properties, "required": required });
-    Some(Form { message: message.to_owned(), schema: object(schema) })
+    Some(FormRequest { message: message.to_owned(), schema: object(schema) })
 }
 
 fn plain() -> Value {

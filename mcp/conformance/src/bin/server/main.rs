@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use ikigai_mcp::{Access, HttpSettings, Server, serve_http};
+use ikigai_mcp::{ClientAccess, HttpSettings, ServerIdentity, serve_http};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -34,13 +34,13 @@ async fn main() -> anyhow::Result<()> {
         read
     });
     let fixtures = Arc::new(Fixtures::default());
-    let server = Server {
+    let server = ServerIdentity {
         name: "mcp-conformance-server".to_owned(),
         title: "Fixtures".to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         instructions: "Tools for the conformance suite.".to_owned(),
     };
-    let settings = HttpSettings::new(Access::Anyone);
+    let settings = HttpSettings::new(ClientAccess::Anyone);
     serve_http(listener, move |_| Arc::clone(&fixtures), server, settings, cancel).await?;
     parent.await?.context("stdin cannot be read")?;
     Ok(())

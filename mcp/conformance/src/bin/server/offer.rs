@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ikigai_mcp::{
-    Answer, Body, Call, Catalog, Change, Filled, Offer, Progress, Resource, ResourceError,
-    ResourceText, Template, Unanswered, Verdict,
+    AnswerBody, CallAnswer, CallProgress, Catalog, CatalogChange, ClientCall, FormReply, Offer,
+    QuestionVerdict, Resource, ResourceError, ResourceText, Unanswered, UriTemplate,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -24,7 +24,7 @@ const TEMPLATE: (&str, &str) = ("test://template/", "/data");
 
 /// The tools and resources of the suite.
 pub(crate) struct Fixtures {
-    changes: broadcast::Sender<Change>,
+    changes: broadcast::Sender<CatalogChange>,
     /// The number of changes of the list of tools.
     changed: AtomicUsize,
 }
@@ -41,19 +41,22 @@ impl Offer for Fixtures {
         Arc::new(Catalog::new(tools::entries(changed)))
     }
 
-    async fn call(&self, call: Call) -> Result<Answer, Unanswered> {
+    async fn call(&self, call: ClientCall) -> Result<CallAnswer, Unanswered> {
         if let Some(content) = tools::content(&call.name) {
-            return Ok(Answer { body: Body::Blocks(content.to_string()), ..Answer::default() });
+            return Ok(CallAnswer {
+                body: AnswerBody::Blocks(content.to_string()),
+                ..CallAnswer::default()
+            });
         }
         match &*call.name {
             "test_error_handling" => {
-                Ok(Answer::failed("This tool intentionally returns an error for testing"))
+                Ok(CallAnswer::failed("This tool intentionally returns an error for testing"))
             }
             "test_tool_with_progress" => Ok(progress(&call).await),
             "test_trigger_tool_change" => {
                 self.changed.fetch_add(1, Ordering::Relaxed);
                 // There may be no listener.
-                let _ = self.changes.send(Change::Tools);
+                let _ = self.changes.send(CatalogChange::Tools);
                 Ok(text("changed"))
             }
             "test_missing_capability" | "test_streaming_elicitation" => Ok(consent(&call).await),
@@ -73,8 +76,8 @@ impl Offer for Fixtures {
         true
     }
 
-    fn template(&self) -> Template {
-        Template {
+    fn template(&self) -> UriTemplate {
+        UriTemplate {
             uri: "test://template/{id}/data",
             name: "template",
             description: "A resource for each id",
@@ -106,7 +109,7 @@ impl Offer for Fixtures {
         Ok(ResourceText { mime_type, text })
     }
 
-    fn changes(&self) -> broadcast::Receiver<Change> {
+    fn changes(&self) -> broadcast::Receiver<CatalogChange> {
         self.changes.subscribe()
     }
 
@@ -117,33 +120,33 @@ impl Offer for Fixtures {
     fn unwatch(&self, _: &str) {}
 }
 
-fn text(text: &str) -> Answer {
-    Answer { body: Body::Text(text.to_owned()), ..Answer::default() }
+fn text(text: &str) -> CallAnswer {
+    CallAnswer { body: AnswerBody::Text(text.to_owned()), ..CallAnswer::default() }
 }
 
 /// Reports the progress of a call: at its beginning, in the middle and at its end.
-async fn progress(call: &Call) -> Answer {
+async fn progress(call: &ClientCall) -> CallAnswer {
     for progress in [0.0, 50.0, 100.0] {
-        call.asker.report(Progress { progress, total: Some(100.0), message: None });
+        call.asker.report(CallProgress { progress, total: Some(100.0), message: None });
         tokio::time::sleep(BETWEEN_REPORTS).await;
     }
     text("done")
 }
 
 /// Answers once the user has agreed.
-async fn consent(call: &Call) -> Answer {
+async fn consent(call: &ClientCall) -> CallAnswer {
     match call.asker.ask("May the test go on?").await.verdict {
         // The suite looks for this word.
-        Verdict::Yes => text("state-ok"),
-        other => Answer::failed(format!("nobody agreed: {other:?}")),
+        QuestionVerdict::Yes => text("state-ok"),
+        other => CallAnswer::failed(format!("nobody agreed: {other:?}")),
     }
 }
 
-fn filled(filled: Filled) -> String {
+fn filled(filled: FormReply) -> String {
     let (action, content) = match filled {
-        Filled::Accepted(values) => ("accept", Value::Object(values)),
-        Filled::Declined => ("decline", json!({})),
-        Filled::Cancelled => ("cancel", json!({})),
+        FormReply::Accepted(values) => ("accept", Value::Object(values)),
+        FormReply::Declined => ("decline", json!({})),
+        FormReply::Cancelled => ("cancel", json!({})),
     };
     format!("User response: action={action}, content={content}")
 }

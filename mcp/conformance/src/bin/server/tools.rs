@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ikigai_mcp::{Hints, ToolEntry};
+use ikigai_mcp::{ToolEntry, ToolHints};
 use serde_json::{Map, Value, json};
 
 /// An image of one pixel.
@@ -59,7 +59,7 @@ fn entry(name: &str, description: &str) -> ToolEntry {
         description: description.to_owned(),
         input: Arc::new(object(input)),
         output: None,
-        hints: Hints { read_only: true, open_world: false },
+        hints: ToolHints { read_only: true, open_world: false },
         result_characters: 30_000,
     }
 }

@@ -38,24 +38,24 @@ const MAX_DOCUMENT: usize = 1 << 20;
 const MAX_KEYS: usize = 100;
 
 /// The keys of an issuer, fetched when needed.
-pub(super) struct Keys {
+pub(super) struct IssuerKeys {
     issuer: String,
     /// The addresses of the metadata: that of RFC 8414, and that of `OpenID` Connect.
     metadata: [Url; 2],
     client: reqwest::Client,
-    known: RwLock<Known>,
+    known: RwLock<FetchedKeys>,
     /// Locked while the keys are fetched. Holds the time of the last attempt.
     attempt: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
-pub(super) struct Known {
-    keys: Vec<Arc<Key>>,
+pub(super) struct FetchedKeys {
+    keys: Vec<Arc<IssuerKey>>,
     fetched: Option<Instant>,
 }
 
 /// A key, and the only algorithm that it may be used with.
-pub(super) struct Key {
+pub(super) struct IssuerKey {
     id: Option<String>,
     pub(super) algorithm: Algorithm,
     pub(super) decoding: DecodingKey,
@@ -66,7 +66,7 @@ pub(super) struct Key {
 #[error("the keys of the issuer cannot be fetched: {0}")]
 pub(in super::super) struct Unreachable(String);
 
-impl Keys {
+impl IssuerKeys {
     /// Creates the keys of an issuer. Nothing is fetched yet.
     pub(super) fn for_issuer(issuer: &str, address: &Url) -> Result<Self, InvalidOAuth> {
         let path = address.path().trim_end_matches('/');
@@ -89,7 +89,7 @@ impl Keys {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<Option<Arc<Key>>, Unreachable> {
+    ) -> Result<Option<Arc<IssuerKey>>, Unreachable> {
         let (found, age) = self.known.read().await.find(id, algorithm);
         if found.is_some() && age < FRESH {
             return Ok(found);
@@ -116,11 +116,11 @@ impl Keys {
         }
         *attempt = Some(Instant::now());
         let keys = self.fetch().await.inspect_err(|error| tracing::warn!("{error}"))?;
-        *self.known.write().await = Known { keys, fetched: Some(Instant::now()) };
+        *self.known.write().await = FetchedKeys { keys, fetched: Some(Instant::now()) };
         Ok(())
     }
 
-    async fn fetch(&self) -> Result<Vec<Arc<Key>>, Unreachable> {
+    async fn fetch(&self) -> Result<Vec<Arc<IssuerKey>>, Unreachable> {
         let place = self.keys_address().await?;
         Ok(taken(self.document(&place).await?))
     }
@@ -128,7 +128,7 @@ impl Keys {
     /// Returns the address of the keys from the issuer's metadata.
     async fn keys_address(&self) -> Result<Url, Unreachable> {
         let [first, second] = &self.metadata;
-        let metadata: Metadata = match self.document(first).await {
+        let metadata: IssuerMetadata = match self.document(first).await {
             Ok(metadata) => metadata,
             Err(_) => self.document(second).await?,
         };
@@ -156,13 +156,13 @@ impl Keys {
     }
 }
 
-impl std::fmt::Debug for Keys {
+impl std::fmt::Debug for IssuerKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Keys").field("issuer", &self.issuer).finish_non_exhaustive()
     }
 }
 
-impl Known {
+impl FetchedKeys {
     /// Returns the state after these keys were fetched just now.
     pub(super) fn from_keys(keys: Vec<Value>) -> Self {
         Self { keys: taken(KeySet { keys }), fetched: Some(Instant::now()) }
@@ -179,7 +179,7 @@ impl Known {
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> (Option<Arc<Key>>, Duration) {
+    ) -> (Option<Arc<IssuerKey>>, Duration) {
         let mut fitting = self
             .keys
             .iter()
@@ -195,7 +195,7 @@ impl Known {
 
 /// The members of an issuer's metadata that are needed.
 #[derive(Deserialize)]
-struct Metadata {
+struct IssuerMetadata {
     issuer: String,
     jwks_uri: String,
 }
@@ -207,11 +207,11 @@ pub(super) struct KeySet {
 }
 
 /// Returns the accepted keys of a set.
-pub(super) fn taken(set: KeySet) -> Vec<Arc<Key>> {
-    set.keys.into_iter().filter_map(Key::from_value).take(MAX_KEYS).map(Arc::new).collect()
+pub(super) fn taken(set: KeySet) -> Vec<Arc<IssuerKey>> {
+    set.keys.into_iter().filter_map(IssuerKey::from_value).take(MAX_KEYS).map(Arc::new).collect()
 }
 
-impl Key {
+impl IssuerKey {
     /// Reads a key, if it is for signatures of an accepted type.
     fn from_value(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
@@ -268,14 +268,15 @@ mod tests {
         let address = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let issuer =
             format!("http://{}", address.expect("an address where nobody listens any more"));
-        let keys =
-            Keys::for_issuer(&issuer, &Url::parse(&issuer).expect("an address")).expect("keys");
+        let keys = IssuerKeys::for_issuer(&issuer, &Url::parse(&issuer).expect("an address"))
+            .expect("keys");
         let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "k", "x": "A".repeat(43) });
         for (age, is_taken) in [(FRESH, true), (OLDEST, false)] {
             *keys.attempt.lock().await = None;
             let fetched = Instant::now().checked_sub(age);
             assert!(fetched.is_some());
-            *keys.known.write().await = Known { fetched, ..Known::from_keys(vec![key.clone()]) };
+            *keys.known.write().await =
+                FetchedKeys { fetched, ..FetchedKeys::from_keys(vec![key.clone()]) };
             for _ in 0..2 {
                 let found = keys.find(Some("k"), Algorithm::EdDSA).await;
                 assert_eq!(found.is_ok_and(|it| it.is_some()), is_taken, "{age:?}");

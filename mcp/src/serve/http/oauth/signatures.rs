@@ -29,7 +29,7 @@ pub(super) fn install() {
 }
 
 /// A key, and the only algorithm that it may be used with.
-struct Key {
+struct TokenVerifier {
     algorithm: Algorithm,
     key: DecodingKey,
 }
@@ -38,10 +38,10 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
     if key.family() != algorithm.family() {
         return Err(ErrorKind::InvalidAlgorithm.into());
     }
-    Ok(Box::new(Key { algorithm: *algorithm, key: key.clone() }))
+    Ok(Box::new(TokenVerifier { algorithm: *algorithm, key: key.clone() }))
 }
 
-impl Verifier<Vec<u8>> for Key {
+impl Verifier<Vec<u8>> for TokenVerifier {
     fn verify(&self, message: &[u8], signed: &Vec<u8>) -> Result<(), signature::Error> {
         let checked = match (self.algorithm, self.key.kind()) {
             (Algorithm::ES256, DecodingKeyKind::SecretOrDer(point)) => {
@@ -59,7 +59,7 @@ impl Verifier<Vec<u8>> for Key {
     }
 }
 
-impl JwtVerifier for Key {
+impl JwtVerifier for TokenVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }

@@ -28,7 +28,7 @@ fn cut_at_every_byte() {
                 Ok(answer) => {
                     assert!(cut >= whole, "{provider} cut at {cut}: {answer:?}");
                     let usage = answer.usage;
-                    assert_eq!(answer, Answer { usage, ..expected(provider) });
+                    assert_eq!(answer, ModelAnswer { usage, ..expected(provider) });
                 }
             }
         }
@@ -121,7 +121,7 @@ fn more_than_the_limit() {
     for provider in Provider::ALL {
         let mut answer_reader = answer_reader(provider);
         answer_reader.limit = 100;
-        let mut on_event = |_: Event<'_>| {};
+        let mut on_event = |_: AnswerEvent<'_>| {};
         assert_eq!(answer_reader.feed(&[b':'; 100], &mut on_event), Ok(Flow::Idle));
         let failure = answer_reader.feed(b":", &mut on_event).expect_err("too large");
         assert_eq!(failure.kind, FailureKind::TooLarge { limit: 100 });

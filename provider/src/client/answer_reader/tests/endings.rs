@@ -22,7 +22,7 @@ fn an_answer_that_was_too_long_has_no_calls() {
         (Provider::Google, events(&google)),
     ] {
         let answer = answer(provider, stream.as_bytes()).expect("an answer");
-        assert_eq!((answer.stop, answer.parts), (Stop::Length, Vec::new()), "{provider}");
+        assert_eq!((answer.stop, answer.parts), (StopReason::Length, Vec::new()), "{provider}");
     }
 }
 
@@ -40,9 +40,10 @@ fn a_chat_ends_with_its_reason() {
             |reason| answer(Provider::OpenAiChat, format!("{}{end}", ended(reason)).as_bytes());
         for reason in ["stop", "tool_calls", "eos"] {
             let answer = of(reason).expect(reason);
-            assert_eq!((answer.stop, answer.parts.len()), (Stop::Finished, 1), "{reason}");
+            assert_eq!((answer.stop, answer.parts.len()), (StopReason::Finished, 1), "{reason}");
         }
-        for (reason, stop) in [("length", Stop::Length), ("model_length", Stop::Window)] {
+        for (reason, stop) in [("length", StopReason::Length), ("model_length", StopReason::Window)]
+        {
             let answer = of(reason).expect(reason);
             assert_eq!((answer.stop, answer.parts), (stop, vec![]), "{reason}");
         }
@@ -189,7 +190,7 @@ fn refusals() {
         (Provider::Google, events(&google)),
     ] {
         let answer = answer(provider, stream.as_bytes()).expect("an answer");
-        assert_eq!(answer.stop, Stop::Refused("no".into()), "{provider}");
+        assert_eq!(answer.stop, StopReason::Refused("no".into()), "{provider}");
     }
 }
 

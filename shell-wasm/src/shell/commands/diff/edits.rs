@@ -6,7 +6,7 @@ const NO_NEWLINE: &[u8] = b"\n\\ No newline at end of file\n";
 
 /// Lines of the old file that became lines of the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct LineChange {
     pub(super) old: Range<usize>,
     pub(super) new: Range<usize>,
 }
@@ -22,7 +22,7 @@ pub(super) fn compare(
     old: &[&[u8]],
     new: &[&[u8]],
     alike: &dyn Fn(&[u8]) -> Vec<u8>,
-) -> Vec<Change> {
+) -> Vec<LineChange> {
     let left: Vec<Vec<u8>> = old.iter().map(|line| alike(line)).collect();
     let right: Vec<Vec<u8>> = new.iter().map(|line| alike(line)).collect();
     let start = left.iter().zip(&right).take_while(|(one, other)| one == other).count();
@@ -34,7 +34,7 @@ pub(super) fn compare(
     let kept = kept.into_iter().map(|(one, other)| (one + start, other + start));
     for (one, other) in kept.chain([(left.len() - end, right.len() - end)]) {
         if from < one || to < other {
-            changes.push(Change { old: from..one, new: to..other });
+            changes.push(LineChange { old: from..one, new: to..other });
         }
         (from, to) = (one + 1, other + 1);
     }
@@ -93,7 +93,7 @@ fn write_line(out: &mut Vec<u8>, mark: &[u8], line: &[u8]) {
     }
 }
 
-impl Change {
+impl LineChange {
     /// Writes the change in the form of `ed`, as in `3,4c5`.
     pub(super) fn write_normal(&self, out: &mut Vec<u8>, old: &[&[u8]], new: &[&[u8]]) {
         let lines = |range: &Range<usize>| match range.len() {
@@ -118,7 +118,7 @@ impl Change {
 /// Changes that are shown together, with the lines around them.
 #[derive(Debug)]
 pub(super) struct Hunk<'c> {
-    changes: &'c [Change],
+    changes: &'c [LineChange],
     old: Range<usize>,
     new: Range<usize>,
 }
@@ -126,14 +126,15 @@ pub(super) struct Hunk<'c> {
 impl<'c> Hunk<'c> {
     /// Joins changes that have no more than twice `around` lines between them.
     pub(super) fn gather(
-        changes: &'c [Change],
+        changes: &'c [LineChange],
         around: usize,
         old: usize,
         new: usize,
     ) -> Vec<Self> {
-        let apart = |pair: &Change, next: &Change| next.old.start - pair.old.end > 2 * around;
+        let apart =
+            |pair: &LineChange, next: &LineChange| next.old.start - pair.old.end > 2 * around;
         let groups = changes.chunk_by(|one, next| !apart(one, next));
-        let hunk = |group: &'c [Change]| {
+        let hunk = |group: &'c [LineChange]| {
             let (first, last) = (group.first()?, group.last()?);
             let before = around.min(first.old.start);
             let after = around.min(old - last.old.end).min(new - last.new.end);

@@ -9,7 +9,7 @@ fn protected() -> Vec<PathBuf> {
     ["/home/u/.ikigai/tools", "/home/u/.config/ikigai", "/srv/data/own"].map(PathBuf::from).into()
 }
 
-fn folded(seen: &[Seen], kept: &[Kept], is_native: bool) -> Folded {
+fn folded(seen: &[AccessedPath], kept: &[ExistingEntry], is_native: bool) -> Folded {
     let (protected, installation) = (protected(), [PathBuf::from("/home/u/.ikigai/tools")]);
     let ground = Ground {
         workspace: Path::new(WORKSPACE),
@@ -24,23 +24,25 @@ fn folded(seen: &[Seen], kept: &[Kept], is_native: bool) -> Folded {
 
 /// Returns a path from the short form `r/etc/hosts` or `w/data/x`. A `/` at the end marks a
 /// directory, a `?` a path that does not exist. Relative paths are in the workspace.
-fn seen(short: &str) -> Seen {
+fn seen(short: &str) -> AccessedPath {
     let (access, path) = short.split_at(1);
     let access = if access == "w" { Access::ReadWrite } else { Access::ReadOnly };
     let whole = |path: &str| Path::new(WORKSPACE).join(path);
     if let Some(path) = path.strip_suffix('?') {
         let path = whole(path);
         let dir = path.parent().expect("a parent").to_owned();
-        return Seen { path, access, kind: Kind::Missing(dir) };
+        return AccessedPath { path, access, kind: PathKind::Missing(dir) };
     }
     match path.strip_suffix('/') {
-        Some(path) if !path.is_empty() => Seen { path: whole(path), access, kind: Kind::Dir },
-        Some(_) => Seen { path: "/".into(), access, kind: Kind::Dir },
-        None => Seen { path: whole(path), access, kind: Kind::File },
+        Some(path) if !path.is_empty() => {
+            AccessedPath { path: whole(path), access, kind: PathKind::Dir }
+        }
+        Some(_) => AccessedPath { path: "/".into(), access, kind: PathKind::Dir },
+        None => AccessedPath { path: whole(path), access, kind: PathKind::File },
     }
 }
 
-fn kept(rules: &[&str]) -> Vec<Kept> {
+fn kept(rules: &[&str]) -> Vec<ExistingEntry> {
     let one = |rule: &&str| {
         let (access, written) = rule.split_once(':').expect("a rule");
         let access = if access == "rw" { Access::ReadWrite } else { Access::ReadOnly };
@@ -48,15 +50,15 @@ fn kept(rules: &[&str]) -> Vec<Kept> {
             "." => WORKSPACE.into(),
             written => Path::new(WORKSPACE).join(written),
         };
-        Kept { access, written: written.to_owned(), path }
+        ExistingEntry { access, written: written.to_owned(), path }
     };
     rules.iter().map(one).collect()
 }
 
 #[track_caller]
 fn gives(short: &[&str], expected: &[&str]) {
-    let all: Vec<Seen> = short.iter().map(|it| seen(it)).collect();
-    let rules: Vec<String> = folded(&all, &[], false).entries.iter().map(Entry::rule).collect();
+    let all: Vec<AccessedPath> = short.iter().map(|it| seen(it)).collect();
+    let rules: Vec<String> = folded(&all, &[], false).entries.iter().map(PathEntry::rule).collect();
     assert_eq!(rules, expected, "{short:?}");
 }
 
@@ -142,10 +144,10 @@ fn a_sandbox_has_its_own_and_shows_the_system() {
         "r/tmp/gone?",
         "r/home/u/.ikigai/tools/other.py",
     ];
-    let all: Vec<Seen> = paths.iter().map(|it| seen(it)).collect();
+    let all: Vec<AccessedPath> = paths.iter().map(|it| seen(it)).collect();
     assert_eq!(folded(&all, &[], true), Folded::default());
     let component = folded(&[seen("w/tmp/x"), seen("r/usr/share/zoneinfo/UTC")], &[], false);
-    let rules: Vec<String> = component.entries.iter().map(Entry::rule).collect();
+    let rules: Vec<String> = component.entries.iter().map(PathEntry::rule).collect();
     assert_eq!(rules, ["rw:/tmp/x", "ro:/usr/share/zoneinfo/UTC"]);
     // An argument can name a file of the machine.
     let file = folded(&[seen("r/tmp/input.csv")], &[], true);
@@ -158,8 +160,8 @@ fn a_sandbox_has_its_own_and_shows_the_system() {
 fn secrets_and_what_is_ikigais_own_are_left_out_with_the_reason() {
     for secret in ["r/home/u/.ssh/id_rsa", "w/home/u/.aws/credentials", "r.env", "r/etc/shadow"] {
         let one = folded(&[seen(secret), seen("ra")], &[], true);
-        assert_eq!(one.entries.iter().map(Entry::rule).collect::<Vec<_>>(), ["ro:."]);
-        assert!(matches!(one.left[..], [Left { why: Why::Secret(_), .. }]), "{one:?}");
+        assert_eq!(one.entries.iter().map(PathEntry::rule).collect::<Vec<_>>(), ["ro:."]);
+        assert!(matches!(one.left[..], [OmittedPath { why: Why::Secret(_), .. }]), "{one:?}");
     }
     let own = folded(&[seen("w/home/u/.ikigai/tools/x"), seen("r/srv/data/own/y")], &[], true);
     assert!(own.entries.is_empty() && own.left.iter().all(|it| it.why == Why::Own), "{own:?}");
@@ -170,10 +172,10 @@ fn secrets_and_what_is_ikigais_own_are_left_out_with_the_reason() {
 
 #[test]
 fn names_that_no_policy_can_have_are_left_out() {
-    let strange = |path: &std::ffi::OsStr| Seen {
+    let strange = |path: &std::ffi::OsStr| AccessedPath {
         path: path.into(),
         access: Access::ReadOnly,
-        kind: Kind::File,
+        kind: PathKind::File,
     };
     use std::os::unix::ffi::OsStrExt as _;
     let long = [b"/data/".as_slice(), &[b'a'; LONGEST]].concat();
@@ -188,9 +190,9 @@ fn names_that_no_policy_can_have_are_left_out() {
 #[test]
 fn what_the_policy_has_stays() {
     let with = |rules: &[&str], short: &[&str]| {
-        let all: Vec<Seen> = short.iter().map(|it| seen(it)).collect();
+        let all: Vec<AccessedPath> = short.iter().map(|it| seen(it)).collect();
         let folded = folded(&all, &kept(rules), false);
-        (folded.entries.iter().map(Entry::rule).collect::<Vec<_>>(), folded.left)
+        (folded.entries.iter().map(PathEntry::rule).collect::<Vec<_>>(), folded.left)
     };
     assert_eq!(with(&["ro:docs"], &["r/etc/hosts"]).0, ["ro:docs", "ro:/etc/hosts"]);
     assert_eq!(with(&["ro:docs"], &["rdocs/a"]).0, ["ro:docs"]);
@@ -206,7 +208,7 @@ fn what_the_policy_has_stays() {
 
 #[test]
 fn the_list_has_an_end() {
-    let many: Vec<Seen> = (0..10_000).map(|n| seen(&format!("r/data/{n}/file"))).collect();
+    let many: Vec<AccessedPath> = (0..10_000).map(|n| seen(&format!("r/data/{n}/file"))).collect();
     let folded = folded(&many, &[], false);
     assert_eq!(folded.entries.len(), MOST_ENTRIES);
     assert_eq!(folded.left.len(), 10_000 - MOST_ENTRIES);
@@ -228,7 +230,7 @@ impl Numbers {
         of[self.below(of.len())]
     }
 
-    fn seen(&mut self) -> Seen {
+    fn seen(&mut self) -> AccessedPath {
         let roots =
             ["", "/etc/", "/data/", "/home/u/", "/home/u/.config/", "/srv/data/", "/tmp/", "/"];
         let mut path = self.one(&roots).to_owned();
@@ -245,7 +247,7 @@ impl Numbers {
         seen(&format!("{access}{path}{end}"))
     }
 
-    fn shuffle(&mut self, list: &mut [Seen]) {
+    fn shuffle(&mut self, list: &mut [AccessedPath]) {
         for at in (1..list.len()).rev() {
             list.swap(at, self.below(at + 1));
         }
@@ -253,7 +255,7 @@ impl Numbers {
 }
 
 /// Returns the access that the entries give at a path.
-fn access_at(entries: &[Entry], path: &Path) -> Option<Access> {
+fn access_at(entries: &[PathEntry], path: &Path) -> Option<Access> {
     entries.iter().filter(|it| path.starts_with(&it.path)).map(|it| it.access).max()
 }
 
@@ -263,7 +265,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
     let keeps: [&[&str]; 6] =
         [&[], &["ro:a"], &["rw:a/b"], &["ro:/data"], &["rw:/data/a", "ro:b"], &["ro:."]];
     for round in 0..4_000 {
-        let mut all: Vec<Seen> = (0..numbers.below(12)).map(|_| numbers.seen()).collect();
+        let mut all: Vec<AccessedPath> = (0..numbers.below(12)).map(|_| numbers.seen()).collect();
         let is_native = round % 2 == 0;
         let kept = kept(keeps[numbers.below(keeps.len())]);
         let folded_once = folded(&all, &kept, is_native);
@@ -276,7 +278,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
                 assert!(!nested, "{one:?} {other:?} {}", context());
             }
             let is_kept = kept.iter().any(|it| it.path == one.path);
-            let is_dir = all.iter().all(|it| it.path != one.path || it.kind != Kind::File);
+            let is_dir = all.iter().all(|it| it.path != one.path || it.kind != PathKind::File);
             if !is_kept {
                 let path = &one.path;
                 assert!(secret_place(path, Some(Path::new("/home/u"))).is_none(), "{}", context());
@@ -290,7 +292,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
         for it in &all {
             let is_given = access_at(entries, &it.path) >= Some(it.access);
             let is_told = left.iter().any(|left| left.path == it.path);
-            let is_gone = matches!(it.kind, Kind::Missing(_)) && it.access == Access::ReadOnly;
+            let is_gone = matches!(it.kind, PathKind::Missing(_)) && it.access == Access::ReadOnly;
             let is_the_sandboxes = is_native && it.path.starts_with("/tmp");
             let is_known = is_given || is_told || is_gone || is_the_sandboxes;
             assert!(is_known, "{it:?} {}", context());
@@ -299,7 +301,7 @@ fn whatever_was_reached_the_list_covers_it_or_says_why_not_and_never_contradicts
         for entry in entries {
             let is_reached = all.iter().any(|it| {
                 it.path.starts_with(&entry.path) || {
-                    matches!(&it.kind, Kind::Missing(dir) if dir.starts_with(&entry.path))
+                    matches!(&it.kind, PathKind::Missing(dir) if dir.starts_with(&entry.path))
                 }
             });
             let is_kept = kept.iter().any(|it| it.path == entry.path);

@@ -11,8 +11,8 @@ use wasmtime_wasi::filesystem::Dir;
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use super::{Found, Looked, MAX_LINKS, Touches, look, open_itself, target};
-use crate::exec::wasm::hidden::{Steps, real_path};
+use super::{Looked, MAX_LINKS, PathEnd, Touches, look, open_itself, target};
+use crate::exec::wasm::hidden::{PathSteps, real_path};
 use crate::exec::wasm::paths::is_ordinary;
 
 /// Follows a path beneath `start` to the parent directory of the file that it names. `steps` are at
@@ -22,17 +22,17 @@ use crate::exec::wasm::paths::is_ordinary;
 /// place of the result.
 pub(super) fn follow(
     start: &Dir,
-    mut steps: Steps<'_>,
+    mut steps: PathSteps<'_>,
     path: &str,
     touches: Touches,
-) -> FsResult<Found> {
+) -> FsResult<PathEnd> {
     if path.is_empty() || path.starts_with('/') {
         // wasmtime refuses it.
-        return Ok(Found { parent: None, name: path.to_owned(), seen: None });
+        return Ok(PathEnd { parent: None, name: path.to_owned(), seen: None });
     }
     steps.follow(&real_path(start.dir.as_fd()).map_err(|_| ErrorCode::Access)?);
     let (mut parent, mut depth, mut links) = (None, 0_usize, 0);
-    let mut names = Names::new(path);
+    let mut names = RemainingNames::new(path);
     while let Some(name) = names.next() {
         let directory = parent.as_ref().map_or_else(|| start.dir.as_fd(), OwnedFd::as_fd);
         if name == ".." {
@@ -55,7 +55,7 @@ pub(super) fn follow(
             let name = format!("{name}{slashes}");
             match look(directory, &name, touches)? {
                 Looked::End { name, seen } => {
-                    return Ok(Found { parent, name: name.to_owned(), seen });
+                    return Ok(PathEnd { parent, name: name.to_owned(), seen });
                 }
                 Looked::Link { target, is_directory } => {
                     if is_directory {
@@ -88,7 +88,7 @@ pub(super) fn follow(
     }
     // The path ends with a directory that it came to.
     match parent.as_ref().is_none_or(|parent| is_ordinary(parent.as_fd())) {
-        true => Ok(Found { parent, name: ".".to_owned(), seen: None }),
+        true => Ok(PathEnd { parent, name: ".".to_owned(), seen: None }),
         false => Err(ErrorCode::Access.into()),
     }
 }
@@ -97,7 +97,7 @@ const DIRECTORY: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The names of a path that are still to be followed, without `.`.
-struct Names {
+struct RemainingNames {
     /// The last one comes first.
     rest: Vec<String>,
     /// The slashes after the last name; nothing if the path ends in `.` or `..`, which is a
@@ -105,7 +105,7 @@ struct Names {
     slashes: Option<&'static str>,
 }
 
-impl Names {
+impl RemainingNames {
     fn new(path: &str) -> Self {
         let mut names = Self { rest: Vec::new(), slashes: None };
         names.insert(path, true);
