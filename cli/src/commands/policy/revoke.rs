@@ -15,7 +15,7 @@ use serde_json::json;
 use self::parts::{Remainder, RevokedParts};
 use super::carry_out;
 use super::grant::lost;
-use super::grant::toolchain::Installed;
+use super::grant::toolchain::InstalledToolchains;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::SharedOptions;
@@ -128,7 +128,7 @@ fn take_back(
 ) -> Result<ExitCode, CliError> {
     let authority = host.authority();
     let written = authority.written(name).ok_or_else(|| without_entry(host, name))?;
-    let toolchains = Installed::find(host, &parts.toolchain)?;
+    let toolchains = InstalledToolchains::find(host, &parts.toolchain)?;
     let remainder = Remainder::new(name, written, parts, &toolchains)?;
     let proposal = authority.propose_grant(name, &remainder.keys())?;
     if !carry_out(&proposal, yes)? {

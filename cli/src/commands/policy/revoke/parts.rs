@@ -14,7 +14,7 @@ use ikigai_host::toolchain::Installation;
 use serde_json::{Map, Value, json};
 
 use crate::commands::policy::grant::limit_key;
-use crate::commands::policy::grant::toolchain::{Installed, names};
+use crate::commands::policy::grant::toolchain::{InstalledToolchains, names};
 use crate::error::CliError;
 use crate::remedy::policy::{flags, limit_flag, limit_value};
 
@@ -68,7 +68,7 @@ impl Remainder {
         name: &str,
         written: EntryPermissions,
         parts: &RevokedParts,
-        toolchains: &Installed,
+        toolchains: &InstalledToolchains,
     ) -> Result<Self, CliError> {
         let (assets, mut limits) = (written.assets, written.limits.clone());
         let is_free = written.sandbox == Some(Sandbox::Off);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     fn remainder(parts: &RevokedParts) -> Result<Remainder, CliError> {
-        Remainder::new("tool", written(), parts, &Installed::default())
+        Remainder::new("tool", written(), parts, &InstalledToolchains::default())
     }
 
     #[test]
