@@ -1,6 +1,5 @@
-//! A component run by wasmtime itself, without the host: in the caller's thread, with or without
-//! the limits. The difference between the two is the cost of the limits, the difference to the host
-//! is the cost of the host.
+//! A component run by wasmtime itself, without the host: in the caller's thread, with the host's
+//! settings and limits.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
-use bytes::Bytes;
 use ikigai_host::limits::CallLimits;
 use wasmtime::component::{Component, Linker, ResourceTable};
 use wasmtime::{
@@ -19,13 +17,6 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 use wasmtime_wasi::p2::pipe::{MemoryInputPipe, MemoryOutputPipe};
 use wasmtime_wasi::{FsPerms, WasiCtx, WasiCtxBuilder, WasiCtxView, WasiView};
 
-/// The limits of a run: with or without fuel, epochs and a memory limiter.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum With {
-    Limits,
-    NoLimits,
-}
-
 /// The capacity for the output of a call.
 const OUTPUT: usize = 16 << 20;
 
@@ -34,7 +25,6 @@ const TICK: Duration = Duration::from_millis(10);
 
 pub(crate) struct Bare {
     component: CommandPre<State>,
-    with: With,
     stop: Arc<AtomicBool>,
 }
 
@@ -52,8 +42,8 @@ impl WasiView for State {
 
 impl Bare {
     /// Compiles `bytes` for an engine with the host's settings.
-    pub(crate) fn new(bytes: &[u8], with: With) -> anyhow::Result<Self> {
-        let engine = engine(with)?;
+    pub(crate) fn new(bytes: &[u8]) -> anyhow::Result<Self> {
+        let engine = engine()?;
         let mut linker = Linker::new(&engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
         let component = Component::from_binary(&engine, bytes)?;
@@ -66,19 +56,18 @@ impl Bare {
                 std::thread::sleep(TICK);
             }
         });
-        Ok(Self { component, with, stop })
+        Ok(Self { component, stop })
     }
 
-    /// Makes one call in a fresh store, and returns its output.
-    pub(crate) async fn call(&self, workspace: &Path, input: &Bytes) -> anyhow::Result<Bytes> {
-        let stdout = MemoryOutputPipe::new(OUTPUT);
+    /// Makes one call in a fresh store.
+    pub(crate) async fn call(&self, workspace: &Path) -> anyhow::Result<()> {
         let mut wasi = WasiCtxBuilder::new();
         wasi.allow_blocking_current_thread(true);
         wasi.arg("tool");
         let name = workspace.to_string_lossy();
         wasi.preopened_dir(workspace, &*name, FsPerms::ReadOnly)?;
         wasi.preopened_dir(workspace, ".", FsPerms::ReadOnly)?;
-        wasi.stdin(MemoryInputPipe::new(input.clone())).stdout(stdout.clone());
+        wasi.stdin(MemoryInputPipe::new("")).stdout(MemoryOutputPipe::new(OUTPUT));
         let limits = CallLimits::default();
         let memory = usize::try_from(limits.wasm_memory)?;
         let state = State {
@@ -87,17 +76,11 @@ impl Bare {
             limits: StoreLimitsBuilder::new().memory_size(memory).build(),
         };
         let mut store = Store::new(self.component.engine(), state);
-        if self.with == With::Limits {
-            store.limiter(|state| &mut state.limits);
-            store.epoch_deadline_async_yield_and_update(1);
-            store.set_epoch_deadline(1);
-            store.set_fuel(limits.fuel)?;
-            tokio::time::timeout(limits.wall_clock, self.run(&mut store)).await??;
-        } else {
-            self.run(&mut store).await?;
-        }
-        drop(store);
-        Ok(stdout.contents())
+        store.limiter(|state| &mut state.limits);
+        store.epoch_deadline_async_yield_and_update(1);
+        store.set_epoch_deadline(1);
+        store.set_fuel(limits.fuel)?;
+        tokio::time::timeout(limits.wall_clock, self.run(&mut store)).await?
     }
 
     async fn run(&self, store: &mut Store<State>) -> anyhow::Result<()> {
@@ -115,7 +98,7 @@ impl Drop for Bare {
 }
 
 /// Creates an engine with the settings of the host's engine, which are not public.
-fn engine(with: With) -> anyhow::Result<Engine> {
+fn engine() -> anyhow::Result<Engine> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(16)
         .total_stacks(16)
@@ -129,8 +112,8 @@ fn engine(with: With) -> anyhow::Result<Engine> {
     let mut config = Config::new();
     config
         .concurrency_support(false)
-        .consume_fuel(with == With::Limits)
-        .epoch_interruption(with == With::Limits)
+        .consume_fuel(true)
+        .epoch_interruption(true)
         .max_wasm_stack(1 << 20)
         .async_stack_size(2 << 20)
         .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));

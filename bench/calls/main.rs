@@ -1,8 +1,7 @@
 //! The cost of calls inside one process.
 //!
-//! `cargo bench` runs Criterion's groups, for developers who change the code. `--figures` prints
-//! the samples from which `cargo xtask bench` makes its table. Both need the layout that this
-//! command creates in `target/bench`.
+//! `--figures` prints the samples from which `cargo xtask bench` makes its table. It needs the
+//! layout of that command in `target/bench`.
 
 #![allow(
     clippy::print_stdout,
@@ -14,13 +13,11 @@
 mod assets;
 mod bare;
 mod figures;
-mod groups;
 mod rig;
-mod samples;
+#[path = "../../xtask/src/bench/sampling.rs"]
+mod sampling;
 mod searches;
-mod shipping;
 mod size;
-mod watched;
 
 use std::process::ExitCode;
 
@@ -32,7 +29,6 @@ fn main() -> ExitCode {
         Some("--figures") => finish(Rig::find().and_then(|rig| figures::print(&rig))),
         Some("--idle") => finish(Rig::find().and_then(|rig| size::print_idle(&rig))),
         Some("--nothing") => finish(size::print_nothing()),
-        Some("--bench") => finish(Rig::find().map(|rig| groups::run(&rig))),
         // `cargo test --all-targets` runs this program to see that it starts.
         _ => ExitCode::SUCCESS,
     }

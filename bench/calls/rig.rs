@@ -11,16 +11,16 @@ use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use ikigai_host::exec::native::Supervisor;
 use ikigai_host::exec::output::Sink;
-
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
 use ikigai_host::limits::{CallLimits, Deadline};
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;
 use ikigai_host::{Host, HostBuilder, Reactor, Snapshot};
-
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 use tokio_util::sync::CancellationToken;
+
+use crate::sampling::micros;
 
 /// The variable with the directory of the layout, set by `cargo xtask bench`.
 const ROOT: &str = "IKIGAI_BENCH";
@@ -28,8 +28,7 @@ const ROOT: &str = "IKIGAI_BENCH";
 /// The variable that is set for a run of fewer rounds.
 const QUICK: &str = "IKIGAI_BENCH_QUICK";
 
-/// The number of simultaneous calls that the hosts here allow. It is large enough that there is a
-/// pool.
+/// The number of simultaneous calls that the hosts here allow: enough that there is a pool.
 pub(crate) const GUESTS: u32 = 64;
 
 /// A file of the small tree, relative to its root.
@@ -38,7 +37,7 @@ pub(crate) const SMALL_FILE: &str = "d000/f0000.rs";
 /// The layout of one run.
 pub(crate) struct Rig {
     root: PathBuf,
-    pub(crate) quick: bool,
+    quick: bool,
 }
 
 impl Rig {
@@ -68,8 +67,7 @@ impl Rig {
         self.root.join("prefix/bin/ikigai")
     }
 
-    /// Returns the release build of the supervisor, with up to `in_reserve` processes that wait for
-    /// a call.
+    /// Returns the release build of the supervisor, of which up to `in_reserve` wait for a call.
     pub(crate) fn supervisor(&self, in_reserve: usize) -> Supervisor {
         Supervisor::new(Some(self.root.join("prefix/libexec/ikigai-supervisor")), in_reserve)
     }
@@ -77,11 +75,6 @@ impl Rig {
     /// Returns a tool of the installation: `file-read` or `file-read.wasm`.
     pub(crate) fn tool(&self, name: &str) -> PathBuf {
         self.root.join("prefix/libexec/ikigai").join(name)
-    }
-
-    /// Returns the guest of this benchmark: `guest` or `guest.wasm`.
-    pub(crate) fn guest(&self, name: &str) -> PathBuf {
-        self.root.join(name)
     }
 
     /// Returns the tree of many small files.
@@ -105,10 +98,10 @@ impl Rig {
         Host::builder(workspace).paths(self.paths()).components(GUESTS).components_memory(u64::MAX)
     }
 
-    /// Returns the paths of a user without a home and without a policy.
-    pub(crate) fn paths(&self) -> Paths {
+    /// Returns the paths of a user without a home, without tools and without a policy.
+    fn paths(&self) -> Paths {
         Paths {
-            user_tools: Some(self.root.join("user-tools")),
+            user_tools: Some(self.root.join("no-tools")),
             cache: Some(self.root.join("cache")),
             // Calls are recorded, as by every other front end.
             state: Some(self.root.join("state")),
@@ -131,10 +124,10 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Creates a call with the grant of the file tools that only read.
-pub(crate) fn call(workspace: &Path, args: &[&str], input: &Bytes) -> Call {
+pub(crate) fn call(workspace: &Path, input: &Bytes) -> Call {
     let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
     Call {
-        args: args.iter().map(Into::into).collect(),
+        args: Vec::new(),
         stdin: Stdin::Bytes(input.clone()),
         stdout: Sink::Head,
         stderr: Sink::Head,
@@ -173,18 +166,7 @@ pub(crate) async fn run(program: &GuestProgram, call: Call) -> anyhow::Result<Ou
 /// Runs a process with pipes, from the standard library, without limits or supervision: the
 /// baseline of every other way of running a tool.
 pub(crate) fn spawn(program: &Path, workspace: &Path, input: &[u8]) -> anyhow::Result<Vec<u8>> {
-    spawn_with(&[], program, workspace, input)
-}
-
-/// Runs a process as [`spawn`] does, with arguments.
-pub(crate) fn spawn_with(
-    args: &[&str],
-    program: &Path,
-    workspace: &Path,
-    input: &[u8],
-) -> anyhow::Result<Vec<u8>> {
     let mut child = Command::new(program)
-        .args(args)
         .current_dir(workspace)
         .env_clear()
         .envs(environment(workspace))
@@ -222,33 +204,31 @@ impl Served {
         Ok(Self { reactor, host, snapshot })
     }
 
-    /// Starts `callers` tasks that each call a tool a number of times, one call after the other.
+    /// Has a task call a tool so many times, one call after the other.
     pub(crate) fn call(
         &mut self,
-        callers: u32,
         times: u32,
         tool: &'static str,
         input: &Bytes,
     ) -> anyhow::Result<()> {
-        let caller = || {
-            let (host, snapshot) = (Arc::clone(&self.host), Arc::clone(&self.snapshot));
-            let input = input.clone();
-            async move {
-                for _ in 0..times {
-                    let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
-                    let envelope = call.await;
-                    ensure!(envelope.is_success(), "a call of {tool} failed: {envelope}");
-                }
-                anyhow::Ok(())
+        let (host, snapshot) = (Arc::clone(&self.host), Arc::clone(&self.snapshot));
+        let input = input.clone();
+        let caller = async move {
+            for _ in 0..times {
+                let call = host.call(&snapshot, tool, input.clone(), CancellationToken::new());
+                let envelope = call.await;
+                ensure!(envelope.is_success(), "a call of {tool} failed: {envelope}");
             }
+            anyhow::Ok(())
         };
-        let callers: Vec<_> = (0..callers).map(|_| caller()).collect();
-        self.reactor.block_on(async {
-            let tasks: Vec<_> = callers.into_iter().map(tokio::spawn).collect();
-            for task in tasks {
-                task.await??;
-            }
-            Ok(())
-        })
+        self.reactor.block_on(async { tokio::spawn(caller).await? })
     }
+}
+
+/// Does something so many times, and returns the microseconds of one time.
+pub(crate) fn micros_of_each(
+    times: u32,
+    mut work: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<f64> {
+    micros(times, || (0..times).try_for_each(|_| work()))
 }

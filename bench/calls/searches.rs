@@ -1,4 +1,4 @@
-//! Walking, opening and searching files: components against the native builds on one processor.
+//! Walking and searching files: components against the native builds on one processor.
 
 use std::path::Path;
 
@@ -7,27 +7,21 @@ use bytes::Bytes;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::rig::{self, Rig};
-use crate::samples::{Samples, in_turn};
+use crate::sampling::{Samples, in_turn, micros};
 
-/// Measures walking a tree of small files, and reading all of them.
-pub(crate) fn small_files(rig: &Rig) -> anyhow::Result<[Samples; 2]> {
-    let tree = rig.small_tree();
-    let walk = compare(rig, "glob", &tree, r#"{"pattern":"**"}"#)?;
-    let read = compare(rig, "grep", &tree, &grep("this_is_nowhere_in_it"))?;
-    Ok([walk, read])
+/// Measures walking a tree of small files.
+pub(crate) fn walk(rig: &Rig) -> anyhow::Result<Samples> {
+    compare(rig, "glob", &rig.small_tree(), r#"{"pattern":"**"}"#)
 }
 
 /// Measures searching the corpus for each pattern.
 pub(crate) fn patterns(rig: &Rig) -> anyhow::Result<Vec<(String, Samples)>> {
     let corpus = rig.corpus();
     let measured = |(name, pattern): (String, String)| {
-        Ok((name, compare(rig, "grep", &corpus, &grep(&pattern))?))
+        let arguments = format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#);
+        Ok((name, compare(rig, "grep", &corpus, &arguments)?))
     };
     rig.patterns()?.into_iter().map(measured).collect()
-}
-
-pub(crate) fn grep(pattern: &str) -> String {
-    format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#)
 }
 
 /// Measures one call by the component and by the native build, which must answer the same.
@@ -37,15 +31,17 @@ fn compare(rig: &Rig, tool: &str, tree: &Path, arguments: &str) -> anyhow::Resul
     let native = rig.tool(tool);
     let input = Bytes::from(arguments.to_owned());
     let _one_processor = Pinned::new()?;
-    let wasm = || runtime.block_on(rig::run(&component, rig::call(tree, &[], &input)));
+    let wasm = || runtime.block_on(rig::run(&component, rig::call(tree, &input)));
     let spawn = || rig::spawn(&native, tree, &input);
-    // The native build goes first, because it also brings the files into memory, however long that
-    // takes.
+    // The native build is first: it also brings the files into memory, however long that takes.
     let (theirs, ours) = (spawn()?, wasm()?.stdout.bytes);
     ensure!(ours == theirs, "`{tool}` {arguments} answers otherwise as a component");
     in_turn(
         rig.rounds(200),
-        &mut [("wasm", 1, &mut || wasm().map(drop)), ("native", 1, &mut || spawn().map(drop))],
+        &mut [
+            ("wasm", &mut || micros(1, || wasm().map(drop))),
+            ("native", &mut || micros(1, || spawn().map(drop))),
+        ],
     )
 }
 

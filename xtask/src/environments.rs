@@ -64,15 +64,16 @@ const ENVIRONMENTS: &[PinnedEnvironment] = &[
         purposes: &[Tests],
         require: "IKIGAI_REQUIRE_TOOLCHAINS",
     },
-    // The official MCP client, a fuzzer, a server, and a plain server for the benchmark.
-    PinnedEnvironment {
+    // The official client of MCP, a fuzzer and a server.
+    Environment {
         name: MCP_CLIENTS,
         language: Python("mcp"),
-        purposes: &[Tests, Benchmark],
+        purposes: &[Tests],
         require: "IKIGAI_REQUIRE_MCP_CLIENTS",
     },
-    // The same for Node.js, without a fuzzer, and the conformance suite of the protocol.
-    PinnedEnvironment {
+    // The same of Node.js, without a fuzzer, the conformance suite of the protocol, and a plain server
+    // for the benchmark.
+    Environment {
         name: MCP_NODE,
         language: Node,
         purposes: &[Tests, Benchmark],

@@ -46,8 +46,8 @@ enum XtaskCommand {
     },
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
-    /// Measure today's figures against their targets
-    Bench(bench::BenchOptions),
+    /// Measure how long users wait, against targets, limits and other programs
+    Bench(bench::Options),
     /// Fuzz the parsers of foreign input
     Fuzz(fuzz::FuzzOptions),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies

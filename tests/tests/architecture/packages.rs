@@ -58,11 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-terminal",
         ],
     ),
-    (
-        "ikigai-bench",
-        &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol", "ikigai-supply"],
-    ),
-    ("ikigai-bench-guest", &[]),
+    ("ikigai-bench", &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol"]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
     (

@@ -13,7 +13,6 @@ pub(crate) const CHECKED: &[&str] = &[
     "assets/testing/src",
     "assets/tests",
     "bench/calls",
-    "bench/guest/src",
     "cli/src",
     "fuzz/src",
     "host/examples",

@@ -1,55 +1,30 @@
-//! The figures of MCP servers. Over stdin and stdout: our server, an echo by the protocol's
-//! library, and plain servers in Python and for Node.js. Also our server over HTTP, with servers as
-//! its tools, and with tools that must be signed.
+//! The figures of MCP servers: ours over stdin and stdout and over HTTP, a plain one for Node.js, and
+//! servers as tools of ours.
 
 mod http;
 mod servers;
-mod signed;
 
-use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::BenchLayout;
-use super::processes::{host, peak_memory, voluntary_switches};
-use super::samples::{Figures, Samples, in_turn};
-use crate::place;
+use super::processes::host;
+use super::samples::Figures;
+use super::sampling::{Samples, Subject, in_turn, micros};
 use crate::run::note;
 
 /// The calls in flight of a busy client.
-const IN_FLIGHT: u64 = 16;
+const IN_FLIGHT: u32 = 16;
 
-/// Bytes of the arguments of a large call.
-const LARGE: usize = 16 << 20;
-
-/// The file that our server reads in each call. The calls within one process that it is compared
-/// with read the same file.
+/// The file that our server reads in each call, as the calls within one process do that it is
+/// compared with.
 const SMALL_FILE: &str = "d000/f0000.rs";
-
-/// A tool that takes any arguments and runs in a separate process.
-const SWALLOW: &str = r#"#!/bin/sh
-[ "$1" = --schema ] &&
-    exec echo '{"name":"swallow","description":"Takes anything","parameters":{"type":"object","properties":{}}}'
-cat > /dev/null; echo 1
-"#;
 
 /// The plain server, whose one tool answers with its argument.
 const PLAIN: &str = r#"
-from mcp.server import MCPServer
-server = MCPServer("plain")
-@server.tool()
-def echo(x: int) -> str:
-    return str(x)
-server.run("stdio")
-"#;
-
-/// The same for Node.js.
-const PLAIN_NODE: &str = r#"
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
 import { z } from "zod";
@@ -60,139 +35,74 @@ server.registerTool("echo", { inputSchema: { x: z.number() } }, ({ x }) => ({
 await server.connect(new StdioServerTransport());
 "#;
 
-/// Adds the figures of the MCP servers.
+/// Adds the figures of MCP servers.
 pub(crate) fn measure(
     layout: &BenchLayout,
     quick: bool,
     figures: &mut Figures,
 ) -> anyhow::Result<()> {
     let (rounds, calls) = if quick { (5, 200) } else { (20, 1000) };
-    let mut servers = vec![
-        StdioServer::start(
-            "ikigai",
-            &mut ours(layout),
-            "file_read",
-            json!({ "file_path": SMALL_FILE }),
-        )?,
-        StdioServer::start(
-            "rmcp",
-            &mut Command::new(layout.at("rmcp-echo")),
-            "echo",
-            json!({ "x": 1 }),
-        )?,
-    ];
-    let python = layout.mcp_python();
-    if python.exists() {
-        let mut plain = Command::new(python);
-        plain.args(["-I", "-c", PLAIN]);
-        servers.push(StdioServer::start("python", &mut plain, "echo", json!({ "x": 1 }))?);
-    } else {
-        note("the Python package `mcp` is not installed");
-    }
+    let file = json!({ "file_path": SMALL_FILE });
+    let mut servers = vec![StdioServer::start("ikigai", &mut ours(layout), "file_read", file)?];
     let modules = layout.mcp_node();
     if modules.join("node_modules").exists() {
         let mut plain = Command::new("node");
         // The code finds its modules from the working directory.
-        plain.args(["--input-type=module", "--eval", PLAIN_NODE]).current_dir(modules);
+        plain.args(["--input-type=module", "--eval", PLAIN]).current_dir(modules);
         servers.push(StdioServer::start("node", &mut plain, "echo", json!({ "x": 1 }))?);
     } else {
         note("the npm package `@modelcontextprotocol/sdk` is not installed");
     }
-    for (figure, in_flight) in [("mcp_busy", IN_FLIGHT), ("mcp_one", 1)] {
-        figures.insert(figure.into(), each(&mut servers, rounds, calls, in_flight)?);
-    }
+    figures.insert("mcp_busy".into(), each(&mut servers, rounds, calls, IN_FLIGHT)?);
+    let mut one = each(&mut servers[..1], rounds, calls, 1)?;
     drop(servers);
-    if let Some(calls) = figures.get("call_read").and_then(|samples| samples.get("host")).cloned() {
-        figures.entry("mcp_one".into()).or_default().insert("host".into(), calls);
-    }
-    figures.insert("mcp_http".into(), http::each(layout, rounds, calls)?);
+    let mut over_http = http::each(layout, rounds, calls)?;
+    let of_ours = one.get("ikigai").cloned();
+    over_http.extend(of_ours.map(|samples| ("stdio".to_owned(), samples)));
+    figures.insert("mcp_http".into(), over_http);
+    let in_process = figures.get("call_read").and_then(|samples| samples.get("host")).cloned();
+    one.extend(in_process.map(|samples| ("host".to_owned(), samples)));
+    figures.insert("mcp_one".into(), one);
     servers::define(layout)?;
     figures.insert("mcp_server".into(), servers::through(layout, rounds, calls)?);
     figures.insert("mcp_start".into(), start(layout, rounds)?);
-    figures.insert("mcp_large".into(), large(layout)?);
-    if let Some(samples) = signed::each(layout, if quick { 20 } else { 100 })? {
-        figures.insert("signed".into(), samples);
-    }
     Ok(())
 }
 
-/// Measures one call of each server in turn, and counts the wake-ups of its threads. The first
-/// round is not kept.
+/// Measures one call of each server in turn.
 fn each(
     servers: &mut [StdioServer],
     rounds: usize,
-    calls: u64,
-    in_flight: u64,
+    calls: u32,
+    in_flight: u32,
 ) -> anyhow::Result<Samples> {
-    let mut samples = Samples::new();
-    for round in 0..=rounds {
-        for server in &mut *servers {
-            let pid = server.child.id();
-            let before = voluntary_switches(pid)?;
-            let started = Instant::now();
-            server.calls(calls, in_flight)?;
-            let micros = started.elapsed().as_secs_f64() * 1e6 / calls as f64;
-            let switches = voluntary_switches(pid)?.saturating_sub(before) as f64 / calls as f64;
-            if round > 0 {
-                samples.entry(server.name.to_owned()).or_default().push(micros);
-                samples.entry(format!("{} wake-ups", server.name)).or_default().push(switches);
-            }
-        }
+    let mut samplers: Vec<_> = servers
+        .iter_mut()
+        .map(|server| (server.name, move || micros(calls, || server.calls(calls, in_flight))))
+        .collect();
+    let mut subjects: Vec<Subject<'_>> = Vec::new();
+    for (name, sample) in &mut samplers {
+        subjects.push((*name, sample));
     }
-    Ok(samples)
+    in_turn(rounds, &mut subjects)
 }
 
 /// Measures the time from the start of our server to its first list of tools, without servers as
 /// tools and with them.
 fn start(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
+    let without = || {
+        let mut server = StdioServer::start("ikigai", &mut ours(layout), "", json!({}))?;
+        let listed = server.ask("tools/list", &json!({}))?;
+        ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
+        Ok(())
+    };
     in_turn(
         rounds,
         &mut [
-            ("ikigai", &mut || {
-                let mut server = StdioServer::start("ikigai", &mut ours(layout), "", json!({}))?;
-                let listed = server.ask("tools/list", &json!({}))?;
-                ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
-                Ok(())
-            }),
-            ("servers", &mut || servers::start(layout)),
+            ("ikigai", &mut || micros(1, without)),
+            ("servers", &mut || micros(1, || servers::start(layout))),
         ],
     )
-}
-
-/// Measures the memory that a large call adds to each server, for each byte of its arguments.
-fn large(layout: &BenchLayout) -> anyhow::Result<Samples> {
-    let mut samples = Samples::new();
-    let values = || format!(r#"[{}0]"#, "[1],".repeat(LARGE / 4));
-    // The library refuses lines over 16 MiB.
-    let quarter = || format!(r#"[{}0]"#, "[1],".repeat(LARGE / 16));
-    let text = || format!(r#""{}""#, "x".repeat(LARGE / 4));
-    let rmcp = layout.at("rmcp-echo");
-    let tools = layout.at("mcp-tools");
-    place::directory(&tools)?;
-    let swallow = tools.join("swallow");
-    fs::write(&swallow, SWALLOW)?;
-    fs::set_permissions(&swallow, fs::Permissions::from_mode(0o755))?;
-    let mut ours = ours(layout);
-    ours.env("IKIGAI_USER_TOOLS", tools);
-    let theirs = || StdioServer::start("rmcp", &mut Command::new(&rmcp), "echo", json!({}));
-    for (name, server, arguments) in [
-        ("ikigai", StdioServer::start("ikigai", &mut ours, "swallow", json!({}))?, values()),
-        ("rmcp values", theirs()?, quarter()),
-        ("rmcp text", theirs()?, text()),
-    ] {
-        let mut server = server;
-        server.calls(10, 1)?;
-        let before = peak_memory(server.child.id())?;
-        server.send(&format!(
-            r#"{{"jsonrpc":"2.0","id":"large","method":"tools/call","params":{{"name":"{}","arguments":{{"x":{arguments}}}}}}}"#,
-            server.tool
-        ))?;
-        let answer = server.receive()?;
-        ensure!(answer["id"] == "large", "{answer}");
-        let grown = peak_memory(server.child.id())?.saturating_sub(before);
-        samples.insert(name.to_owned(), vec![grown as f64 / arguments.len() as f64]);
-    }
-    Ok(samples)
 }
 
 /// Returns the command of our server, over the tools of the installation.
@@ -240,11 +150,11 @@ impl StdioServer {
     }
 
     fn send(&mut self, line: &str) -> anyhow::Result<()> {
-        // The line is written at once, as clients do: a line in two pieces wakes the server twice.
+        // At once, as clients do: a line in two pieces wakes the server twice.
         Ok(self.stdin.write_all(format!("{line}\n").as_bytes())?)
     }
 
-    /// Returns the next answer, and skips notifications.
+    /// Returns the next answer; notifications are passed over.
     fn receive(&mut self) -> anyhow::Result<Value> {
         loop {
             let mut line = String::new();
@@ -264,8 +174,8 @@ impl StdioServer {
         self.receive()
     }
 
-    /// Makes `count` calls, with `in_flight` of them in flight.
-    fn calls(&mut self, count: u64, in_flight: u64) -> anyhow::Result<()> {
+    /// Makes `count` calls, of which so many are in flight.
+    fn calls(&mut self, count: u32, in_flight: u32) -> anyhow::Result<()> {
         let (mut asked, mut answered) = (0, 0);
         while answered < count {
             while asked < count && asked - answered < in_flight {
@@ -287,7 +197,7 @@ impl StdioServer {
 
 impl Drop for StdioServer {
     fn drop(&mut self) {
-        // The server has been measured, so its end does not matter.
+        // It has been measured; its end does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,8 +1,8 @@
-//! The figures of whole processes: the command line against a tool that is run directly, discovery,
-//! `grep` against ripgrep, and the first answer of a large component.
+//! The figures of whole processes: the command line against a tool run by itself, `grep` against
+//! ripgrep, and the first answer of a large component.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,12 +12,10 @@ use serde_json::Value;
 
 use super::corpus::PATTERNS;
 use super::machine::cores;
-use super::samples::{Figures, in_turn};
+use super::samples::Figures;
+use super::sampling::{Samples, in_turn, micros};
 use super::{BenchLayout, text};
-use crate::run::{self, note};
-
-/// wasmtime's command line.
-const WASMTIME: &str = "wasmtime";
+use crate::run::note;
 
 /// Adds the figures of whole processes.
 pub(crate) fn measure(
@@ -28,12 +26,6 @@ pub(crate) fn measure(
     let rounds = |full: usize| if quick { full.div_ceil(4) } else { full };
     figures.insert("command".into(), command_line(layout, rounds(60))?);
     figures.insert("list".into(), start_and_list(layout, rounds(60))?);
-    figures.insert("discovery".into(), discovery(layout, rounds(20))?);
-    figures.insert("supervisor_start".into(), supervisor_start(layout, rounds(60))?);
-    let length = |path: &Path| anyhow::Ok(vec![fs::metadata(path)?.len() as f64]);
-    let program = ("program".to_owned(), length(&layout.supervisor())?);
-    let limit = ("limit".to_owned(), length(Path::new("/bin/true"))?);
-    figures.insert("supervisor_bytes".into(), [program, limit].into());
     if let Some(rg) = layout.ripgrep() {
         let files = files_below(&layout.at("corpus"))?;
         for (name, pattern) in PATTERNS {
@@ -42,11 +34,6 @@ pub(crate) fn measure(
         }
     } else {
         note("ripgrep could not be installed from PyPI, and is not compared with");
-    }
-    if run::works(WASMTIME, &["--version"]) {
-        figures.insert("wasmtime".into(), other_host(layout, rounds(60))?);
-    } else {
-        note("wasmtime's command line is not installed (`cargo install wasmtime-cli`)");
     }
     match layout.python() {
         Some(component) => {
@@ -57,8 +44,8 @@ pub(crate) fn measure(
     Ok(())
 }
 
-/// Measures `ikigai tool call` with everything cached, and the native tool without ikigai.
-fn command_line(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+/// Measures `ikigai tool call` with everything cached, and the native tool by itself.
+fn command_line(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
     let tree = layout.at("small");
     let arguments = r#"{"file_path":"d000/f0000.rs"}"#;
     let mut call = host(layout);
@@ -71,88 +58,36 @@ fn command_line(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::sa
     in_turn(
         rounds,
         &mut [
-            ("call", &mut || finish(&mut call, b"").map(drop)),
-            ("native call", &mut || finish(&mut native_call, b"").map(drop)),
-            ("tool", &mut || finish(&mut tool, arguments.as_bytes()).map(drop)),
+            ("call", &mut || timed(&mut call, b"")),
+            ("native call", &mut || timed(&mut native_call, b"")),
+            ("tool", &mut || timed(&mut tool, arguments.as_bytes())),
         ],
     )
 }
 
-/// Measures a listing of the installed tools when nothing has changed, and a start of the program
-/// that does nothing.
-fn start_and_list(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
+/// Measures a listing of the installed tools, of which nothing has changed, and a start of the
+/// program that does nothing.
+fn start_and_list(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
     let (mut list, mut version) = (host(layout), host(layout));
     list.current_dir(layout.at("small")).args(["tool", "list"]);
     version.current_dir(layout.at("small")).arg("--version");
     in_turn(
         rounds,
         &mut [
-            ("list", &mut || finish(&mut list, b"").map(drop)),
-            ("version", &mut || finish(&mut version, b"").map(drop)),
+            ("list", &mut || timed(&mut list, b"")),
+            ("version", &mut || timed(&mut version, b"")),
         ],
     )
 }
 
-/// Measures a listing of unchanged components, and as many spawns of a native tool.
-fn discovery(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
-    let mut list = host(layout);
-    list.env("IKIGAI_USER_TOOLS", layout.hundred());
-    list.env("IKIGAI_SYSTEM_TOOLS", layout.at("no-tools"));
-    list.args(["tool", "list", "--json"]);
-    let listed: Value = serde_json::from_slice(&finish(&mut list, b"")?)?;
-    let count = listed["tools"].as_array().map_or(0, Vec::len);
-    ensure!(count == super::DISCOVERED, "the host lists {count} tools, not {}", super::DISCOVERED);
-    let guest = layout.at("guest");
-    in_turn(
-        rounds,
-        &mut [
-            ("list", &mut || finish(&mut list, b"").map(drop)),
-            ("spawns", &mut || {
-                (0..super::DISCOVERED)
-                    .try_for_each(|_| finish(Command::new(&guest).arg("--schema"), b"").map(drop))
-            }),
-        ],
-    )
-}
-
-/// Measures the start of the supervisor, which finds no plan on its stdin and ends, and the start
-/// of a program that does nothing.
-fn supervisor_start(
-    layout: &BenchLayout,
-    rounds: usize,
-) -> anyhow::Result<super::samples::Samples> {
-    /// The exit code of a supervisor that refuses to start anything.
-    const REFUSED: i32 = 2;
-    /// The starts in one sample. A single one would be lost in the machine's other load.
-    const STARTS: u32 = 20;
-
-    let start = |program: &Path, expected: i32| {
-        let mut command = Command::new(program);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        for _ in 0..STARTS {
-            let status = command.status()?;
-            ensure!(status.code() == Some(expected), "`{}`: {status}", program.display());
-        }
-        Ok(())
-    };
-    let supervisor = layout.supervisor();
-    in_turn(
-        rounds,
-        &mut [
-            ("supervisor", &mut || start(&supervisor, REFUSED)),
-            ("true", &mut || start(Path::new("/bin/true"), 0)),
-        ],
-    )
-}
-
-/// Measures the native `grep` and ripgrep, with the same number of threads over the same files.
-/// Also measures reading these files with as many threads, since every search must read them.
+/// Measures the native `grep` and ripgrep, with the same threads over the same files; and the reading
+/// of these files, by as many threads, which no search of them can do without.
 fn ripgrep(
     layout: &BenchLayout,
     rg: &Path,
     (pattern, files): (&str, &[PathBuf]),
     rounds: usize,
-) -> anyhow::Result<super::samples::Samples> {
+) -> anyhow::Result<Samples> {
     let corpus = layout.at("corpus");
     let arguments = format!(r#"{{"pattern":"{pattern}","path":".","glob":"**/*"}}"#);
     let mut ours = Command::new(layout.tools().join("grep"));
@@ -172,9 +107,9 @@ fn ripgrep(
     in_turn(
         rounds,
         &mut [
-            ("grep", &mut || finish(&mut ours, arguments.as_bytes()).map(drop)),
-            ("rg", &mut || finish(&mut theirs, b"").map(drop)),
-            ("limit", &mut || read_all(files)),
+            ("grep", &mut || timed(&mut ours, arguments.as_bytes())),
+            ("rg", &mut || timed(&mut theirs, b"")),
+            ("limit", &mut || micros(1, || read_all(files))),
         ],
     )
 }
@@ -214,38 +149,9 @@ fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Measures a component that only echoes: as `ikigai tool run` runs it, with its code in the cache,
-/// and as wasmtime's command line runs it, with code that was compiled before. wasmtime's command
-/// line applies no limits and grants nothing.
-fn other_host(layout: &BenchLayout, rounds: usize) -> anyhow::Result<super::samples::Samples> {
-    let guest = layout.at("guest.wasm");
-    let compiled = layout.at("guest.cwasm");
-    let mut compile = Command::new(WASMTIME);
-    finish(compile.arg("compile").arg(&guest).arg("-o").arg(&compiled), b"")?;
-    let mut ours = host(layout);
-    ours.current_dir(layout.at("small")).args(["tool", "run"]).arg(&guest);
-    let mut theirs = Command::new(WASMTIME);
-    theirs.args(["run", "--allow-precompiled"]).arg(&compiled);
-    let text = br#"{"text":"hello"}"#;
-    for command in [&mut ours, &mut theirs] {
-        ensure!(finish(command, text)? == text, "the guest does not echo in `{command:?}`");
-    }
-    in_turn(
-        rounds,
-        &mut [
-            ("ikigai", &mut || finish(&mut ours, text).map(drop)),
-            ("wasmtime", &mut || finish(&mut theirs, text).map(drop)),
-        ],
-    )
-}
-
 /// Measures the first schema of a large component that was never compiled here, and the wait after
 /// that until optimised code has replaced the code that answered.
-fn first_answer(
-    layout: &BenchLayout,
-    component: &Path,
-    rounds: usize,
-) -> anyhow::Result<super::samples::Samples> {
+fn first_answer(layout: &BenchLayout, component: &Path, rounds: usize) -> anyhow::Result<Samples> {
     let cache = layout.at("empty-cache");
     let mut ask = || {
         if cache.exists() {
@@ -266,10 +172,13 @@ fn first_answer(
         ensure!(!compiled(&cache)?.is_empty(), "nothing has replaced the first code");
         Ok(())
     };
-    in_turn(rounds, &mut [("first", &mut ask), ("optimised", &mut wait)])
+    in_turn(
+        rounds,
+        &mut [("first", &mut || micros(1, &mut ask)), ("optimised", &mut || micros(1, &mut wait))],
+    )
 }
 
-/// A time in which even the largest component of the benchmark is compiled.
+/// The time in which the largest component of the benchmark is surely compiled.
 const LONGEST_COMPILATION: Duration = Duration::from_secs(300);
 
 /// Returns the files of compiled code in a cache.
@@ -284,7 +193,7 @@ fn compiled(cache: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(code)
 }
 
-/// Returns the installed host, without any of this user's settings.
+/// Returns the installed host, without anything of this user's.
 pub(super) fn host(layout: &BenchLayout) -> Command {
     let mut command = Command::new(layout.host());
     for (name, _) in std::env::vars_os() {
@@ -297,28 +206,9 @@ pub(super) fn host(layout: &BenchLayout) -> Command {
     command
 }
 
-/// Returns the most memory that a running process has had resident, in bytes.
-pub(super) fn peak_memory(process: u32) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    Ok(kib.context("no peak")?.trim().parse::<u64>()? << 10)
-}
-
-/// Returns how often the threads of a running process went to sleep so far (proc(5)).
-pub(super) fn voluntary_switches(process: u32) -> anyhow::Result<u64> {
-    let mut switches = 0;
-    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
-        let status = match fs::read_to_string(thread?.path().join("status")) {
-            Ok(status) => status,
-            // The thread has ended since it was listed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error.into()),
-        };
-        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        switches += count.context("no count of switches")?.trim().parse::<u64>()?;
-    }
-    Ok(switches)
+/// Runs `command` as [`finish`] does, and returns the microseconds that it took.
+fn timed(command: &mut Command, input: &[u8]) -> anyhow::Result<f64> {
+    micros(1, || finish(command, input).map(drop))
 }
 
 /// Runs `command` with pipes and returns its output. ripgrep exits with 1 if nothing matches.

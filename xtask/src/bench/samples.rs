@@ -1,33 +1,11 @@
-//! Samples, their quartiles, and timing things in turn.
+//! The samples of a run, and their quartiles.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
-/// The samples of one figure, by the name of the measured thing.
-pub(crate) type Samples = BTreeMap<String, Vec<f64>>;
+use super::sampling::Samples;
 
 /// All samples of a run, in microseconds unless a figure's name says otherwise.
 pub(crate) type Figures = BTreeMap<String, Samples>;
-
-/// A thing to time, by its name.
-pub(crate) type TimedSubject<'a> = (&'a str, &'a mut dyn FnMut() -> anyhow::Result<()>);
-
-/// Runs the subjects in turn, so that other load on the machine affects all of them alike. The
-/// first round is not kept.
-pub(crate) fn in_turn(rounds: usize, subjects: &mut [TimedSubject<'_>]) -> anyhow::Result<Samples> {
-    let mut samples = Samples::new();
-    for round in 0..=rounds {
-        for (name, subject) in &mut *subjects {
-            let started = Instant::now();
-            subject()?;
-            let micros = started.elapsed().as_secs_f64() * 1e6;
-            if round > 0 {
-                samples.entry((*name).to_owned()).or_default().push(micros);
-            }
-        }
-    }
-    Ok(samples)
-}
 
 /// The middle half of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,17 +16,12 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Returns the spread of values, or `None` if the list is empty.
+    /// Returns the spread of values; `None` if there are none.
     pub(crate) fn from_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let last = values.len().checked_sub(1)?;
         let at = |quarter: usize| values[(last * quarter + 2) / 4];
         Some(Self { low: at(1), median: at(2), high: at(3) })
-    }
-
-    /// Returns the spread of a value that does not vary.
-    pub(crate) fn exactly(value: f64) -> Self {
-        Self { low: value, median: value, high: value }
     }
 
     /// Returns the spread of one thing.
@@ -65,6 +38,12 @@ impl Spread {
         let (one, other) = (samples.get(one)?, samples.get(other)?);
         let values = one.iter().zip(other).map(|(one, other)| combine(*one, *other));
         Self::from_values(values.collect())
+    }
+
+    /// Multiplies all values.
+    pub(crate) fn times(self, factor: f64) -> Self {
+        let Self { low, median, high } = self;
+        Self { low: low * factor, median: median * factor, high: high * factor }
     }
 }
 

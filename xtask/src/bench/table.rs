@@ -1,31 +1,38 @@
-//! The table of figures and targets, with the result of each comparison.
+//! The table: the rows with their targets, limits and peers, and the results of a run.
 //!
-//! Each target is written here once; docs/performance.md shows the rows that matter most to a user.
-//! This module measures nothing.
-
-mod limits;
-mod lines;
+//! Each row answers the question of a user above it. docs/performance.md has the same rows. This
+//! module measures nothing.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use self::ShownValue::{Absolute, Added, Ratio};
+use self::Unit::{MB, Micros, Millis, Times};
 use super::samples::{Figures, Spread};
 
-/// One line of the table.
-pub(crate) struct ReportRow {
-    what: String,
-    target: Option<TargetValue>,
-    unit: Unit,
-    today: Option<Spread>,
-    /// The value at the physical limit.
-    limit: Option<Spread>,
+/// A row of the table.
+struct BenchRow {
+    what: &'static str,
+    /// The figure, and in it the names of the samples of ikigai and of the peer.
+    samples: (&'static str, &'static str, &'static str),
+    shown: ShownValue,
+    /// The target for the median: at most this.
+    target: f64,
+    limit: RowLimit,
+    /// The description of the peer.
+    peer: &'static str,
 }
 
+/// The value of a row.
 #[derive(Clone, Copy)]
-enum TargetValue {
-    AtMost(f64),
-    AtLeast(f64),
+enum ShownValue {
+    /// ikigai divided by the peer.
+    Ratio,
+    /// ikigai less the peer.
+    Added(Unit),
+    /// ikigai without the peer.
+    Absolute(Unit),
 }
 
 /// The format of a value.
@@ -34,177 +41,356 @@ enum Unit {
     Times,
     Micros,
     Millis,
-    KiB,
-    MiB,
     MB,
-    PerSecond,
-    Count,
 }
 
-use TargetValue::{AtLeast, AtMost};
-use Unit::{Count, KiB, MB, MiB, Micros, Millis, PerSecond, Times};
-use limits::limit;
-use lines::{
-    RowDefinition,
-    RowValue::{self, Alone, More, Ratio},
-    lines,
-};
+/// The value that a row would have if ikigai took no time.
+#[derive(Clone, Copy)]
+enum RowLimit {
+    /// That of the peer.
+    Peer,
+    /// That of a sample, by its figure and its name.
+    Sample(&'static str, &'static str),
+}
 
-/// The patterns for which the packed searchers of the native build have no equivalent in wasm.
-const NO_WASM_FORM: [&str; 2] = ["alternation", "case-insensitive"];
+/// A process that does nothing.
+const PROCESS: RowLimit = RowLimit::Sample("limits", "spawn");
+/// A component that does nothing.
+const INSTANCE: RowLimit = RowLimit::Sample("limits", "instance");
+/// A byte that goes to a thread and comes back.
+const PIPE: RowLimit = RowLimit::Sample("limits", "pipe");
+
+const ROWS: &[BenchRow] = &[
+    // How long does a call of a component take?
+    BenchRow {
+        what: "`file_read`, one caller, all limits",
+        samples: ("call_read", "host", "spawn"),
+        shown: Absolute(Micros),
+        target: 45.0,
+        limit: INSTANCE,
+        peer: "a process for the native `file_read`",
+    },
+    // How long does a command take where native tools cannot be confined?
+    BenchRow {
+        what: "`echo hi` in the `bash` that is a component",
+        samples: ("shell", "component", "spawn"),
+        shown: Absolute(Millis),
+        target: 1.0,
+        limit: INSTANCE,
+        peer: "a process for the native `bash`",
+    },
+    // What does the sandbox add to a native tool?
+    BenchRow {
+        what: "native `file_read` in the full sandbox: added to a process",
+        samples: ("native", "sandbox", "spawn"),
+        shown: Added(Millis),
+        target: 2.0,
+        limit: RowLimit::Peer,
+        peer: "a process for the same tool",
+    },
+    // And in a program that lives on?
+    BenchRow {
+        what: "the same in a conversation or `mcp serve`: added to a process",
+        samples: ("native", "ready", "spawn"),
+        shown: Added(Millis),
+        target: 1.0,
+        limit: RowLimit::Peer,
+        peer: "a process for the same tool",
+    },
+    // What does a call cost in a script?
+    BenchRow {
+        what: "`ikigai tool call`, everything cached",
+        samples: ("command", "call", "tool"),
+        shown: Ratio,
+        target: 3.0,
+        limit: PROCESS,
+        peer: "the native tool as a process",
+    },
+    // And if the tool is native?
+    BenchRow {
+        what: "`ikigai tool call --backend native`",
+        samples: ("command", "native call", "tool"),
+        shown: Ratio,
+        target: 4.0,
+        limit: PROCESS,
+        peer: "the native tool as a process",
+    },
+    // How long does it take to start, and to find the tools?
+    BenchRow {
+        what: "`ikigai tool list` if nothing changed",
+        samples: ("list", "list", "version"),
+        shown: Ratio,
+        target: 2.0,
+        limit: PROCESS,
+        peer: "`ikigai --version`",
+    },
+    // How long is the first call of a tool that I have changed?
+    BenchRow {
+        what: "first compilation of a small tool",
+        samples: ("compile", "small", "load"),
+        shown: Absolute(Millis),
+        target: 200.0,
+        limit: PROCESS,
+        peer: "loading its compiled code",
+    },
+    // And of a large one?
+    BenchRow {
+        what: "first answer of a new component that contains Python",
+        samples: ("python", "first", "optimised"),
+        shown: Absolute(Millis),
+        target: 3000.0,
+        limit: PROCESS,
+        peer: "its optimised code, after that",
+    },
+    // How long does it take to get a tool from a registry?
+    BenchRow {
+        what: "`tool fetch` of 20 MB from this machine",
+        samples: ("fetch", "ikigai", "curl"),
+        shown: Ratio,
+        target: 1.3,
+        limit: RowLimit::Sample("fetch", "limit"),
+        peer: "`curl` and `sha256sum`",
+    },
+    // How long does a client wait for the first list of tools?
+    BenchRow {
+        what: "from the start of `mcp serve` with 20 servers to its tools",
+        samples: ("mcp_start", "servers", "ikigai"),
+        shown: Absolute(Millis),
+        target: 60.0,
+        limit: PROCESS,
+        peer: "the same without servers",
+    },
+    // What does MCP add to a call?
+    BenchRow {
+        what: "`file_read` through `mcp serve`, one at a time: added to the call",
+        samples: ("mcp_one", "ikigai", "host"),
+        shown: Added(Micros),
+        target: 40.0,
+        limit: PIPE,
+        peer: "`file_read`, one caller",
+    },
+    // How many calls per second does a server answer?
+    BenchRow {
+        what: "`file_read` through `mcp serve`, 16 at once: each",
+        samples: ("mcp_busy", "ikigai", "node"),
+        shown: Absolute(Micros),
+        target: 50.0,
+        limit: INSTANCE,
+        peer: "an echo of a plain Node.js server",
+    },
+    // And over HTTP?
+    BenchRow {
+        what: "`file_read` over HTTP, one connection: each",
+        samples: ("mcp_http", "ikigai", "stdio"),
+        shown: Absolute(Micros),
+        target: 250.0,
+        limit: INSTANCE,
+        peer: "over stdin and stdout",
+    },
+    // What do I pay if my MCP server runs in ikigai?
+    BenchRow {
+        what: "a tool of another MCP server: added to its own answer",
+        samples: ("mcp_server", "ikigai", "server"),
+        shown: Added(Micros),
+        target: 150.0,
+        limit: PIPE,
+        peer: "the server's own answer",
+    },
+    // Is a search as fast as with the tool that I know?
+    BenchRow {
+        what: "native `grep` for a literal",
+        samples: ("grep_rg literal", "grep", "rg"),
+        shown: Ratio,
+        target: 1.1,
+        limit: RowLimit::Sample("grep_rg literal", "limit"),
+        peer: "ripgrep, as many threads",
+    },
+    BenchRow {
+        what: "native `grep` for alternatives",
+        samples: ("grep_rg alternation", "grep", "rg"),
+        shown: Ratio,
+        target: 1.1,
+        limit: RowLimit::Sample("grep_rg alternation", "limit"),
+        peer: "ripgrep, as many threads",
+    },
+    // What do a search and a walk cost as components?
+    BenchRow {
+        what: "`grep` as a component for a literal",
+        samples: ("grep_wasm literal", "wasm", "native"),
+        shown: Ratio,
+        target: 1.8,
+        limit: RowLimit::Peer,
+        peer: "the native build on one thread",
+    },
+    BenchRow {
+        what: "`grep` as a component for alternatives",
+        samples: ("grep_wasm alternation", "wasm", "native"),
+        shown: Ratio,
+        target: 3.0,
+        limit: RowLimit::Peer,
+        peer: "the native build on one thread",
+    },
+    BenchRow {
+        what: "`glob` as a component over 4,000 files",
+        samples: ("walk", "wasm", "native"),
+        shown: Ratio,
+        target: 4.5,
+        limit: RowLimit::Peer,
+        peer: "the native build on one thread",
+    },
+    // Are assets slower than files?
+    BenchRow {
+        what: "`file_read` of an asset of 10 KiB",
+        samples: ("asset", "asset", "file"),
+        shown: Ratio,
+        target: 1.5,
+        limit: RowLimit::Peer,
+        peer: "a file with the same text",
+    },
+    BenchRow {
+        what: "write an asset of 10 KiB under a budget, without syncing",
+        samples: ("assets_write", "write", "sqlite"),
+        shown: Absolute(Millis),
+        target: 0.5,
+        limit: RowLimit::Peer,
+        peer: "one row, written by SQLite",
+    },
+    // How much memory does a host take that does nothing?
+    BenchRow {
+        what: "memory of an idle host with six tools ready",
+        samples: ("idle_bytes", "host", "nothing"),
+        shown: Absolute(MB),
+        target: 30.0,
+        limit: RowLimit::Peer,
+        peer: "a process that does nothing",
+    },
+];
+
+/// A row with the values of a run, in its unit.
+pub(crate) struct Measured {
+    row: &'static BenchRow,
+    today: Option<Spread>,
+    /// The median at the limit.
+    limit: Option<f64>,
+    /// The median of the peer.
+    peer: Option<f64>,
+}
 
 /// Returns the whole table.
-pub(crate) fn rows(figures: &Figures) -> Vec<ReportRow> {
-    let mut rows: Vec<ReportRow> = lines().into_iter().map(|line| row(figures, line)).collect();
-    for (name, _) in super::PATTERNS {
-        rows.push(search(figures, "grep_rg", name, ("grep", "rg"), "ripgrep, equal threads", 1.1));
-    }
-    for (name, _) in super::PATTERNS {
-        let most = if NO_WASM_FORM.contains(&name) { 3.0 } else { 1.8 };
-        let against = "the native build on one thread";
-        rows.push(search(figures, "grep_wasm", name, ("wasm", "native"), against, most));
-    }
-    rows
+pub(crate) fn rows(figures: &Figures) -> Vec<Measured> {
+    ROWS.iter().map(|row| row.measured(figures)).collect()
 }
 
-fn values(figures: &Figures, figure: &str, from: &RowValue) -> Option<Spread> {
-    let samples = figures.get(figure)?;
-    match *from {
-        Ratio(one, other) => Spread::pairs(samples, (one, other), |one, other| one / other),
-        More(one, other) => Spread::pairs(samples, (one, other), |one, other| one - other),
-        Alone(name) => Spread::single(samples, name),
-    }
-}
-
-fn row(figures: &Figures, (what, figure, from, unit, target): RowDefinition) -> ReportRow {
-    let today = values(figures, figure, &from).map(|today| today.in_unit(unit));
-    let limit = limit(figures, figure, &from).map(|limit| limit.in_unit(unit));
-    ReportRow { what: what.to_owned(), target, unit, today, limit }
-}
-
-fn search(
-    figures: &Figures,
-    figure: &str,
-    name: &str,
-    pair: (&str, &str),
-    against: &str,
-    most: f64,
-) -> ReportRow {
-    let samples = figures.get(&format!("{figure} {name}"));
-    let is_wasm = figure == "grep_wasm";
-    let build = if is_wasm { "component" } else { "native" };
-    ReportRow {
-        what: format!("`grep`, {build}, {name}: against {against}"),
-        target: Some(AtMost(most)),
-        unit: Times,
-        today: samples.and_then(|it| Spread::pairs(it, pair, |one, other| one / other)),
-        limit: match is_wasm {
-            true => Some(Spread::exactly(1.0)),
-            // ripgrep is not a limit, because `grep` can be faster.
-            false => samples
-                .and_then(|it| Spread::pairs(it, ("limit", pair.1), |one, other| one / other)),
-        },
-    }
-}
-
-impl Spread {
-    /// Converts microseconds, bytes or another measured unit.
-    fn in_unit(self, unit: Unit) -> Self {
-        let scale = match unit {
-            Times | Micros | Count => 1.0,
-            Millis => 1e-3,
-            KiB => 1.0 / 1024.0,
-            MiB => 1.0 / 1024.0 / 1024.0,
-            MB => 1e-6,
-            PerSecond => 1e-9,
+impl BenchRow {
+    fn measured(&'static self, figures: &Figures) -> Measured {
+        let (figure, ours, peer) = self.samples;
+        let median =
+            |figure: &str, name: &str| Some(Spread::single(figures.get(figure)?, name)?.median);
+        let today = figures.get(figure).and_then(|samples| match self.shown {
+            Ratio => Spread::pairs(samples, (ours, peer), |ours, peer| ours / peer),
+            Added(_) => Spread::pairs(samples, (ours, peer), |ours, peer| ours - peer),
+            Absolute(_) => Spread::single(samples, ours),
+        });
+        let peer = median(figure, peer);
+        let limit = match (self.limit, self.shown) {
+            (RowLimit::Peer, Ratio) => Some(1.0),
+            (RowLimit::Peer, Added(_)) => Some(0.0),
+            (RowLimit::Peer, Absolute(_)) => peer,
+            (RowLimit::Sample(figure, name), Ratio) => {
+                median(figure, name).zip(peer).map(|(limit, peer)| limit / peer)
+            }
+            (RowLimit::Sample(figure, name), _) => median(figure, name),
         };
-        Self { low: self.low * scale, median: self.median * scale, high: self.high * scale }
+        let scale = self.unit().scale();
+        Measured {
+            row: self,
+            today: today.map(|today| today.times(scale)),
+            limit: limit.map(|limit| limit * scale),
+            peer: peer.map(|peer| peer * scale),
+        }
+    }
+
+    fn unit(&self) -> Unit {
+        match self.shown {
+            Ratio => Times,
+            Added(unit) | Absolute(unit) => unit,
+        }
+    }
+
+    fn target(&self) -> String {
+        format!("≤ {} {}", self.target, self.unit().symbol())
     }
 }
 
 impl Unit {
+    /// Returns the factor from microseconds, bytes or ratios.
+    fn scale(self) -> f64 {
+        match self {
+            Times | Micros => 1.0,
+            Millis => 1e-3,
+            MB => 1e-6,
+        }
+    }
+
+    fn symbol(self) -> &'static str {
+        match self {
+            Times => "×",
+            Micros => "µs",
+            Millis => "ms",
+            MB => "MB",
+        }
+    }
+
     fn write(self, value: f64) -> String {
         let digits = match value.abs() {
             10.0.. => 0,
             3.0.. => 1,
             _ => 2,
         };
-        let number = format!("{value:.digits$}");
-        match self {
-            Times => format!("{number} ×"),
-            Micros => format!("{number} µs"),
-            Millis => format!("{number} ms"),
-            KiB => format!("{number} KiB"),
-            MiB => format!("{number} MiB"),
-            MB => format!("{number} MB"),
-            PerSecond => format!("{number} · 10⁹"),
-            Count => number,
-        }
+        format!("{value:.digits$} {}", self.symbol())
     }
 }
 
-impl TargetValue {
-    fn is_met(self, value: f64) -> bool {
-        match self {
-            AtMost(most) => value <= most,
-            AtLeast(least) => value >= least,
-        }
-    }
-
-    fn write(self, unit: Unit) -> String {
-        let written = |value: f64| {
-            // 1.05 is a target; 1.80 is written as 1.8, and 1.00 as 1.
-            let text = unit.write(value);
-            let Some((whole, rest)) = text.split_once('.') else { return text };
-            let (digits, unit) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
-            match digits.trim_end_matches('0') {
-                "" => format!("{whole}{unit}"),
-                digits => format!("{whole}.{digits}{unit}"),
-            }
-        };
-        match self {
-            AtMost(most) => format!("≤ {}", written(most)),
-            AtLeast(least) => format!("≥ {}", written(least)),
-        }
-    }
-}
-
-impl ReportRow {
+impl Measured {
     fn verdict(&self) -> &'static str {
-        match (self.target, self.today) {
-            (_, None) => "not measured",
-            (None, _) => "",
-            (Some(target), Some(today)) if target.is_met(today.median) => "met",
-            _ => "missed",
+        match self.today {
+            None => "not measured",
+            Some(today) if today.median <= self.row.target => "met",
+            Some(_) => "missed",
         }
     }
-}
 
-/// Returns the measured rows whose limit was not measured.
-pub(crate) fn without_limit(rows: &[ReportRow]) -> impl Iterator<Item = &str> {
-    rows.iter()
-        .filter(|row| row.today.is_some() && row.limit.is_none())
-        .map(|row| row.what.as_str())
-}
-
-/// Formats the table as Markdown, with a list of the missed targets.
-pub(crate) fn text(rows: &[ReportRow]) -> String {
-    let header = ["what", "target", "today", "middle half", "limit", ""].map(str::to_owned);
-    let mut cells = vec![header];
-    for row in rows {
-        let write = |value: f64| row.unit.write(value);
-        cells.push([
-            row.what.clone(),
-            row.target.map_or_else(String::new, |target| target.write(row.unit)),
-            row.today.map_or_else(|| "–".to_owned(), |today| write(today.median)),
-            row.today
-                .map_or_else(String::new, |it| format!("{} – {}", write(it.low), write(it.high))),
-            row.limit.map_or_else(String::new, |limit| write(limit.median)),
-            row.verdict().to_owned(),
-        ]);
+    /// Returns the peer with its value, which a ratio has in it already.
+    fn peer(&self) -> String {
+        let name = self.row.peer;
+        match (self.row.shown, self.peer) {
+            (Ratio, _) | (_, None) => name.to_owned(),
+            (_, Some(peer)) => format!("{name}: {}", self.row.unit().write(peer)),
+        }
     }
+
+    fn cells(&self) -> [String; 7] {
+        let write = |value: f64| self.row.unit().write(value);
+        [
+            self.row.what.to_owned(),
+            self.today.map_or_else(|| "–".to_owned(), |today| write(today.median)),
+            self.today
+                .map_or_else(String::new, |it| format!("{} – {}", write(it.low), write(it.high))),
+            self.row.target(),
+            self.limit.map_or_else(String::new, write),
+            self.peer(),
+            self.verdict().to_owned(),
+        ]
+    }
+}
+
+/// Formats the table as Markdown.
+pub(crate) fn text(rows: &[Measured]) -> String {
+    let header = ["what", "today", "middle half", "target", "limit", "peer", ""];
+    let mut cells = vec![header.map(str::to_owned)];
+    cells.extend(rows.iter().map(Measured::cells));
     let width = |column: usize| cells.iter().map(|row| row[column].chars().count()).max();
-    let widths: [usize; 6] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let widths: [usize; 7] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut text = String::new();
     // Writing to a `String` cannot fail.
     for (index, row) in cells.iter().enumerate() {
@@ -219,31 +405,21 @@ pub(crate) fn text(rows: &[ReportRow]) -> String {
             text.push_str("|\n");
         }
     }
-    let missed: Vec<&ReportRow> = rows.iter().filter(|row| row.verdict() == "missed").collect();
-    if missed.is_empty() {
-        text.push_str("\nEvery target that was measured is met.\n");
-        return text;
-    }
-    text.push_str("\nMissed:\n");
-    for row in missed {
-        let (Some(target), Some(today)) = (row.target, row.today) else { continue };
-        let (today, target) = (row.unit.write(today.median), target.write(row.unit));
-        let _ = writeln!(text, "- {}: {today}, not {target}", row.what);
-    }
     text
 }
 
 /// Formats everything as JSON for a program.
-pub(crate) fn json(machine: &str, rows: &[ReportRow], figures: &Figures) -> Value {
-    let rows = rows.iter().map(|row| {
+pub(crate) fn json(machine: &str, rows: &[Measured], figures: &Figures) -> Value {
+    let rows = rows.iter().map(|it| {
         json!({
-            "what": row.what,
-            "target": row.target.map(|target| target.write(row.unit)),
-            "median": row.today.map(|today| today.median),
-            "quartiles": row.today.map(|today| [today.low, today.high]),
-            "today": row.today.map(|today| row.unit.write(today.median)),
-            "limit": row.limit.map(|limit| row.unit.write(limit.median)),
-            "verdict": row.verdict(),
+            "what": it.row.what,
+            "target": it.row.target(),
+            "median": it.today.map(|today| today.median),
+            "quartiles": it.today.map(|today| [today.low, today.high]),
+            "today": it.today.map(|today| it.row.unit().write(today.median)),
+            "limit": it.limit.map(|limit| it.row.unit().write(limit)),
+            "peer": it.peer(),
+            "verdict": it.verdict(),
         })
     });
     json!({ "machine": machine, "rows": rows.collect::<Vec<_>>(), "samples": figures })
@@ -252,23 +428,52 @@ pub(crate) fn json(machine: &str, rows: &[ReportRow], figures: &Figures) -> Valu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::samples::Samples;
+    use crate::bench::sampling::Samples;
+
+    fn figures(of: &[(&str, &[(&str, f64)])]) -> Figures {
+        let samples = |values: &[(&str, f64)]| -> Samples {
+            values.iter().map(|(name, value)| ((*name).to_owned(), vec![*value])).collect()
+        };
+        of.iter().map(|(figure, values)| ((*figure).to_owned(), samples(values))).collect()
+    }
 
     #[test]
-    fn what_is_missed_is_said_and_what_is_not_measured_is_no_miss() {
-        let samples = |limited: f64| {
-            Samples::from([
-                ("spawn".to_owned(), vec![600.0]),
-                ("limited".to_owned(), vec![limited]),
-                ("bare".to_owned(), vec![limited]),
-                ("host".to_owned(), vec![limited + 5.0]),
-            ])
+    fn a_row_has_its_value_its_limit_and_its_peer() {
+        let measured = rows(&figures(&[
+            ("limits", &[("spawn", 500.0), ("instance", 10.0), ("pipe", 5.0)]),
+            ("call_read", &[("host", 60.0), ("spawn", 600.0)]),
+            ("native", &[("sandbox", 3000.0), ("ready", 1500.0), ("spawn", 1000.0)]),
+            ("command", &[("call", 2000.0), ("native call", 5000.0), ("tool", 1000.0)]),
+        ]));
+        let of = |what: &str| {
+            let row = measured.iter().find(|it| it.row.what.starts_with(what)).expect("a row");
+            let [_, today, _, target, limit, peer, verdict] = row.cells();
+            [today, target, limit, peer, verdict]
         };
-        let slow = text(&rows(&Figures::from([("call_read".to_owned(), samples(60.0))])));
-        assert!(slow.contains("Missed:\n- a spawn of the native `file_read`"), "{slow}");
-        assert!(slow.contains("10 ×, not ≥ 25 ×"), "{slow}");
-        let fast = text(&rows(&Figures::from([("call_read".to_owned(), samples(20.0))])));
-        assert!(fast.contains("Every target that was measured is met."), "{fast}");
-        assert!(fast.contains("not measured"), "{fast}");
+        let peer = "a process for the native `file_read`: 600 µs";
+        assert_eq!(of("`file_read`, one caller"), ["60 µs", "≤ 45 µs", "10 µs", peer, "missed"]);
+        let peer = "a process for the same tool: 1.00 ms";
+        assert_eq!(of("native `file_read`"), ["2.00 ms", "≤ 2 ms", "0.00 ms", peer, "met"]);
+        let peer = "the native tool as a process";
+        assert_eq!(of("`ikigai tool call`"), ["2.00 ×", "≤ 3 ×", "0.50 ×", peer, "met"]);
+        let peer = "a process that does nothing";
+        assert_eq!(of("memory of an idle"), ["–", "≤ 30 MB", "", peer, "not measured"]);
+    }
+
+    #[test]
+    fn the_page_has_the_same_rows() {
+        let page = include_str!("../../../docs/performance.md");
+        let cells = page.lines().filter_map(|line| {
+            let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
+            Some(line.split(" | ").collect::<Vec<_>>())
+        });
+        let shown: Vec<Vec<&str>> = cells.skip_while(|cells| cells[0] == "what").collect();
+        let names: Vec<&str> = shown.iter().map(|cells| cells[0]).collect();
+        assert_eq!(names, ROWS.iter().map(|row| row.what).collect::<Vec<_>>());
+        for (cells, row) in shown.iter().zip(ROWS) {
+            let [_, _, target, _, peer] = cells[..] else { panic!("five columns: {cells:?}") };
+            assert!(target.starts_with(&row.target()), "{}: {target}", row.what);
+            assert!(peer.starts_with(row.peer), "{}: {peer}", row.what);
+        }
     }
 }

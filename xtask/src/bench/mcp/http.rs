@@ -1,5 +1,4 @@
-//! The figures of our server over HTTP, with one connection that stays open: in the newest
-//! revision, and in a session of the previous revision.
+//! The figure of our server over HTTP, with one connection that is kept.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,35 +8,25 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::super::BenchLayout;
-use super::super::samples::{Samples, TimedSubject, in_turn};
+use super::super::sampling::{Samples, in_turn, micros};
 use super::{SMALL_FILE, ours};
 
-/// The revision without sessions.
+/// The revision in which a request stands alone.
 const REVISION: &str = "2026-07-28";
 
-/// The newest revision that has sessions.
-const WITH_SESSIONS: &str = "2025-11-25";
-
-/// Measures one call after another over one connection of each revision, in turn.
-pub(super) fn each(layout: &BenchLayout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
+/// Measures one call after another over one connection.
+pub(super) fn each(layout: &BenchLayout, rounds: usize, calls: u32) -> anyhow::Result<Samples> {
     let server = HttpServerProcess::start(layout)?;
-    let mut alone = BenchClient::connect(&server.address)?;
-    let mut session = BenchClient::connect(&server.address)?;
-    session.begin()?;
-    let mut call_alone = || (0..calls).try_for_each(|_| alone.call());
-    let mut call_in_session = || (0..calls).try_for_each(|_| session.call());
-    let subjects: &mut [TimedSubject<'_>] =
-        &mut [("ikigai", &mut call_alone), ("session", &mut call_in_session)];
-    let mut samples = in_turn(rounds, subjects)?;
-    samples.values_mut().flatten().for_each(|micros| *micros /= calls as f64);
-    Ok(samples)
+    let mut client = BenchClient::connect(&server.address)?;
+    let mut calls_each = || (0..calls).try_for_each(|_| client.call());
+    in_turn(rounds, &mut [("ikigai", &mut || micros(calls, &mut calls_each))])
 }
 
 /// A running server.
 struct HttpServerProcess {
     child: Child,
     address: String,
-    /// Kept open, so that the server can write its log.
+    /// Held, so that the server can write its log.
     _stderr: BufReader<ChildStderr>,
 }
 
@@ -59,7 +48,7 @@ impl HttpServerProcess {
 
 impl Drop for HttpServerProcess {
     fn drop(&mut self) {
-        // The server has been measured, so its end does not matter.
+        // It has been measured; its end does not matter.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -68,81 +57,52 @@ impl Drop for HttpServerProcess {
 /// A client with one connection.
 struct BenchClient {
     stream: BufReader<TcpStream>,
-    /// The headers that only this client's requests have.
-    headers: String,
-    has_session: bool,
     id: u64,
-}
-
-/// An answer.
-struct HttpReply {
-    status: String,
-    session: Option<String>,
-    body: Vec<u8>,
 }
 
 impl BenchClient {
     fn connect(address: &str) -> anyhow::Result<Self> {
         let stream = BufReader::new(TcpStream::connect(address)?);
         stream.get_ref().set_nodelay(true)?;
-        let headers = format!(
-            "mcp-protocol-version: {REVISION}\r\nmcp-method: tools/call\r\nmcp-name: file_read\r\n"
-        );
-        Ok(Self { stream, headers, has_session: false, id: 0 })
-    }
-
-    /// Begins a session, to which the following calls belong.
-    fn begin(&mut self) -> anyhow::Result<()> {
-        let params = json!({
-            "protocolVersion": WITH_SESSIONS, "capabilities": {},
-            "clientInfo": { "name": "bench", "version": "1" },
-        });
-        self.headers.clear();
-        let asked = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-        let session = self.exchange(&asked)?.session.context("no session")?;
-        self.headers =
-            format!("mcp-session-id: {session}\r\nmcp-protocol-version: {WITH_SESSIONS}\r\n");
-        self.has_session = true;
-        let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-        let status = self.exchange(&ready)?.status;
-        ensure!(status.contains(" 202 "), "{status}");
-        Ok(())
+        Ok(Self { stream, id: 0 })
     }
 
     /// Makes a call, and reads its answer to the end.
     fn call(&mut self) -> anyhow::Result<()> {
         self.id += 1;
-        let mut params = json!({ "name": "file_read", "arguments": { "file_path": SMALL_FILE } });
-        if !self.has_session {
-            params["_meta"] = json!({
-                "io.modelcontextprotocol/protocolVersion": REVISION,
-                "io.modelcontextprotocol/clientCapabilities": {},
-            });
-        }
         let asked = json!({
-            "jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": params,
+            "jsonrpc": "2.0", "id": self.id, "method": "tools/call", "params": {
+                "name": "file_read",
+                "arguments": { "file_path": SMALL_FILE },
+                "_meta": {
+                    "io.modelcontextprotocol/protocolVersion": REVISION,
+                    "io.modelcontextprotocol/clientCapabilities": {},
+                },
+            },
         });
-        let HttpReply { status, body, .. } = self.exchange(&asked)?;
+        let (status, body) = self.exchange(&asked)?;
         ensure!(status.contains(" 200 "), "{status}");
         let text = String::from_utf8(body)?;
-        // An event has the answer on a separate line.
+        // An event has the answer on a line of its own.
         let data = text.lines().rev().find_map(|line| line.strip_prefix("data: "));
         let answer: Value = serde_json::from_str(data.unwrap_or(&text))?;
         ensure!(answer["result"]["content"].is_array(), "{answer}");
         Ok(())
     }
 
-    fn exchange(&mut self, message: &Value) -> anyhow::Result<HttpReply> {
-        let (body, headers) = (message.to_string(), &self.headers);
+    /// Sends a message, and returns the status and the body of the answer.
+    fn exchange(&mut self, message: &Value) -> anyhow::Result<(String, Vec<u8>)> {
+        let body = message.to_string();
         let head = format!(
             "POST /mcp HTTP/1.1\r\nhost: localhost\r\n\
              accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n{headers}\r\n",
+             mcp-protocol-version: {REVISION}\r\nmcp-method: tools/call\r\n\
+             mcp-name: file_read\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         self.stream.get_mut().write_all((head + &body).as_bytes())?;
         let status = self.line()?;
-        let (mut length, mut is_chunked, mut session) = (0, false, None);
+        let (mut length, mut is_chunked) = (0, false);
         loop {
             let line = self.line()?;
             if line.is_empty() {
@@ -152,12 +112,11 @@ impl BenchClient {
             match name {
                 "content-length" => length = value.parse()?,
                 "transfer-encoding" => is_chunked = value == "chunked",
-                "mcp-session-id" => session = Some(value.to_owned()),
                 _ => {}
             }
         }
         let body = if is_chunked { self.chunks()? } else { self.bytes(length)? };
-        Ok(HttpReply { status, session, body })
+        Ok((status, body))
     }
 
     fn line(&mut self) -> anyhow::Result<String> {

@@ -1,5 +1,5 @@
-//! The figures of servers that are tools: a call through `mcp serve`, compared with the same
-//! server's own answer, and the start of `mcp serve` with many servers.
+//! The figures of servers that are tools: a call through `mcp serve`, above the same server's own
+//! answer, and the start of `mcp serve` where many are defined.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::super::BenchLayout;
-use super::super::samples::Samples;
+use super::super::sampling::Samples;
 use super::{StdioServer, each, host};
 use crate::place;
 
@@ -17,7 +17,7 @@ const SERVERS: usize = 20;
 
 /// Defines the servers, each an echo by the protocol's library, and approves their tools.
 pub(super) fn define(layout: &BenchLayout) -> anyhow::Result<()> {
-    // The servers of an earlier run are still there, and could not be added again.
+    // Those of a run before are there already, and could not be added.
     let servers = layout.at("servers");
     if servers.exists() {
         fs::remove_dir_all(&servers)?;
@@ -29,15 +29,15 @@ pub(super) fn define(layout: &BenchLayout) -> anyhow::Result<()> {
         let mut add = with_servers(layout, &["mcp", "add", &name(number), "--yes", "--"]);
         let added = add.arg(layout.at("rmcp-echo")).stdin(Stdio::null()).output()?;
         let why = String::from_utf8_lossy(&added.stderr);
-        // The command also succeeds if it had no tool to approve, so the output is checked as well.
+        // Success also means that there was nothing to approve.
         let is_offered = why.contains(&format!("{}__echo", name(number)));
         ensure!(added.status.success() && is_offered, "a server cannot be added: {why}");
     }
     Ok(())
 }
 
-/// Measures one call after another: through our server, and directly.
-pub(super) fn through(layout: &BenchLayout, rounds: usize, calls: u64) -> anyhow::Result<Samples> {
+/// Measures one call after another: through ours, and of the server by itself.
+pub(super) fn through(layout: &BenchLayout, rounds: usize, calls: u32) -> anyhow::Result<Samples> {
     let arguments = || json!({ "x": 1 });
     let mut servers = [
         StdioServer::start("ikigai", &mut serve(layout), "s00__echo", arguments())?,
@@ -51,7 +51,7 @@ pub(super) fn through(layout: &BenchLayout, rounds: usize, calls: u64) -> anyhow
     each(&mut servers, rounds, calls, 1)
 }
 
-/// Starts `mcp serve`, and asks for its tools, which include the tools of all servers.
+/// Starts `mcp serve`, and asks for its tools, among which are those of all servers.
 pub(super) fn start(layout: &BenchLayout) -> anyhow::Result<()> {
     let mut server = StdioServer::start("ikigai", &mut serve(layout), "", json!({}))?;
     let listed = server.ask("tools/list", &json!({}))?;

@@ -1,6 +1,5 @@
-//! A registry on a port of this machine, with the artifacts that it was started with. It implements
-//! the part of the OCI distribution API that a download needs, with a thread per connection and
-//! nothing beyond `std`.
+//! A registry on a port of this machine, which has what it was started with: the part of the OCI
+//! distribution API that a download needs. A thread for each connection, and nothing beyond `std`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +23,7 @@ const BLOB: &str = "application/octet-stream";
 /// The tag of every artifact.
 const TAG: &str = "1.0.0";
 
-/// The configuration of an artifact without one.
+/// The configuration of an artifact that has none.
 const NO_CONFIGURATION: &str = "{}";
 const NO_CONFIGURATION_DIGEST: &str =
     "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
@@ -42,7 +41,7 @@ pub(super) struct BenchArtifact {
 }
 
 impl BenchArtifact {
-    /// Reads the file at a path as an artifact, and writes its manifest next to the file.
+    /// Reads the file at a path as an artifact. Its manifest is written beside it.
     pub(super) fn new(name: &'static str, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
         let (digest, size) = (sha256(path)?, bytes.len() as u64);
@@ -83,11 +82,11 @@ pub(super) struct BenchRegistry {
 }
 
 impl BenchRegistry {
-    /// Starts a registry with these artifacts.
-    pub(super) fn start(artifacts: &[&BenchArtifact]) -> anyhow::Result<Self> {
+    /// Starts a registry with this artifact.
+    pub(super) fn start(artifact: &BenchArtifact) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("there is no port")?;
         let address = listener.local_addr()?;
-        let pages = Arc::new(pages(artifacts));
+        let pages = Arc::new(pages(artifact));
         let has_ended = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&has_ended);
         let thread = thread::spawn(move || {
@@ -96,7 +95,7 @@ impl BenchRegistry {
                     return;
                 }
                 let (Ok(stream), pages) = (stream, Arc::clone(&pages)) else { continue };
-                // A client that gets no answer reports that itself.
+                // A client that does not get its answer says so itself.
                 thread::spawn(move || drop(serve(&stream, &pages)));
             }
         });
@@ -118,29 +117,27 @@ impl BenchRegistry {
 impl Drop for BenchRegistry {
     fn drop(&mut self) {
         self.has_ended.store(true, Ordering::Relaxed);
-        // The thread waits for a connection, and checks only then whether it should end.
+        // It waits for a connection, and looks only then.
         let is_awake = TcpStream::connect(self.address).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| is_awake) {
-            // The thread returns nothing, and a panic has already been printed.
+            // It has no result, and a panic has been printed.
             let _ = thread.join();
         }
     }
 }
 
-fn pages(artifacts: &[&BenchArtifact]) -> Pages {
+fn pages(artifact: &BenchArtifact) -> Pages {
     let nothing = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [] }).to_string();
     let mut pages = Pages::from([("/v2/".to_owned(), ("application/json", b"{}".to_vec()))]);
-    for artifact in artifacts {
-        let digest = &artifact.manifest_digest;
-        for (rest, kind, bytes) in [
-            (format!("manifests/{TAG}"), MANIFEST, artifact.manifest.as_bytes()),
-            (format!("manifests/sha256:{digest}"), MANIFEST, artifact.manifest.as_bytes()),
-            (format!("blobs/sha256:{}", artifact.digest), BLOB, &artifact.bytes[..]),
-            (format!("blobs/sha256:{NO_CONFIGURATION_DIGEST}"), BLOB, NO_CONFIGURATION.as_bytes()),
-            (format!("referrers/sha256:{digest}"), INDEX, nothing.as_bytes()),
-        ] {
-            pages.insert(artifact.path(&rest), (kind, bytes.to_vec()));
-        }
+    let digest = &artifact.manifest_digest;
+    for (rest, kind, bytes) in [
+        (format!("manifests/{TAG}"), MANIFEST, artifact.manifest.as_bytes()),
+        (format!("manifests/sha256:{digest}"), MANIFEST, artifact.manifest.as_bytes()),
+        (format!("blobs/sha256:{}", artifact.digest), BLOB, &artifact.bytes[..]),
+        (format!("blobs/sha256:{NO_CONFIGURATION_DIGEST}"), BLOB, NO_CONFIGURATION.as_bytes()),
+        (format!("referrers/sha256:{digest}"), INDEX, nothing.as_bytes()),
+    ] {
+        pages.insert(artifact.path(&rest), (kind, bytes.to_vec()));
     }
     pages
 }
@@ -155,7 +152,7 @@ fn serve(stream: &TcpStream, pages: &Pages) -> io::Result<()> {
             return Ok(());
         }
         let mut header = String::new();
-        // The headers do not change the answer, and no request has a body.
+        // None of them changes an answer, and no request has a body.
         while reader.read_line(&mut header)? > 0 && header.trim() != "" {
             header.clear();
         }
@@ -177,8 +174,7 @@ fn serve(stream: &TcpStream, pages: &Pages) -> io::Result<()> {
     }
 }
 
-/// Computes the digest of a file with the program that the figures compare with, because this crate
-/// has no hash function.
+/// Returns the digest of a file by the program that is compared with: nothing here hashes.
 fn sha256(path: &Path) -> anyhow::Result<String> {
     let printed = run::output(Command::new("sha256sum").arg(path))?;
     let digest = printed.split_whitespace().next();
