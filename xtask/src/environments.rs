@@ -65,7 +65,7 @@ const ENVIRONMENTS: &[PinnedEnvironment] = &[
         require: "IKIGAI_REQUIRE_TOOLCHAINS",
     },
     // The official client of MCP, a fuzzer and a server.
-    Environment {
+    PinnedEnvironment {
         name: MCP_CLIENTS,
         language: Python("mcp"),
         purposes: &[Tests],
@@ -73,7 +73,7 @@ const ENVIRONMENTS: &[PinnedEnvironment] = &[
     },
     // The same of Node.js, without a fuzzer, the conformance suite of the protocol, and a plain server
     // for the benchmark.
-    Environment {
+    PinnedEnvironment {
         name: MCP_NODE,
         language: Node,
         purposes: &[Tests, Benchmark],

@@ -47,7 +47,7 @@ enum XtaskCommand {
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
     /// Measure how long users wait, against targets, limits and other programs
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Fuzz the parsers of foreign input
     Fuzz(fuzz::FuzzOptions),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
 use ikigai_host::policy::Sandbox;
 use ikigai_host::registry::{KnownServer, ServerState};
@@ -79,7 +79,9 @@ pub(super) async fn run(
 fn network(host: &Host, server: &KnownServer) -> Option<String> {
     let target = server.definition.as_ref().map(|definition| &definition.server.target);
     let written = host.authority().written_server(&server.name)?;
-    if !matches!(target, Some(Target::Process { .. })) || written.sandbox == Some(Sandbox::Off) {
+    if !matches!(target, Some(ServerTarget::Process { .. }))
+        || written.sandbox == Some(Sandbox::Off)
+    {
         return None;
     }
     let net = written.net.unwrap_or_default();

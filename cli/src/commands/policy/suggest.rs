@@ -18,7 +18,7 @@ use self::gather::{Gathered, gather};
 use self::servers::{ServerRefusals, untold};
 use super::grant::contents_key;
 use super::least::look::ToolSurroundings;
-use super::least::proposal::{CurrentGrant, Proposed, Reach};
+use super::least::proposal::{CurrentGrant, ObservedAccess, Proposed};
 use crate::commands::audit::filter::parse_time;
 use crate::commands::audit::{refused, warn_damaged};
 use crate::commands::tool::call::named_tool;
@@ -28,10 +28,10 @@ use crate::error::CliError;
 use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
 use ikigai_host::audit::LogReader;
-use ikigai_host::host::{Host, Subject, request};
+use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::policy::{Backend, EntryLists, Net, NewKey, WrittenPath};
 use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
-use ikigai_host::toolchain::{self, Installation, ToolchainOffer};
+use ikigai_host::toolchain::{self, ToolchainInstallation, ToolchainOffer};
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest\n  \
@@ -202,7 +202,7 @@ struct Suggestion {
 
 /// The toolchains in which something lies that a tool was refused.
 struct FittingToolchains {
-    found: Vec<Installation>,
+    found: Vec<ToolchainInstallation>,
     /// The lists of the entry with them and with the rest.
     lists: EntryLists,
 }
@@ -230,7 +230,7 @@ impl Suggestion {
             return self.proposed.keys(host, tool);
         };
         let contents = [tool.build.digest];
-        let request = request(Subject::from(tool), &contents);
+        let request = request(CallTarget::from(tool), &contents);
         let unchanged = EntryLists::unchanged(host.authority(), &request);
         contents_key(host, tool).into_iter().chain(lists.keys(&unchanged)).collect()
     }
@@ -265,7 +265,7 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     }
     let standing = CurrentGrant::for_tool(host, tool);
     let around = ToolSurroundings::for_build(host, &tool.build);
-    let propose = |reach: &Reach| Proposed::new(reach, &standing, &around);
+    let propose = |reach: &ObservedAccess| Proposed::new(reach, &standing, &around);
     let (proposed, toolchains) = match with_toolchains(host, tool, &gathered.reach, &propose) {
         Some((rest, toolchains)) => (rest, Some(toolchains)),
         None => (propose(&gathered.reach), None),
@@ -280,15 +280,15 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
 fn with_toolchains(
     host: &Host,
     tool: &Tool,
-    reach: &Reach,
-    propose: &dyn Fn(&Reach) -> Proposed,
+    reach: &ObservedAccess,
+    propose: &dyn Fn(&ObservedAccess) -> Proposed,
 ) -> Option<(Proposed, FittingToolchains)> {
     if tool.build.backend() != Backend::Native {
         return None;
     }
     let authority = host.authority();
     let contents = [tool.build.digest];
-    let request = request(Subject::from(tool), &contents);
+    let request = request(CallTarget::from(tool), &contents);
     let paths: Vec<PathBuf> = reach.paths.iter().map(|(_, path)| path.clone()).collect();
     let ToolchainOffer { found, .. } =
         ToolchainOffer::find(&paths, &BTreeSet::new(), authority, &request)?;

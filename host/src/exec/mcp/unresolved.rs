@@ -7,7 +7,7 @@
 use crate::exec::envelope::did_its_work;
 use crate::exec::native::unresolved_peers;
 use crate::exec::{Call, Exit, Outcome, Stdin};
-use crate::policy::{Reached, Sandbox};
+use crate::policy::{RequestedAccess, Sandbox};
 
 /// Notes the hosts that the outcome of a call names as not found, unless the server was granted
 /// them.
@@ -28,9 +28,11 @@ pub(super) fn note(outcome: &mut Outcome, call: &Call) {
     let peers = unresolved_peers(outputs, arguments).into_iter();
     for reached in peers.filter(|reached| !call.grant.covers(reached)) {
         match reached {
-            Reached::Peer { host, port } => outcome.denied.note(format!("net {host}:{port}")),
-            Reached::Host { host } => outcome.denied.note(format!("net {host}:*")),
-            Reached::Path { .. } | Reached::Run => {}
+            RequestedAccess::Peer { host, port } => {
+                outcome.denied.note(format!("net {host}:{port}"))
+            }
+            RequestedAccess::Host { host } => outcome.denied.note(format!("net {host}:*")),
+            RequestedAccess::Path { .. } | RequestedAccess::Run => {}
         }
     }
 }

@@ -10,7 +10,7 @@ use ikigai_host::policy::{
     Access, AssetAccess, EntryLists, EntryPermissions, LimitKey, Net, NewKey, NewValue,
     Permissions, Sandbox, WrittenPath, shell_quoted,
 };
-use ikigai_host::toolchain::Installation;
+use ikigai_host::toolchain::ToolchainInstallation;
 use serde_json::{Map, Value, json};
 
 use crate::commands::policy::grant::limit_key;
@@ -105,8 +105,9 @@ impl Remainder {
                 missing.push(format!("--env {}", shell_quoted(name)));
             }
         }
-        let is_granted = |it: &&Installation| has_all(&before, it);
-        let granted: Vec<&Installation> = toolchains.others.iter().filter(is_granted).collect();
+        let is_granted = |it: &&ToolchainInstallation| has_all(&before, it);
+        let granted: Vec<&ToolchainInstallation> =
+            toolchains.others.iter().filter(is_granted).collect();
         for found in &toolchains.named {
             let had = after.clone();
             take_out(&mut after, found, &granted);
@@ -182,7 +183,7 @@ impl Remainder {
 }
 
 /// Returns whether the lists have each directory of a toolchain.
-fn has_all(lists: &EntryLists, found: &Installation) -> bool {
+fn has_all(lists: &EntryLists, found: &ToolchainInstallation) -> bool {
     let mut places = found.places.iter();
     !found.places.is_empty()
         && places.all(|place| lists.fs.iter().any(|rule| is_named(rule, &place.path)))
@@ -190,16 +191,20 @@ fn has_all(lists: &EntryLists, found: &Installation) -> bool {
 
 /// Takes a toolchain out of the lists, but for what it shares with one of the others, which are
 /// granted too.
-fn take_out(lists: &mut EntryLists, found: &Installation, others: &[&Installation]) {
+fn take_out(
+    lists: &mut EntryLists,
+    found: &ToolchainInstallation,
+    others: &[&ToolchainInstallation],
+) {
     let is_own = |path: &Path| {
-        let is_it = |it: &Installation| it.places.iter().any(|place| place.path == path);
+        let is_it = |it: &ToolchainInstallation| it.places.iter().any(|place| place.path == path);
         is_it(found) && !others.iter().any(|it| is_it(it))
     };
     let own = found.places.iter().map(|place| place.path.as_path()).filter(|path| is_own(path));
     let own: Vec<&Path> = own.collect();
     lists.fs.retain(|rule| !own.iter().any(|path| is_named(rule, path)));
     lists.env.retain(|name| {
-        let is_of = |it: &Installation| it.env.contains(&name.as_str());
+        let is_of = |it: &ToolchainInstallation| it.env.contains(&name.as_str());
         !is_of(found) || others.iter().any(|it| is_of(it))
     });
     lists

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use ikigai_host::audit::Record;
-use ikigai_host::exec::mcp::Target;
+use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{Access, EntryPermissions, Sandbox, shell_quoted};
 use ikigai_host::registry::{KnownServer, Snapshot};
@@ -114,7 +114,7 @@ pub(super) fn untold(host: &Host, server: &KnownServer) -> Option<String> {
     let written = host.authority().written_server(&server.name).unwrap_or_default();
     let has_network = written.net.is_some_and(|net| net.any);
     let is_free = written.sandbox == Some(Sandbox::Off);
-    if !matches!(target, Some(Target::Process { .. })) || has_network || is_free {
+    if !matches!(target, Some(ServerTarget::Process { .. })) || has_network || is_free {
         return None;
     }
     let name = &server.name;
