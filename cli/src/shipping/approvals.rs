@@ -3,15 +3,19 @@
 //! A workspace's lock is not an approval, since all users with write access to the workspace can
 //! change it.
 
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use ikigai_host::paths::Paths;
 use ikigai_supply::{LockedTool, ToolsLock};
 
 use super::lock_file::read_lock;
 use super::staging::ToolSource;
-use super::workspace::all_approved;
-use crate::error::CliError;
+use crate::error::{CliError, with_path};
+
+/// The directory of the locks with the user's approvals, one for each workspace.
+pub(super) const APPROVED: &str = "approved";
 
 /// The locks that only this user writes. An earlier lock overrides a later one.
 #[derive(Clone, Debug, Default)]
@@ -46,4 +50,27 @@ impl Approvals {
             locks.find_map(|lock| lock.of_source(reference))
         })
     }
+}
+
+/// Returns the paths of the locks with the user's approvals in all workspaces, including the locks
+/// of entries that have left a workspace's lock.
+fn all_approved(paths: &Paths) -> Result<Vec<PathBuf>, CliError> {
+    paths.workspace_tools().map_or(Ok(Vec::new()), |files| locks_in(&files.join(APPROVED)))
+}
+
+/// Returns the paths of the locks in a directory, in order.
+pub(super) fn locks_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
+    let listed = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        listed => with_path(listed, "list", directory)?,
+    };
+    let mut locks = Vec::new();
+    for entry in listed {
+        let path = with_path(entry, "list", directory)?.path();
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            locks.push(path);
+        }
+    }
+    locks.sort();
+    Ok(locks)
 }

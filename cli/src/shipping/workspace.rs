@@ -4,8 +4,6 @@
 //! only if the user has approved exactly its present entry. A copy of the approved entry is stored
 //! where tools cannot write. A changed entry is no longer approved.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use ikigai_host::Digest;
@@ -13,13 +11,10 @@ use ikigai_host::paths::Paths;
 use ikigai_host::registry::WorkspaceTool;
 use ikigai_supply::lock::LockedTool;
 
-use super::approvals::Approvals;
+use super::approvals::{APPROVED, Approvals, locks_in};
 use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};
 use super::placement::remove_file;
-use crate::error::{CliError, with_path};
-
-/// The directory of the locks with the user's approvals, one for each workspace.
-const APPROVED: &str = "approved";
+use crate::error::CliError;
 
 /// The extension of a lock with approved entries that have left the workspace's lock.
 const WITHDRAWN: &str = "withdrawn.lock";
@@ -156,27 +151,4 @@ impl WorkspaceToolPaths {
         });
         Ok(not_offered.collect())
     }
-}
-
-/// Returns the paths of the locks with the user's approvals in all workspaces, including the locks
-/// of entries that have left a workspace's lock.
-pub(super) fn all_approved(paths: &Paths) -> Result<Vec<PathBuf>, CliError> {
-    paths.workspace_tools().map_or(Ok(Vec::new()), |files| locks_in(&files.join(APPROVED)))
-}
-
-/// Returns the paths of the locks in a directory, in order.
-fn locks_in(directory: &Path) -> Result<Vec<PathBuf>, CliError> {
-    let listed = match fs::read_dir(directory) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        listed => with_path(listed, "list", directory)?,
-    };
-    let mut locks = Vec::new();
-    for entry in listed {
-        let path = with_path(entry, "list", directory)?.path();
-        if path.extension().is_some_and(|extension| extension == "lock") {
-            locks.push(path);
-        }
-    }
-    locks.sort();
-    Ok(locks)
 }
