@@ -1,11 +1,13 @@
 //! A database of either kind, with one way to run a statement.
 //!
 //! Both databases number their parameters `$1`, `$2`, …, so each statement is written only once.
-//! The differences stay here: opening a store (`sqlite`, `postgres`), its tables (`schema`),
-//! locks, and the codes of errors (`failure`). Nothing here knows the purpose of a statement.
+//! The differences stay here: opening a store (`sqlite`, `postgres`), its tables (`schema`,
+//! `migrations`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of a
+//! statement.
 
 mod digest;
 mod failure;
+mod migrations;
 mod postgres;
 mod row;
 mod schema;

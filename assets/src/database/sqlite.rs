@@ -2,7 +2,7 @@
 //! to it, and opened so that commits survive a loss of power. Statements run in `connection`.
 
 mod connection;
-mod shortage;
+pub(super) mod shortage;
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -17,7 +17,6 @@ use crate::options::StoreOptions;
 use crate::store_url::{StoreLocation, StoreUrl, companions};
 
 pub(super) use self::connection::{PooledConnection, SqlitePool};
-pub(super) use self::shortage::Shortage;
 
 /// The application id in the header of a store's file: `ikig`.
 pub(super) const APPLICATION_ID: i64 = 0x696b_6967;

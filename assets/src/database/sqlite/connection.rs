@@ -23,7 +23,7 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard, OwnedSemaphorePermit, Semaphor
 use crate::backoff::PAUSES;
 use crate::database::failure::DatabaseFailure;
 use crate::database::row::{Column, Row};
-use crate::database::{CallerThread, SqlParameter, digest, schema};
+use crate::database::{CallerThread, SqlParameter, digest, migrations};
 
 /// The longest pause between two attempts at a lock, without jitter. It is shorter than between
 /// attempts at a transaction: with long pauses, a process would rarely meet a free moment of a
@@ -347,9 +347,9 @@ impl Drop for PooledConnection {
 
 /// Returns the failure for tables that a newer ikigai has changed while this process had them open.
 fn newer(open: &rusqlite::Connection) -> Option<DatabaseFailure> {
-    let version = open.query_row(schema::VERSION, [], |row| row.get::<_, i64>(0));
+    let version = open.query_row(migrations::VERSION, [], |row| row.get::<_, i64>(0));
     let version = u64::try_from(version.ok()?).ok()?;
-    (version > schema::KNOWN).then_some(DatabaseFailure::Newer(version))
+    (version > migrations::KNOWN).then_some(DatabaseFailure::Newer(version))
 }
 
 /// The outcome of an attempt at a statement.
