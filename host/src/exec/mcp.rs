@@ -11,6 +11,7 @@ mod description;
 mod fake;
 mod pool;
 mod running;
+mod server;
 mod stderr;
 #[cfg(target_os = "linux")]
 mod unresolved;
@@ -32,7 +33,7 @@ pub use connect::{
 };
 pub use description::ToolDescription;
 pub(crate) use pool::ServerPool;
-pub use pool::{DefinedServer, ServerTarget};
+pub use server::{DefinedServer, ServerTarget};
 
 use self::attended::Clock;
 use self::running::RunningServer;

@@ -2,8 +2,6 @@
 //! that keeps data of one principal must not give it to another.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -11,8 +9,9 @@ use ikigai_protocol::Digest;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
-use super::connect::{Auth, Connect, ServerTools};
+use super::connect::{Connect, ServerTools};
 use super::running::{RunningServer, ServerTimeouts};
+use super::server::DefinedServer;
 use crate::exec::native::Supervisor;
 use crate::exec::{Call, Exit, Outcome};
 use crate::policy::{Grant, RemedyHints};
@@ -34,47 +33,6 @@ const WAIT: Duration = Duration::from_secs(5);
 
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(40);
-
-/// A server, as its definition describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DefinedServer {
-    /// The name of the definition.
-    pub name: String,
-    /// The digest of the definition.
-    pub digest: Digest,
-    /// The way to reach it.
-    pub target: ServerTarget,
-}
-
-impl DefinedServer {
-    /// Returns its program; nothing for a server that is reached over HTTP.
-    #[must_use]
-    pub fn program(&self) -> Option<&Path> {
-        match &self.target {
-            ServerTarget::Process { program, .. } => Some(program),
-            ServerTarget::Remote { .. } => None,
-        }
-    }
-}
-
-/// The way to reach a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServerTarget {
-    /// It is a program, which speaks on its stdin and stdout.
-    Process {
-        /// The absolute path of the program.
-        program: PathBuf,
-        /// Its arguments.
-        args: Vec<OsString>,
-    },
-    /// It is somewhere else, and speaks over HTTP.
-    Remote {
-        /// The address of its endpoint.
-        url: String,
-        /// The source of its token.
-        auth: Auth,
-    },
-}
 
 /// The servers of one host.
 pub(crate) struct ServerPool {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{AddressGate, Connect, McpConnection, Remote, ServerStreams, ServerTools};
-use super::pool::{DefinedServer, ServerTarget};
+use super::server::{DefinedServer, ServerTarget};
 use super::stderr::Stderr;
 use crate::exec::envelope::exit_code;
 use crate::exec::native::Supervisor;
