@@ -18,9 +18,13 @@ mod guarded;
 #[cfg(target_os = "linux")]
 mod hidden;
 #[cfg(target_os = "linux")]
+mod hidden_search;
+#[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
 mod missing_files;
+#[cfg(target_os = "linux")]
+mod open_grant;
 #[cfg(target_os = "linux")]
 mod own_loopback;
 #[cfg(target_os = "linux")]

@@ -18,7 +18,8 @@ use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::hidden::{LONGEST_PATH, identity};
+use super::hidden_search::LONGEST_PATH;
+use super::open_grant::identity;
 use super::set_aside::{
     ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside, names_in,
 };
