@@ -7,7 +7,8 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use super::wrapped::WRAPPED;
+/// The suffix of the file name of a wrapped program's definition.
+pub(super) const WRAPPED: &str = ".wrap.toml";
 
 /// The largest component that is read, in bytes: ten times the size of an interpreter.
 pub(super) const MAX_COMPONENT: u64 = 256 << 20;

@@ -13,14 +13,11 @@ use ikigai_protocol::{Digest, ToolSchema};
 use serde_json::{Map, Value, json};
 use toml::de::{DeTable, DeValue};
 
-use super::file;
+use super::file::{self, WRAPPED};
 use crate::exec::arguments;
 use crate::exec::wrap::{ArgumentTemplate, TemplateWord, WordGroup, Wrapper, answer_schema};
 use crate::paths;
 use crate::toml_file::{TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs};
-
-/// The file name suffix of definitions.
-pub(super) const WRAPPED: &str = ".wrap.toml";
 
 /// The largest definition, and the largest file of parameters, in bytes.
 const LARGEST: u64 = 64 << 10;
