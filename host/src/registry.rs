@@ -12,9 +12,11 @@ mod memo;
 pub(crate) mod reaching;
 mod remembered;
 mod scan;
+mod scan_context;
 mod servers;
 mod tool;
 mod workspace;
+mod workspace_tool;
 mod wrapped;
 
 use std::collections::BTreeMap;
@@ -32,7 +34,7 @@ pub use loader::{CompileEvent, ProgressFn};
 pub use remembered::remembered;
 pub use servers::{ApprovalState, KnownServer, ListedTool, ServerState, server_request};
 pub use tool::{Build, Tool};
-pub use workspace::{WorkspaceTool, WorkspaceToolsFn};
+pub use workspace_tool::{WorkspaceTool, WorkspaceToolsFn};
 pub use wrapped::{is_wrap_definition, wrap_definition_path};
 
 use crate::exec::mcp::{Remote, ServerPool, ServerTarget};
@@ -45,7 +47,7 @@ use crate::policy::{Authority, Backend, RemedyHints, Sandbox, ToolOrigin};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
-use scan::{Scan, ScanTarget};
+use scan_context::{ScanContext, ScanTarget};
 
 /// The remembered answers that a scan trusts, for [`Registry::scan`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -325,7 +327,7 @@ impl Registry {
     /// Waits for compilations for at most `timeout`.
     pub async fn look_up(&self, name: &str, timeout: Option<Duration>) -> Arc<Snapshot> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let look = |depth, wanted| Scan { deadline, ..self.scanner(depth, wanted) }.run();
+        let look = |depth, wanted| ScanContext { deadline, ..self.scanner(depth, wanted) }.run();
         let (snapshot, _) = look(ScanDepth::Remembered, ScanTarget::Tool(name.to_owned())).await;
         let is_there = snapshot.get(name).is_some() && !snapshot.failed(name);
         if is_there || snapshot.is_late {
@@ -464,11 +466,11 @@ impl Registry {
         self.loader.servers().changes()
     }
 
-    fn scanner(&self, depth: ScanDepth, wanted: ScanTarget) -> Scan {
+    fn scanner(&self, depth: ScanDepth, wanted: ScanTarget) -> ScanContext {
         let paths = &self.settings.paths;
         let system = paths.system_tools.clone().map(|dir| (dir, ToolOrigin::System));
         let user = paths.user_tools.clone().map(|dir| (dir, ToolOrigin::User));
-        Scan {
+        ScanContext {
             // If two tools have the same name, the later one is used.
             dirs: system.into_iter().chain(user).collect(),
             workspace_tools: self.settings.workspace_tools.clone(),

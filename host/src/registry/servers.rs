@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::candidate::{Candidate, DEFINITION};
 use super::definition::ServerDefinition;
 use super::memo::{SchemaKey, SchemaReply};
-use super::scan::{Scan, ScanTarget};
+use super::scan_context::{ScanContext, ScanTarget};
 use super::tool::{Build, Tool};
 use super::{ScanDepth, Snapshot};
 use crate::exec::arguments;
@@ -130,7 +130,7 @@ struct Usable {
     decision: Decision,
 }
 
-impl Scan {
+impl ScanContext {
     /// Examines one definition. Asks the server for its tools, unless they are known or the scan
     /// does not want the server.
     pub(super) async fn server(&self, candidate: &Candidate) -> KnownServer {

@@ -5,32 +5,18 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ikigai_protocol::Digest;
 use tokio::sync::Semaphore;
 
 use super::candidate::Candidate;
 use super::file;
 use super::loader::cores;
-use super::scan::{ASKED_PER_CORE, CandidateRefusal, CheckedBuild, Scan, ScanTarget};
+use super::scan_context::{
+    ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget,
+};
 use super::tool::Tool;
+use super::workspace_tool::WorkspaceTool;
 use super::{Skipped, Snapshot};
 use crate::policy::{Backend, ToolOrigin, is_standard};
-
-/// A workspace tool that the user approved:
-/// [`HostBuilder::workspace_tools`](crate::HostBuilder::workspace_tools).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkspaceTool {
-    /// Its name, which its schema must have.
-    pub name: String,
-    /// The path of its file, in [`Paths::workspace_tools`](crate::Paths::workspace_tools), which no
-    /// tool can write.
-    pub path: PathBuf,
-    /// The digest that its file must have.
-    pub digest: Digest,
-}
-
-/// A function that returns the currently approved tools of the workspace.
-pub type WorkspaceToolsFn = Arc<dyn Fn() -> Vec<WorkspaceTool> + Send + Sync>;
 
 /// The names that the installation's tools have or may have. A component that was not asked yet is
 /// known only by its file.
@@ -58,7 +44,7 @@ impl InstalledNames {
 
 /// Adds the workspace tools to a snapshot, and returns whether all of them were asked.
 pub(super) async fn add_tools(
-    scan: &Arc<Scan>,
+    scan: &Arc<ScanContext>,
     snapshot: &mut Snapshot,
     installed: &InstalledNames,
 ) -> bool {
@@ -92,7 +78,7 @@ pub(super) async fn add_tools(
 
 /// Asks several tools at once, and returns their answers in the same order.
 async fn ask_all(
-    scan: &Arc<Scan>,
+    scan: &Arc<ScanContext>,
     tools: Vec<WorkspaceTool>,
 ) -> Vec<(WorkspaceTool, Result<CheckedBuild, CandidateRefusal>)> {
     let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
@@ -117,7 +103,7 @@ async fn ask_all(
     answers
 }
 
-impl Scan {
+impl ScanContext {
     /// Asks a workspace tool for its schema, if its file is the approved one.
     async fn ask_of_workspace(
         &self,
@@ -156,7 +142,12 @@ impl Scan {
 }
 
 /// Adds one tool, unless the policy does not allow its build, or a server has a tool with its name.
-fn add(scan: &Scan, snapshot: &mut Snapshot, tool: &WorkspaceTool, (build, schema): CheckedBuild) {
+fn add(
+    scan: &ScanContext,
+    snapshot: &mut Snapshot,
+    tool: &WorkspaceTool,
+    (build, schema): CheckedBuild,
+) {
     let asked = scan.authority.choose(&tool.name, ToolOrigin::User).backend;
     if !asked.allows(build.backend()) {
         let kind = build.backend().as_str();
