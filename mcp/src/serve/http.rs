@@ -11,6 +11,7 @@ mod connections;
 mod cors;
 mod endpoint;
 mod oauth;
+mod principal;
 mod reply;
 mod sessions;
 mod settings;
@@ -33,9 +34,10 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-pub use access::{AccessScope, ClientAccess, InvalidToken, Principal, SharedToken};
+pub use access::{ClientAccess, InvalidToken, SharedToken};
 pub use admission::InvalidAdmission;
 pub use oauth::{InvalidOAuth, OAuth};
+pub use principal::{AccessScope, Principal};
 pub use settings::{HttpBounds, HttpSettings};
 pub use tls::{Tls, TlsError};
 

@@ -1,7 +1,6 @@
-//! The principal of a request: who sends it, and which methods they may use.
+//! The clients that may use a server, and the check of the token in a request.
 
 use std::fmt;
-use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, WWW_AUTHENTICATE};
 use http::request::Parts;
@@ -9,6 +8,7 @@ use http::{Method, StatusCode};
 use subtle::ConstantTimeEq as _;
 
 use super::oauth::{OAuth, Rejected};
+use super::principal::{AccessScope, Principal};
 use super::reply::{self, HttpRefusal, unread};
 
 /// The minimum length of a token in characters. A shorter token could be guessed.
@@ -26,81 +26,6 @@ pub enum ClientAccess {
     Token(SharedToken),
     /// The clients that have an issuer's access token.
     OAuth(Box<OAuth>),
-}
-
-/// The authenticated client of a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Principal {
-    name: Arc<str>,
-    scopes: Scopes,
-}
-
-/// The parts of a server that a principal may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Scopes {
-    tools: bool,
-    documents: bool,
-}
-
-/// A part of a server for which a principal needs permission.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessScope {
-    /// The tools.
-    Tools,
-    /// The resources.
-    Documents,
-}
-
-impl AccessScope {
-    /// Returns the part that a method belongs to, or `None` for a method that every client needs.
-    pub(super) fn for_method(method: &str) -> Option<Self> {
-        match method.split_once('/')?.0 {
-            "tools" => Some(Self::Tools),
-            "resources" => Some(Self::Documents),
-            _ => None,
-        }
-    }
-
-    /// Returns the name of the scope in a token.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Tools => "tools",
-            Self::Documents => "documents",
-        }
-    }
-}
-
-impl Principal {
-    /// Returns a principal that an issuer named.
-    pub(super) fn new(name: &str, tools: bool, documents: bool) -> Self {
-        Self { name: name.into(), scopes: Scopes { tools, documents } }
-    }
-
-    /// Returns a principal that may use everything.
-    fn with_all(name: &str) -> Self {
-        Self::new(name, true, true)
-    }
-
-    /// Returns the name: `anyone`, `token`, or the issuer's name for the principal.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the name, as an `Arc` that can be shared.
-    pub(super) fn shared_name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    /// Returns whether the principal may use a part of the server.
-    #[must_use]
-    pub fn may(&self, scope: AccessScope) -> bool {
-        match scope {
-            AccessScope::Tools => self.scopes.tools,
-            AccessScope::Documents => self.scopes.documents,
-        }
-    }
 }
 
 /// A token that the server and its clients share.

@@ -20,10 +20,10 @@ use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::access::{AccessScope, Principal};
 use super::body::BodyMemory;
 use super::connections::{AdmittedConnection, Full as NoRoom};
 use super::cors;
+use super::principal::{AccessScope, Principal};
 use super::reply::{self, BoxedResponse, HttpRefusal, unread};
 use super::sessions::{OwnSessions, Sessions};
 use super::settings::HttpSettings;

@@ -16,7 +16,7 @@ use url::Url;
 pub(super) use keys::Unreachable;
 use keys::{IssuerKey, IssuerKeys};
 
-use super::access::{AccessScope, Principal};
+use super::principal::{AccessScope, Principal};
 
 /// The accepted signature algorithms. Algorithms with a shared secret are excluded, because the
 /// issuer's public key would be the secret.
