@@ -15,6 +15,8 @@ mod callback;
 mod challenge;
 mod discovery;
 mod fetch;
+mod proof;
+mod refusal;
 mod registration;
 mod session;
 

@@ -11,8 +11,9 @@ use url::{Url, form_urlencoded};
 
 use super::discovery::{Issuer, Protection};
 use super::fetch::OAuthHttp;
+use super::refusal::described;
 use super::registration::OAuthClient;
-use super::session::{OAuthSession, described};
+use super::session::OAuthSession;
 use super::{OAuthError, untrusted};
 
 /// The number of random bytes in a secret value: RFC 7636, section 4.1.

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::discovery::Issuer;
 use super::fetch::{OAuthHttp, accepting_json};
-use super::session::{Proof, refusal};
+use super::proof::Proof;
+use super::refusal::refusal;
 use super::{OAuthError, untrusted};
 
 /// The longest client identity or secret in bytes.

@@ -14,9 +14,10 @@ use url::form_urlencoded;
 use super::challenge::is_scope;
 use super::discovery::Issuer;
 use super::fetch::{FetchResponse, OAuthHttp, accepting_json};
+use super::proof::Proof;
+use super::refusal::refusal;
 use super::registration::OAuthClient;
 use super::{OAuthError, untrusted};
-use crate::wire::plain;
 
 /// The longest token in bytes.
 const LONGEST: usize = 32 << 10;
@@ -27,9 +28,6 @@ const LIFE: u64 = 10 * 365 * 86_400;
 /// A token is renewed this many seconds before it expires, so that it does not expire in transit. A
 /// short-lived token is renewed in the last quarter of its life.
 const MARGIN: u64 = 60;
-
-/// The longest issuer message that is repeated, in characters.
-const WORDS: usize = 300;
 
 /// The tokens of a login, and the data to renew them. Contains secrets.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,53 +61,6 @@ impl fmt::Debug for OAuthSession {
     }
 }
 
-/// The way in which a client proves its identity: RFC 6749, section 2.3.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Proof {
-    None,
-    ClientSecretBasic,
-    ClientSecretPost,
-}
-
-impl Proof {
-    const ALL: [(&str, Self); 3] = [
-        ("none", Self::None),
-        ("client_secret_basic", Self::ClientSecretBasic),
-        ("client_secret_post", Self::ClientSecretPost),
-    ];
-
-    pub(super) fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(_, it)| *it == self).map_or("", |(name, _)| name)
-    }
-
-    pub(super) fn named(name: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, it)| *it)
-    }
-
-    /// Returns the method of a client without a secret. If the issuer does not support that,
-    /// returns a method with a secret.
-    pub(super) fn without_secret(issuer: &Issuer) -> Self {
-        match &issuer.token_endpoint_auth_methods_supported {
-            Some(known) if known.iter().any(|it| it == Self::None.name()) => Self::None,
-            Some(_) => Self::of_secret(issuer),
-            None => Self::None,
-        }
-    }
-
-    /// Returns the method of a client with a secret.
-    pub(super) fn of_secret(issuer: &Issuer) -> Self {
-        // RFC 8414 defines this default.
-        let known = issuer.token_endpoint_auth_methods_supported.as_deref().unwrap_or_default();
-        let knows = |proof: Self| known.iter().any(|it| it == proof.name());
-        if knows(Self::ClientSecretPost) && !knows(Self::ClientSecretBasic) {
-            Self::ClientSecretPost
-        } else {
-            Self::ClientSecretBasic
-        }
-    }
-}
-
 /// A response with tokens: RFC 6749, section 5.1.
 #[derive(Deserialize)]
 struct TokenResponse {
@@ -119,13 +70,6 @@ struct TokenResponse {
     expires_in: Option<Value>,
     refresh_token: Option<String>,
     scope: Option<String>,
-}
-
-/// A response without tokens: RFC 6749, section 5.2.
-#[derive(Deserialize)]
-struct TokenErrorResponse {
-    error: String,
-    error_description: Option<String>,
 }
 
 impl OAuthSession {
@@ -339,32 +283,6 @@ fn seconds(value: &Value) -> Option<u64> {
     (number >= 0.0).then_some(number as u64)
 }
 
-/// Returns the error in a response that refuses.
-pub(super) fn refusal(reply: &FetchResponse, secrets: &[&str]) -> OAuthError {
-    match serde_json::from_slice::<TokenErrorResponse>(&reply.body) {
-        Ok(TokenErrorResponse { error, error_description }) => {
-            described(&error, error_description.as_deref(), secrets)
-        }
-        Err(_) => OAuthError::Refused {
-            error: format!("HTTP {}", reply.status.as_u16()),
-            description: String::new(),
-        },
-    }
-}
-
-/// Returns an error in the issuer's words, with the secrets removed.
-pub(super) fn described(error: &str, description: Option<&str>, secrets: &[&str]) -> OAuthError {
-    let shown = |text: &str| {
-        let mut text = text.to_owned();
-        for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
-            text = text.replace(secret, "…");
-        }
-        plain(&text).chars().take(WORDS).collect::<String>()
-    };
-    let description = description.map(|text| format!(": {}", shown(text))).unwrap_or_default();
-    OAuthError::Refused { error: shown(error), description }
-}
-
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
@@ -374,6 +292,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::connect::oauth::refusal::described;
 
     fn session() -> OAuthSession {
         let session = serde_json::from_value(json!({
