@@ -84,6 +84,7 @@ mod missed_places;
 mod net;
 mod parse;
 mod propose;
+mod provenance;
 mod reached;
 mod remedy;
 mod reserved;
@@ -91,6 +92,7 @@ mod rule;
 mod secret_places;
 mod session;
 mod shortfall;
+mod signer_rule;
 mod signers;
 mod standard;
 mod variables;
@@ -112,9 +114,7 @@ pub use broad_places::{is_broad_place, is_of_kernel};
 #[doc(hidden)]
 pub use commands::fuzzing as fuzzing_commands;
 pub use commands::{CommandRule, Commands, Requirement, ScriptVerdict};
-pub use decision::{
-    Decision, Denial, Effects, PolicyRequest, Provenance, ProvenanceMap, ServerTool, Variable,
-};
+pub use decision::{Decision, Denial, Effects, PolicyRequest, ServerTool, Variable};
 pub use edit::{NewKey, NewValue};
 pub use entry_lists::{Conflict, EntryLists};
 pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};
@@ -129,17 +129,19 @@ pub use net::is_public;
 pub use net::{Net, Peer, PeerHost};
 pub use parse::{check_server_name, check_variable, parse_limit};
 pub use propose::{Proposal, fuzzing};
+pub use provenance::{LayerKind, Provenance, ProvenanceMap};
 pub use reached::{RequestedAccess, UsedAccess};
 pub(crate) use remedy::RemedyHints;
 pub use remedy::{Permissions, Remedy};
 pub use reserved::Reserved;
-pub use rule::{LayerKind, LimitKey};
+pub use rule::LimitKey;
 pub use secret_places::{
     SECRET_PLACES, SecretPlace, holds_secret_place, present_secrets, secret_names, secret_place,
 };
 pub use session::SessionAnswer;
 pub use shortfall::Shortfall;
-pub use signers::{Signatures, SignerIdentity, SignerRule, SignersInForce};
+pub use signer_rule::{SignerIdentity, SignerRule};
+pub use signers::{Signatures, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
 pub use widen::unconfining_keys;

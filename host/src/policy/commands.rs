@@ -45,7 +45,7 @@ use std::fmt;
 
 use ikigai_protocol::written_out;
 
-use super::decision::Provenance;
+use super::provenance::Provenance;
 pub(super) use meet::{Strictness, meet};
 pub(super) use pattern::{CommandPrefix, CommandRules, RuleList};
 pub use requirement::Requirement;
@@ -264,7 +264,7 @@ fn shown(words: &[String]) -> String {
 #[doc(hidden)]
 pub mod fuzzing {
     use super::super::Profile;
-    use super::super::decision::Provenance;
+    use super::super::provenance::Provenance;
     use super::{CommandPrefix, CommandRule, Commands, RuleList, ScriptVerdict};
 
     /// Returns the verdict of a script by these rules.

@@ -3,6 +3,7 @@
 //! The profile and the user's file give a tool its first grant. The ceiling and the workspace only
 //! narrow it: the grant is intersected with each of them, so the result is never wider than either.
 
+mod context;
 mod effective_grant;
 mod reach;
 mod refusals;
@@ -11,45 +12,26 @@ mod search;
 mod signed;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use strum::VariantArray as _;
 
+pub(super) use self::context::PolicyContext;
+use self::context::Rule;
 use self::effective_grant::{EffectiveGrant, Freedom};
 use self::reach::WritablePlaces;
 use self::refusals::{check_bounds, check_denied, check_replaceable, check_strict, granting};
 use self::replaceable::NativeStart;
 use super::commands::{self, Strictness};
-use super::decision::{Decision, Denial, PolicyRequest, Provenance, ProvenanceMap};
-use super::live::PolicyLayers;
+use super::decision::{Decision, Denial, PolicyRequest};
+use super::provenance::{LayerKind, Provenance, ProvenanceMap};
 use super::reached::RequestedAccess;
-use super::remedy::RemedyHints;
-use super::reserved::SecretPaths;
-use super::rule::{LayerKind, LimitKey, Located, PolicyEntry, PolicyLayer};
-use super::signers::{self, Signing};
-use super::variables::Variables;
-use super::writable_record::WritableRecord;
+use super::rule::{LimitKey, PolicyLayer, PolicyLayers, provenance_of};
+use super::signers;
 use super::{
     Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, ToolOrigin, standard,
 };
 use crate::limits::CallLimits;
-
-/// The inputs of a decision, in addition to the layers.
-pub(super) struct PolicyContext<'a> {
-    pub(super) workspace: &'a Path,
-    pub(super) protected: &'a [PathBuf],
-    pub(super) secrets: &'a SecretPaths,
-    pub(super) variables: &'a Variables,
-    pub(super) writable_record: &'a WritableRecord,
-    pub(super) hints: &'a RemedyHints,
-    pub(super) signing: &'a Signing,
-    /// The accesses beyond the files that the user allowed the tool, for this session or this call.
-    pub(super) allowed: &'a [RequestedAccess],
-}
-
-/// An entry, with its layer.
-type Rule<'a> = (&'a PolicyLayer, &'a PolicyEntry);
 
 /// Returns the profile in force: the strictest profile of any layer.
 pub(super) fn profile(layers: &PolicyLayers, overrides: &Overrides) -> (Profile, Vec<Provenance>) {
@@ -367,17 +349,4 @@ fn wall_clock_ceiling(
     let rules = entry.iter().chain(bounds);
     let set = rules.filter_map(|(_, rule)| rule.limits.get(&LimitKey::WallClock));
     set.map(|at| Duration::from_nanos(at.value)).min().unwrap_or(otherwise)
-}
-
-/// Returns the line of a value.
-pub(super) fn provenance_of<T>(layer: &PolicyLayer, at: &Located<T>) -> Provenance {
-    line_provenance(layer, at.position.line)
-}
-
-fn entry_provenance(layer: &PolicyLayer, entry: &PolicyEntry) -> Provenance {
-    line_provenance(layer, entry.position.line)
-}
-
-fn line_provenance(layer: &PolicyLayer, line: usize) -> Provenance {
-    Provenance::File { kind: layer.kind, path: Arc::clone(&layer.path), line }
 }

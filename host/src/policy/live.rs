@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use ikigai_protocol::Digest;
 
 use super::parse::{self, Base};
-use super::rule::{LayerKind, PolicyLayer};
+use super::provenance::LayerKind;
+use super::rule::{PolicyLayer, PolicyLayers};
 use super::signers::Signatures;
 use crate::paths::{self, OtherWriter};
 use crate::toml_file::{self, ClosedDir, ReadError, ReadRules, TomlError};
@@ -61,31 +62,6 @@ pub struct FileStatus {
     pub exists: bool,
     /// The reason why its earlier contents are in force instead of the present ones.
     pub problem: Option<TomlError>,
-}
-
-/// All layers at one moment.
-#[derive(Clone, Debug)]
-pub(super) struct PolicyLayers {
-    pub(super) ceilings: Vec<Arc<PolicyLayer>>,
-    pub(super) user: Arc<PolicyLayer>,
-    pub(super) workspace: Arc<PolicyLayer>,
-}
-
-impl PolicyLayers {
-    /// Returns every layer, beginning with the ceilings, which bound the others.
-    pub(super) fn all(&self) -> impl Iterator<Item = &PolicyLayer> {
-        self.each().map(|layer| &**layer)
-    }
-
-    /// Returns whether both have the same layers, so that no file was read in between.
-    pub(super) fn are_same(&self, other: &Self) -> bool {
-        self.ceilings.len() == other.ceilings.len()
-            && self.each().zip(other.each()).all(|(one, other)| Arc::ptr_eq(one, other))
-    }
-
-    fn each(&self) -> impl Iterator<Item = &Arc<PolicyLayer>> {
-        self.ceilings.iter().chain([&self.user, &self.workspace])
-    }
 }
 
 /// The files, with the contents at the last read.

@@ -17,7 +17,8 @@ use ikigai_protocol::{Access, DIRS_VARIABLE, Digest, is_tool_name};
 use strum::VariantArray;
 use toml::de::DeTable;
 
-use super::rule::{DirRule, LayerKind, LimitKey, LimitRules, Located, PolicyEntry, PolicyLayer};
+use super::provenance::LayerKind;
+use super::rule::{DirRule, LimitKey, LimitRules, Located, PolicyEntry, PolicyLayer};
 use super::signers::Signatures;
 use super::standard::{SHELL, STORE_VARIABLE};
 use super::{Hide, Net, dirs};

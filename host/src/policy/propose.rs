@@ -9,8 +9,9 @@ use std::time::Duration;
 use super::edit::{self, EntryTable, NewKey, Unchangeable};
 use super::live;
 use super::parse::{self, Base};
-use super::rule::{LayerKind, PolicyEntry, PolicyLayer};
-use super::signers::SignerRule;
+use super::provenance::LayerKind;
+use super::rule::{PolicyEntry, PolicyLayer};
+use super::signer_rule::SignerRule;
 use crate::paths;
 use crate::toml_file::{self, ReadError, TomlError};
 
@@ -206,7 +207,7 @@ pub mod fuzzing {
 
     use super::super::edit::{EntryTable, NewKey};
     use super::super::parse::{self, Base};
-    use super::super::rule::LayerKind;
+    use super::super::provenance::LayerKind;
     use super::{EntryChange, Proposal};
     use crate::toml_file::TomlError;
 

@@ -9,44 +9,11 @@ use ikigai_protocol::{Access, Digest};
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::commands::CommandRules;
-use super::signers::SignerRule;
+use super::provenance::{LayerKind, Provenance};
+use super::signer_rule::SignerRule;
 use super::{Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox};
 use crate::limits::CallLimits;
 use crate::toml_file::TextPosition;
-
-/// The author of a policy file, which decides its effect.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
-#[strum(serialize_all = "snake_case")]
-pub enum LayerKind {
-    /// The administrator, whose file bounds all others.
-    Ceiling,
-    /// The user. Only the user's file grants.
-    User,
-    /// Any user who may write to the workspace. So the workspace's file can only narrow.
-    Workspace,
-}
-
-impl LayerKind {
-    /// Returns `ceiling`, `user` or `workspace`.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        self.into()
-    }
-}
 
 /// A value and its position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +83,31 @@ impl PolicyLayer {
     }
 }
 
+/// All layers at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct PolicyLayers {
+    pub(super) ceilings: Vec<Arc<PolicyLayer>>,
+    pub(super) user: Arc<PolicyLayer>,
+    pub(super) workspace: Arc<PolicyLayer>,
+}
+
+impl PolicyLayers {
+    /// Returns every layer, beginning with the ceilings, which bound the others.
+    pub(super) fn all(&self) -> impl Iterator<Item = &PolicyLayer> {
+        self.each().map(|layer| &**layer)
+    }
+
+    /// Returns whether both have the same layers, so that no file was read in between.
+    pub(super) fn are_same(&self, other: &Self) -> bool {
+        self.ceilings.len() == other.ceilings.len()
+            && self.each().zip(other.each()).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Arc<PolicyLayer>> {
+        self.ceilings.iter().chain([&self.user, &self.workspace])
+    }
+}
+
 /// The table `[tools.NAME]` or `[servers.NAME]`. An absent key has no effect.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicyEntry {
@@ -182,6 +174,21 @@ impl PolicyEntry {
             && assets.is_none()
             && approved.is_none()
     }
+}
+
+/// Returns the line of a value.
+pub(super) fn provenance_of<T>(layer: &PolicyLayer, at: &Located<T>) -> Provenance {
+    line_provenance(layer, at.position.line)
+}
+
+/// Returns the line of an entry.
+pub(super) fn entry_provenance(layer: &PolicyLayer, entry: &PolicyEntry) -> Provenance {
+    line_provenance(layer, entry.position.line)
+}
+
+/// Returns a line of a layer.
+pub(super) fn line_provenance(layer: &PolicyLayer, line: usize) -> Provenance {
+    Provenance::File { kind: layer.kind, path: Arc::clone(&layer.path), line }
 }
 
 /// One entry of an `fs` list.

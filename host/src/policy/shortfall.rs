@@ -2,8 +2,9 @@
 
 use ikigai_protocol::Access;
 
-use super::decision::{Decision, Provenance};
+use super::decision::Decision;
 use super::propose::Proposal;
+use super::provenance::Provenance;
 use super::reached::RequestedAccess;
 use super::rule::{DirRule, LimitKey};
 use super::{Backend, Net};

@@ -6,10 +6,9 @@
 
 use std::ffi::{OsStr, OsString};
 
-use super::super::decide::provenance_of;
 use super::super::decision::{Effects, PolicyRequest};
-use super::super::live::PolicyLayers;
-use super::super::rule::{LayerKind, Located, PolicyLayer};
+use super::super::provenance::LayerKind;
+use super::super::rule::{Located, PolicyLayer, PolicyLayers, provenance_of};
 use super::super::standard::SHELL;
 use super::super::{Approve, Backend, Grant, ToolOrigin};
 use super::{CommandPrefix, CommandRule, Commands};

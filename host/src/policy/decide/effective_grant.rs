@@ -7,15 +7,18 @@ use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, DIRS_VARIABLE, GrantedDir, encode_dirs};
 
+use super::context::{PolicyContext, Rule};
 use super::search::PATH;
-use super::{PolicyContext, Rule, line_provenance, provenance_of};
 use crate::paths::resolution_steps;
-use crate::policy::decision::{Denial, PolicyRequest, Provenance, ProvenanceMap, Variable};
+use crate::policy::decision::{Denial, PolicyRequest, Variable};
 use crate::policy::executed_places::executed_place;
 use crate::policy::parse::overlap_text;
+use crate::policy::provenance::{Provenance, ProvenanceMap};
 use crate::policy::reached::RequestedAccess;
 use crate::policy::remedy::Remedy;
-use crate::policy::rule::{DirRule, Located, PolicyEntry, PolicyLayer};
+use crate::policy::rule::{
+    DirRule, Located, PolicyEntry, PolicyLayer, line_provenance, provenance_of,
+};
 use crate::policy::{
     AssetAccess, Backend, Grant, GrantedLink, Hide, Net, Peer, PeerHost, Profile, Reserved,
     Sandbox, ToolOrigin, dirs, is_of_kernel, standard,

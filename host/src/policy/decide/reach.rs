@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ikigai_protocol::Access;
 
-use super::{PolicyContext, provenance_of};
-use crate::policy::decision::Provenance;
-use crate::policy::rule::PolicyLayer;
+use super::context::PolicyContext;
+use crate::policy::provenance::Provenance;
+use crate::policy::rule::{PolicyLayer, provenance_of};
 use crate::policy::standard;
 use crate::policy::writable_record::Dirs;
 

@@ -2,10 +2,11 @@
 
 use ikigai_protocol::Digest;
 
-use super::{Rule, entry_provenance, provenance_of};
-use crate::policy::decision::{Denial, PolicyRequest, Provenance, ProvenanceMap};
+use super::context::Rule;
+use crate::policy::decision::{Denial, PolicyRequest};
+use crate::policy::provenance::{LayerKind, Provenance, ProvenanceMap};
 use crate::policy::remedy::{Permissions, Remedy, RemedyHints};
-use crate::policy::rule::{LayerKind, PolicyEntry, PolicyLayer};
+use crate::policy::rule::{PolicyEntry, PolicyLayer, entry_provenance, provenance_of};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
 /// The number of digits of a digest that a refusal shows.

@@ -1,8 +1,8 @@
 //! The refusal of a tool without a signature by a signer in force, if a signature is required.
 
-use super::PolicyContext;
+use super::context::PolicyContext;
 use crate::policy::decision::{Denial, PolicyRequest};
-use crate::policy::live::PolicyLayers;
+use crate::policy::rule::PolicyLayers;
 use crate::policy::{Backend, ToolOrigin, signers};
 
 /// Refuses a user tool that needs a signature but does not have a valid one. Tools of the

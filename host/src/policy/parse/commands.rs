@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::{FileResult, PolicyReader};
 use crate::policy::commands::{CommandPrefix, CommandRules, RuleList};
-use crate::policy::rule::{LayerKind, Located};
+use crate::policy::provenance::LayerKind;
+use crate::policy::rule::Located;
 use crate::toml_file::{TomlError, TomlItem, TomlPair, pairs};
 
 const LISTS: &[&str] = &["allow", "ask", "deny"];

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use ikigai_protocol::is_tool_name;
 
 use super::{FileResult, PolicyReader};
-use crate::policy::decision::Provenance;
-use crate::policy::rule::{LayerKind, PolicyLayer};
-use crate::policy::signers::{SignerIdentity, SignerRule};
+use crate::policy::provenance::{LayerKind, Provenance};
+use crate::policy::rule::PolicyLayer;
+use crate::policy::signer_rule::{SignerIdentity, SignerRule};
 use crate::toml_file::{TomlItem, TomlPair, kind_of, pairs};
 
 const IDENTITIES: &[&str] = &["ssh", "minisign", "key", "sigstore"];

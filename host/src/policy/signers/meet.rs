@@ -1,6 +1,6 @@
 //! The common signers of two ceilings.
 
-use super::{SignerIdentity, SignerRule};
+use crate::policy::signer_rule::{SignerIdentity, SignerRule};
 
 /// Returns the signers that both lists admit, each for their common tools and until the earlier
 /// day.
