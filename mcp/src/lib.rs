@@ -35,13 +35,14 @@ pub use connect::{
 };
 pub use form::{FormReply, FormRequest, Interaction, Unattended};
 pub use offer::{
-    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
-    ResourceText, ToolEntry, ToolHints, Unanswered, UriTemplate,
+    AnswerBody, AskReply, Asker, CallAnswer, Catalog, CatalogChange, ClientCall, Offer,
+    QuestionVerdict, Resource, ResourceError, ResourceText, ToolEntry, ToolHints, Unanswered,
+    UriTemplate,
 };
 #[doc(hidden)]
 pub use serve::HttpBounds;
 pub use serve::{
-    AccessScope, AskReply, ClientAccess, ClientAsker, HttpSettings, InvalidAdmission, InvalidOAuth,
-    InvalidToken, OAuth, Principal, QuestionVerdict, ServeError, ServerIdentity, SharedToken, Tls,
-    TlsError, listen, serve_http, serve_stdio, serve_streams,
+    AccessScope, ClientAccess, HttpSettings, InvalidAdmission, InvalidOAuth, InvalidToken, OAuth,
+    Principal, ServeError, ServerIdentity, SharedToken, Tls, TlsError, listen, serve_http,
+    serve_stdio, serve_streams,
 };

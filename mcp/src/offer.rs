@@ -5,8 +5,10 @@
 //! types of the protocol's library.
 
 use std::collections::hash_map::DefaultHasher;
+use std::fmt;
 use std::hash::{Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -14,7 +16,8 @@ use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::annotation;
-use crate::serve::ClientAsker;
+use crate::connect::{BoxFuture, CallProgress};
+use crate::form::{FormReply, FormRequest};
 
 /// The tools and resources of a server, and the way to use them.
 ///
@@ -106,8 +109,57 @@ pub struct ClientCall {
     pub cancel: CancellationToken,
     /// The unverified name and version that the client reports.
     pub client: Option<String>,
-    /// Asks the client's user whether the call may run.
-    pub asker: ClientAsker,
+    /// Asks the client's user about the call.
+    pub asker: Arc<dyn Asker>,
+}
+
+/// Asks the user of the client about one call, and reports the call's progress to the client.
+pub trait Asker: fmt::Debug + Send + Sync {
+    /// Asks whether the call may run. `message` is the question that the user sees.
+    ///
+    /// Dropping the future withdraws the question.
+    fn ask<'a>(&'a self, message: &'a str) -> BoxFuture<'a, AskReply>;
+
+    /// Asks the user to fill a form while the call runs. The form is declined if the client does
+    /// not support forms, or if the client could get it only as the result of the call, which is
+    /// still running.
+    ///
+    /// Dropping the future withdraws the form.
+    fn fill(&self, form: FormRequest) -> BoxFuture<'_, FormReply>;
+
+    /// Reports the progress of the call to the client, if the client asked for reports. A new
+    /// report replaces an earlier one that was not sent yet.
+    fn report(&self, progress: CallProgress);
+}
+
+/// The reply to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskReply {
+    /// The answer.
+    pub verdict: QuestionVerdict,
+    /// The time that the user took.
+    pub waited: Duration,
+}
+
+/// The answer to a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum QuestionVerdict {
+    /// The call may run.
+    Yes,
+    /// The call may not run.
+    No,
+    /// The user did not answer in time.
+    Timeout,
+    /// The user cannot be asked, for this reason.
+    Unavailable(String),
+    /// The client gets the question as the result of this call, no matter what the offer returns.
+    Pending,
+}
+
+impl From<QuestionVerdict> for AskReply {
+    fn from(verdict: QuestionVerdict) -> Self {
+        Self { verdict, waited: Duration::ZERO }
+    }
 }
 
 /// The answer to a call, which the client gets as the tool's result.

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connect::Era;
 use crate::offer::Offer;
 use crate::wire::{RawArguments, StandardStreams, Wire, standard_streams};
-pub use asker::{AskReply, ClientAsker, QuestionVerdict};
+use asker::ClientAsker;
 use calls::ClientCalls;
 pub(crate) use http::fuzzing;
 pub use http::{
@@ -231,10 +231,12 @@ impl<O: Offer> ServerHandler for ConnectionHandler<O> {
         let subject = QuestionedCall { principal, tool, arguments: arguments.clone() };
         let repeated = (request.request_state.take(), request.input_responses.take());
         let era = if is_modern(&context) { Era::Modern } else { Era::Legacy };
-        let asker =
-            ClientAsker::new((&self.questions, &self.calls), &context, era, subject, repeated);
+        let questions = (&self.questions, self.calls.questions());
+        let asker = ClientAsker::new(questions, &context, era, subject, repeated);
         match asker {
-            Ok(asker) => self.calls.run(&*self.offer, name, arguments, context, asker).await,
+            Ok(asker) => {
+                self.calls.run(&*self.offer, name, arguments, context, Arc::new(asker)).await
+            }
             Err(error) => {
                 self.offer.refused(&name, calls::client(&context), &error.message);
                 Err(error)

@@ -1,11 +1,13 @@
 //! The client of a call as the front end of the host: it answers for its user.
 
+use std::sync::Arc;
+
 use ikigai_host::consent::{ConsentAnswer as Consent, ConsentQuestion, ConsentReply, Respondent};
 use ikigai_host::front_end::{AnswerFuture, FormAnswer, FrontEnd, ServerForm, ToolProgress};
-use ikigai_mcp::{ClientAsker, QuestionVerdict};
+use ikigai_mcp::{Asker, QuestionVerdict};
 
 /// The client of one call.
-pub(super) struct ClientFrontEnd(pub(super) ClientAsker);
+pub(super) struct ClientFrontEnd(pub(super) Arc<dyn Asker>);
 
 impl FrontEnd for ClientFrontEnd {
     fn respondent(&self) -> Respondent {

@@ -6,60 +6,19 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use rmcp::model::{CallToolResponse, ClientCapabilities, ErrorData, InputResponses};
 use rmcp::service::{RequestContext, RoleServer};
+use tokio::sync::{Semaphore, watch};
 
-use tokio::sync::watch;
-
-use super::calls::ClientCalls;
 use super::elicitation::Elicitation;
 use super::questions::{QuestionedCall, RepeatedCallAnswer, ServerQuestions};
-use crate::connect::{CallProgress, Era};
+use crate::connect::{BoxFuture, CallProgress, Era};
 use crate::form::{FormReply, FormRequest};
+use crate::offer::{AskReply, Asker, QuestionVerdict};
 
 /// Asks the user of the client about one call, and reports the call's progress to the client.
-#[derive(Clone)]
-pub struct ClientAsker(Arc<AskerState>);
-
-impl fmt::Debug for ClientAsker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").finish_non_exhaustive()
-    }
-}
-
-/// The reply to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskReply {
-    /// The answer.
-    pub verdict: QuestionVerdict,
-    /// The time that the user took.
-    pub waited: Duration,
-}
-
-/// The answer to a question.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum QuestionVerdict {
-    /// The call may run.
-    Yes,
-    /// The call may not run.
-    No,
-    /// The user did not answer in time.
-    Timeout,
-    /// The user cannot be asked, for this reason.
-    Unavailable(String),
-    /// The client gets the question as the result of this call, no matter what the offer returns.
-    Pending,
-}
-
-impl From<QuestionVerdict> for AskReply {
-    fn from(verdict: QuestionVerdict) -> Self {
-        Self { verdict, waited: Duration::ZERO }
-    }
-}
-
-struct AskerState {
+pub(super) struct ClientAsker {
     questions: Arc<ServerQuestions>,
     way: AskChannel,
     subject: QuestionedCall,
@@ -68,10 +27,16 @@ struct AskerState {
     progress: Option<watch::Sender<Option<CallProgress>>>,
 }
 
+impl fmt::Debug for ClientAsker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").finish_non_exhaustive()
+    }
+}
+
 /// The channel through which the user of a client is asked.
 enum AskChannel {
-    /// By a request to the client. It takes a permit of the client's calls.
-    Request(Elicitation, Arc<ClientCalls>),
+    /// By a request to the client. It takes a permit for a further open question.
+    Request(Elicitation, Arc<Semaphore>),
     /// By the result of the call. Holds the answer if the call is a repetition.
     Result(Option<RepeatedCallAnswer>),
     /// The client cannot ask.
@@ -100,7 +65,7 @@ impl ClientAsker {
     ///
     /// Fails if the state does not belong to this call, or was used before.
     pub(super) fn new(
-        (questions, calls): (&Arc<ServerQuestions>, &Arc<ClientCalls>),
+        (questions, room): (&Arc<ServerQuestions>, &Arc<Semaphore>),
         context: &RequestContext<RoleServer>,
         era: Era,
         subject: QuestionedCall,
@@ -114,73 +79,22 @@ impl ClientAsker {
             (era, _) if !can_ask => AskChannel::None(era),
             (Era::Modern, None) => AskChannel::Result(None),
             (Era::Legacy, _) => {
-                AskChannel::Request(Elicitation::new(context.peer.clone()), Arc::clone(calls))
+                AskChannel::Request(Elicitation::new(context.peer.clone()), Arc::clone(room))
             }
         };
         let (questions, fate) = (Arc::clone(questions), Mutex::default());
         let progress = context.meta.get_progress_token().map(|_| watch::Sender::default());
-        Ok(Self(Arc::new(AskerState { questions, way, subject, fate, progress })))
-    }
-
-    /// Asks whether the call may run. `message` is the question that the user sees.
-    ///
-    /// Dropping the future withdraws the question.
-    pub async fn ask(&self, message: &str) -> AskReply {
-        let AskerState { questions, way, .. } = &*self.0;
-        match way {
-            AskChannel::None(_) => {
-                *self.fate() = Fate::Unable;
-                let reason = "the client lacks the capability `elicitation`, by which it would ask";
-                QuestionVerdict::Unavailable(reason.to_owned()).into()
-            }
-            AskChannel::Request(client, calls) => {
-                questions.ask(client, message, calls.questions()).await
-            }
-            AskChannel::Result(None) => {
-                *self.fate() = Fate::Asked(message.to_owned());
-                QuestionVerdict::Pending.into()
-            }
-            AskChannel::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
-            AskChannel::Result(Some(_)) => {
-                *self.fate() = Fate::Changed;
-                let reason = "the answer is to another question";
-                QuestionVerdict::Unavailable(reason.to_owned()).into()
-            }
-        }
-    }
-
-    /// Asks the user to fill a form while the call runs. The form is declined if the client does
-    /// not support forms, or if the client could get it only as the result of the call, which is
-    /// still running.
-    ///
-    /// Dropping the future withdraws the form.
-    pub async fn fill(&self, form: FormRequest) -> FormReply {
-        let AskerState { questions, way, .. } = &*self.0;
-        let (AskChannel::Request(client, calls), Some(form)) = (way, form.into_params()) else {
-            return FormReply::Declined;
-        };
-        questions.fill(client, form, calls.questions()).await.unwrap_or_else(|why| {
-            tracing::debug!("a form of a server is declined: {why}");
-            FormReply::Declined
-        })
-    }
-
-    /// Reports the progress of the call to the client, if the client asked for reports. A new
-    /// report replaces an earlier one that was not sent yet.
-    pub fn report(&self, progress: CallProgress) {
-        if let Some(sender) = &self.0.progress {
-            sender.send_replace(Some(progress));
-        }
+        Ok(Self { questions, way, subject, fate, progress })
     }
 
     /// Returns the offer's reports, if the client asked for them.
     pub(super) fn reports(&self) -> Option<watch::Receiver<Option<CallProgress>>> {
-        self.0.progress.as_ref().map(watch::Sender::subscribe)
+        self.progress.as_ref().map(watch::Sender::subscribe)
     }
 
     /// Returns the response to the call, if it differs from the offer's result.
     pub(super) fn response(&self) -> Option<Result<CallToolResponse, ErrorData>> {
-        let AskerState { questions, way, subject, .. } = &*self.0;
+        let Self { questions, way, subject, .. } = self;
         match std::mem::take(&mut *self.fate()) {
             Fate::Offered => None,
             Fate::Asked(message) => Some(Ok(questions.result(&message, subject).into())),
@@ -197,7 +111,53 @@ impl ClientAsker {
     }
 
     fn fate(&self) -> MutexGuard<'_, Fate> {
-        self.0.fate.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asker for ClientAsker {
+    fn ask<'a>(&'a self, message: &'a str) -> BoxFuture<'a, AskReply> {
+        Box::pin(async move {
+            let Self { questions, way, .. } = self;
+            match way {
+                AskChannel::None(_) => {
+                    *self.fate() = Fate::Unable;
+                    let reason =
+                        "the client lacks the capability `elicitation`, by which it would ask";
+                    QuestionVerdict::Unavailable(reason.to_owned()).into()
+                }
+                AskChannel::Request(client, room) => questions.ask(client, message, room).await,
+                AskChannel::Result(None) => {
+                    *self.fate() = Fate::Asked(message.to_owned());
+                    QuestionVerdict::Pending.into()
+                }
+                AskChannel::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
+                AskChannel::Result(Some(_)) => {
+                    *self.fate() = Fate::Changed;
+                    let reason = "the answer is to another question";
+                    QuestionVerdict::Unavailable(reason.to_owned()).into()
+                }
+            }
+        })
+    }
+
+    fn fill(&self, form: FormRequest) -> BoxFuture<'_, FormReply> {
+        Box::pin(async move {
+            let Self { questions, way, .. } = self;
+            let (AskChannel::Request(client, room), Some(form)) = (way, form.into_params()) else {
+                return FormReply::Declined;
+            };
+            questions.fill(client, form, room).await.unwrap_or_else(|why| {
+                tracing::debug!("a form of a server is declined: {why}");
+                FormReply::Declined
+            })
+        })
+    }
+
+    fn report(&self, progress: CallProgress) {
+        if let Some(sender) = &self.progress {
+            sender.send_replace(Some(progress));
+        }
     }
 }
 

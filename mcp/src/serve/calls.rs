@@ -12,7 +12,7 @@ use tokio::sync::{AcquireError, Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
-use super::ClientAsker;
+use super::asker::ClientAsker;
 use super::questions::OPEN;
 use crate::connect::CallProgress;
 use crate::offer::{ClientCall, Offer};
@@ -64,7 +64,7 @@ pub(super) struct ClientCalls {
     /// Holds one permit for each call that may still be running.
     live: Semaphore,
     /// Holds one permit for each further question that may be open at the client.
-    questions: Semaphore,
+    questions: Arc<Semaphore>,
     /// The calls of the whole server, if it has several clients.
     whole: Option<Arc<ClientCalls>>,
 }
@@ -114,14 +114,14 @@ impl ClientCalls {
             arguments: AtomicUsize::new(0),
             closed,
             live: Semaphore::new(bounds.running + bounds.waiting),
-            questions: Semaphore::new(OPEN),
+            questions: Arc::new(Semaphore::new(OPEN)),
             whole,
         }
     }
 
     /// Returns the semaphore with one permit for each further question that may be open at the
     /// client.
-    pub(super) fn questions(&self) -> &Semaphore {
+    pub(super) fn questions(&self) -> &Arc<Semaphore> {
         &self.questions
     }
 
@@ -144,7 +144,7 @@ impl ClientCalls {
         name: String,
         arguments: Bytes,
         context: RequestContext<RoleServer>,
-        asker: ClientAsker,
+        asker: Arc<ClientAsker>,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = client(&context);
         let token = context.meta.get_progress_token();

@@ -19,9 +19,9 @@ use rmcp::model::{
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
-use super::asker::{AskReply, QuestionVerdict};
 use super::elicitation::Elicitation;
 use crate::form::FormReply;
+use crate::offer::{AskReply, QuestionVerdict};
 
 /// The time that the user has for an answer.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);

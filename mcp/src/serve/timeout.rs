@@ -8,10 +8,10 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, duplex};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use super::{QuestionVerdict, ServerIdentity, ServerQuestions, serve_asking};
+use super::{ServerIdentity, ServerQuestions, serve_asking};
 use crate::offer::{
-    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
-    ResourceText, Unanswered, UriTemplate,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, QuestionVerdict, Resource,
+    ResourceError, ResourceText, Unanswered, UriTemplate,
 };
 
 /// A tool that answers with the fate of its question.
