@@ -81,7 +81,8 @@ pub(super) async fn run(
         }
         let Some((group, index, called)) = running.next().await else { break };
         on_event(TurnEvent::Called(&called));
-        for remark in confined::remarks(environment, snapshot, &called) {
+        let made = &environment.remarks;
+        for remark in confined::remarks(&environment.host, made, snapshot, &called) {
             on_event(TurnEvent::Warning(&remark));
         }
         ended[index] = Some(called);

@@ -24,8 +24,9 @@ pub use compact::{RewriteProposal, RewriteRefusal};
 pub use words::{Unclosed, words};
 
 use crate::assets::{NotNamed, display, named};
-use crate::environment::{SessionAssets, SessionEnvironment};
+use crate::environment::SessionEnvironment;
 use crate::recent;
+use crate::session_assets::SessionAssets;
 
 /// A command that a line was parsed to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,9 +14,10 @@ use std::str::FromStr;
 
 use crate::conversation::Conversation;
 use crate::counting::{Meter, Sizes, TokenCount, message_bytes, result_bytes};
-use crate::environment::{Model, SessionEnvironment};
+use crate::environment::SessionEnvironment;
 use crate::excerpt;
 use crate::journal::JournalEvent;
+use crate::model::Model;
 use crate::recent;
 
 pub(crate) use summary::NotesRefused;
@@ -271,7 +272,8 @@ impl Compaction<'_> {
         let most_typed = usize::try_from(most_typed.min(MOST_TYPED)).unwrap_or(usize::MAX) * 4;
         let Some(kept) = self.cut(conversation, kept, most) else { return Ok(None) };
         let leaving = conversation.leaving(kept);
-        let notes = summary::notes(self.environment, self.model, leaving, most).await?;
+        let notes =
+            summary::notes(&self.environment.other_usage, self.model, leaving, most).await?;
         let mut shorter = conversation.clone();
         if shorter.summarize(kept, &notes, most_typed).is_err() {
             return Ok(None);

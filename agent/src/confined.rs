@@ -20,7 +20,6 @@ use ikigai_protocol::{Access, GrantedDir};
 use serde_json::Value;
 
 use crate::called::FinishedCall;
-use crate::environment::SessionEnvironment;
 
 /// The built-in shell.
 pub(super) const SHELL: &str = "bash";
@@ -42,13 +41,14 @@ pub(super) struct Remarks {
     on_network: AtomicBool,
 }
 
-/// Returns the remarks on the sandbox after a call of the shell.
+/// Returns the remarks on the sandbox after a call of the shell, without those that were `made`.
 pub(super) fn remarks(
-    environment: &SessionEnvironment,
+    host: &Host,
+    made: &Remarks,
     snapshot: &Snapshot,
     called: &FinishedCall,
 ) -> Vec<String> {
-    let SessionEnvironment { host, remarks: Remarks { on_programs, on_network }, .. } = environment;
+    let Remarks { on_programs, on_network } = made;
     let is_open = |made: &AtomicBool| !made.load(Ordering::Relaxed);
     if called.name != SHELL || !(is_open(on_programs) || is_open(on_network)) {
         return Vec::new();

@@ -9,7 +9,7 @@ use std::fmt;
 use ikigai_assets::{thousands, tokens};
 use ikigai_provider::{CallResult, Image, Message, Part, Provider, TokenUsage};
 
-use crate::environment::Model;
+use crate::model::Model;
 use crate::spend::Spend;
 use crate::usage;
 

@@ -4,72 +4,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ikigai_assets::{Agent, AssetPath};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::Host;
-use ikigai_protocol::AssetError;
-use ikigai_provider::{AnswerSettings, ModelClient};
 
-use crate::assets::{StoredAssets, private};
 use crate::confined::Remarks;
 use crate::guidance::Guidance;
-use crate::offer::ToolOffer;
-use crate::recent::Recent;
+use crate::model::Model;
+use crate::recent::state::Recent;
+use crate::session_assets::SessionAssets;
 use crate::undo::Undo;
 use crate::usage::UsageMeter;
-
-/// A model, and how to reach it.
-#[derive(Debug)]
-pub struct Model {
-    /// The client that sends its requests.
-    pub client: ModelClient,
-    /// The provider's name for the model.
-    pub name: String,
-    /// The most tokens of an answer, if the user sets a limit. Otherwise the model's own limit
-    /// applies, or 32,000 for Anthropic, which requires a limit.
-    pub max_tokens: Option<u32>,
-    /// The tokens that the model takes in together with its answer, if the user sets them.
-    /// Otherwise the number is read from a refusal that names it.
-    pub context: Option<u64>,
-    /// The settings of its answers.
-    pub settings: AnswerSettings,
-    /// The tools that it is offered.
-    pub offer: ToolOffer,
-}
-
-/// The assets of a session, and the agent that reads and writes them.
-#[derive(Clone, Debug)]
-pub struct SessionAssets {
-    /// The store, which is opened when it is first needed.
-    pub store: Arc<StoredAssets>,
-    /// The most tokens that an agent may have pinned, as the model reads it.
-    pub budget: u64,
-    /// The agent whose pins are in the model's context.
-    pub agent: Agent,
-    /// True if the agent is a principal that came over a network. No other principal reads its long
-    /// results.
-    pub is_principal: bool,
-}
-
-impl SessionAssets {
-    /// Returns whether an asset is kept for the agent, which is a principal.
-    #[must_use]
-    pub fn is_own(&self, path: &AssetPath) -> bool {
-        self.is_principal && private::is_kept_for(self.agent.as_str(), path)
-    }
-
-    /// Returns whether an asset is kept for another principal than the agent.
-    #[must_use]
-    pub fn is_of_another(&self, path: &AssetPath) -> bool {
-        self.is_principal && path.is_output() && !self.is_own(path)
-    }
-
-    /// Keeps a long result of a tool. See [`StoredAssets::keep_output`].
-    pub(crate) async fn keep_output(&self, id: &str, text: &str) -> Result<AssetPath, AssetError> {
-        let folder = self.is_principal.then(|| private::folder(self.agent.as_str()));
-        self.store.keep_output(&self.agent, folder.as_deref(), id, text).await
-    }
-}
 
 /// Everything that turns and commands work with, except the conversation.
 pub(super) struct SessionEnvironment {

@@ -13,8 +13,8 @@ use ikigai_protocol::AssetError;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::environment::SessionAssets;
 use crate::members::RawMembers;
+use crate::session_assets::SessionAssets;
 
 mod left_out;
 mod passage;

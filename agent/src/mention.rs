@@ -24,8 +24,8 @@ use rustix::fs::OFlags;
 pub use parse::{Mention, MentionKind, PromptPiece, parse};
 
 use crate::assets::named;
-use crate::environment::SessionAssets;
 use crate::fence::fenced;
+use crate::session_assets::SessionAssets;
 
 /// The largest text of a file or asset that goes into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;

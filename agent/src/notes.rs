@@ -7,8 +7,9 @@ use ikigai_provider::{Message, ModelAnswer, ModelRequest, Part, RequestFailure, 
 use serde_json::json;
 
 use crate::conversation;
-use crate::environment::{Model, SessionEnvironment};
 use crate::fence::fenced;
+use crate::model::Model;
+use crate::usage::UsageMeter;
 
 /// The reason why a model wrote no notes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,10 +36,10 @@ impl std::fmt::Display for Colon<'_> {
     }
 }
 
-/// Has the model write notes on a record. `task` is the system prompt, and `wish` the text before
-/// the record.
+/// Has the model write notes on a record, and adds the cost to `usage`. `task` is the system
+/// prompt, and `wish` the text before the record.
 pub(crate) async fn write(
-    environment: &SessionEnvironment,
+    usage: &UsageMeter,
     model: &Model,
     task: &str,
     wish: &str,
@@ -55,7 +56,7 @@ pub(crate) async fn write(
         shape: None,
     };
     let answer = model.client.send(&request, &mut |_| {}).await.map_err(NoNotes::Failed)?;
-    environment.other_usage.add(answer.usage);
+    usage.add(answer.usage);
     accepted(answer)
 }
 

@@ -6,28 +6,12 @@ use std::sync::Arc;
 
 use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::{Snapshot, Tool};
-use ikigai_provider::{LossEffect, Provider, ToolBounds, TranslatedTools, translate_all};
+use ikigai_provider::{LossEffect, Provider, TranslatedTools, translate_all};
 use serde_json::{Value, json};
 
-use crate::environment::{Model, SessionEnvironment};
+use crate::environment::SessionEnvironment;
+use crate::model::{Model, ToolOffer};
 use crate::own_tool;
-
-/// The choice of tools for a provider that takes fewer than there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolOffer {
-    /// The most tools, and the longest description of a tool.
-    pub bounds: ToolBounds,
-    /// The names of the tools that come before all others.
-    pub first: Vec<String>,
-}
-
-impl ToolOffer {
-    /// Returns the provider's own bounds, without a preference among the tools.
-    #[must_use]
-    pub fn for_provider(provider: Provider) -> Self {
-        Self { bounds: ToolBounds::for_provider(provider), first: Vec::new() }
-    }
-}
 
 /// Returns these tools in the provider's form, and with `commands` the host's own tool. They are
 /// sorted by name, so that equal tools make equal text.

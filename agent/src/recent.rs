@@ -13,11 +13,11 @@
 
 mod entry;
 mod request;
+pub(crate) mod state;
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ikigai_assets::{
@@ -27,10 +27,12 @@ use ikigai_assets::{
 use ikigai_host::Digest;
 
 use crate::conversation::Utterance;
-use crate::environment::{Model, SessionAssets, SessionEnvironment};
+use crate::environment::SessionEnvironment;
 use crate::guidance::between_marks;
 use crate::journal::{self, JournalWriter};
+use crate::model::Model;
 use crate::notes::NoNotes;
+use crate::session_assets::SessionAssets;
 
 /// The folder of the assets.
 const FOLDER: &str = "recent/";
@@ -52,18 +54,6 @@ const NAME: usize = 40;
 
 /// The digits of the digest in the name of an asset.
 const DIGITS: usize = 16;
-
-/// The summary, as far as a conversation uses it.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
-    is_on: bool,
-    /// The warning that the summary is not sent, if it is not.
-    unsent: OnceLock<String>,
-    /// True if that warning was taken.
-    is_told: AtomicBool,
-    /// True if a warning said that an entry has no room.
-    is_full: AtomicBool,
-}
 
 /// The part of a conversation that an entry is made of.
 #[derive(Debug)]
@@ -109,24 +99,6 @@ pub(super) enum NotAdded {
     Slow,
 }
 
-impl Recent {
-    /// Returns the summary, which is neither sent nor written unless `is_on`.
-    pub(super) fn new(is_on: bool) -> Self {
-        Self { is_on, ..Self::default() }
-    }
-
-    /// Returns whether the summary is sent and written.
-    pub(super) fn is_on(&self) -> bool {
-        self.is_on
-    }
-
-    /// Returns the warning that the summary is not sent, once.
-    pub(super) fn take_warning(&self) -> Option<String> {
-        let warning = self.unsent.get()?;
-        (!self.is_told.swap(true, Ordering::Relaxed)).then(|| warning.clone())
-    }
-}
-
 impl ConversationPart {
     /// Returns the part for an entry when turns became notes, with the record of those turns. Only
     /// kept conversations are remembered.
@@ -135,7 +107,7 @@ impl ConversationPart {
         keeper: &JournalWriter,
         record: Option<String>,
     ) -> Option<Self> {
-        let record = record.filter(|_| environment.recent.is_on)?;
+        let record = record.filter(|_| environment.recent.is_on())?;
         Some(Self { record, session: keeper.session()?, is_end: false })
     }
 }
@@ -172,7 +144,7 @@ async fn read(store: &Store, path: &AssetPath) -> Result<Option<Asset>, Error> {
 /// not created. `tokens` counts only the part that is sent.
 async fn own(environment: &SessionEnvironment) -> Result<Option<Asset>, Error> {
     let assets = environment.assets.as_ref().filter(|it| it.store.may_hold_assets());
-    let Some(assets) = assets.filter(|_| environment.recent.is_on) else { return Ok(None) };
+    let Some(assets) = assets.filter(|_| environment.recent.is_on()) else { return Ok(None) };
     let store = assets.store.open().await?;
     let found = read(store, &path(&environment.workspace, &assets.agent)?).await?;
     Ok(found.map(|mut asset| {
@@ -275,7 +247,7 @@ async fn try_to_add(
     let mut found = read(store, &path).await?;
     // Check this before the model is asked for an entry that cannot be written.
     check_room(store, assets, &path, found.as_ref()).await?;
-    let answer = request::ask(environment, model, &part.record).await?;
+    let answer = request::ask(&environment.other_usage, model, &part.record).await?;
     let snapshot = environment.host.registry().snapshot();
     let secrets = journal::secrets(&environment.host, Some(&snapshot));
     let heading = entry::heading(&part.session, part.is_end);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ikigai_assets::{Error, SessionSummary};
 
-use crate::environment::SessionAssets;
+use crate::session_assets::SessionAssets;
 
 /// The seconds of a day. `humantime` would write months, whose length in days is not whole.
 const DAY: u64 = 24 * 60 * 60;

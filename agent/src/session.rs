@@ -19,13 +19,16 @@ use crate::compaction::{CompactAt, Compacted, Compaction, CompactionCause, Compa
 use crate::confined::Remarks;
 use crate::conversation::Conversation;
 use crate::counting::{ContextUsage, Meter, Sizes, TokenCount};
-use crate::environment::{Model, SessionAssets, SessionEnvironment};
+use crate::environment::SessionEnvironment;
 use crate::event::{OnEvent, TurnEvent};
 use crate::guidance::Guidance;
 use crate::images::{self, Room};
 use crate::journal::{self, JournalWriter};
+use crate::model::Model;
 use crate::offer::OfferedTools;
-use crate::recent::{self, Recent};
+use crate::recent;
+use crate::recent::state::Recent;
+use crate::session_assets::SessionAssets;
 use crate::spend::{Spend, Today};
 use crate::surroundings::TurnSurroundings;
 use crate::system::{self, SystemBlock, SystemPrompt};

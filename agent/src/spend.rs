@@ -7,8 +7,8 @@ use std::time::SystemTime;
 use ikigai_assets::{Error, SessionFilter, SessionId, Store};
 use jiff::Zoned;
 
-use crate::environment::SessionAssets;
 use crate::journal::JournalEvent;
+use crate::session_assets::SessionAssets;
 use crate::usage::tokens;
 
 /// The events that are read from the store at once.

@@ -9,7 +9,7 @@ use ikigai_host::host::Host;
 use ikigai_host::registry::{Snapshot, Tool};
 use serde::{Deserialize, Serialize};
 
-use crate::environment::SessionAssets;
+use crate::session_assets::SessionAssets;
 
 /// The most names that a line lists.
 const NAMED: usize = 5;

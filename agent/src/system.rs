@@ -16,9 +16,10 @@ use ikigai_protocol::GrantedDir;
 use ikigai_protocol::shell::SHELLS;
 
 use crate::confined::SHELL;
-use crate::environment::{SessionAssets, SessionEnvironment};
+use crate::environment::SessionEnvironment;
 use crate::own_tool::SLASH_COMMAND;
 use crate::recent;
+use crate::session_assets::SessionAssets;
 
 /// A text that is sent before the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]

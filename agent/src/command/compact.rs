@@ -16,7 +16,8 @@ use similar::TextDiff;
 
 use super::{By, CommandError, open_assets};
 use crate::assets::{display, named};
-use crate::environment::{Model, SessionEnvironment};
+use crate::environment::SessionEnvironment;
+use crate::model::Model;
 
 /// The system prompt of the request.
 const TASK: &str = "You rewrite assets shorter. Keep every fact, decision, name, number and \

@@ -4,9 +4,10 @@ use ikigai_assets::tokens;
 use ikigai_provider::Message;
 
 use crate::counting::message_bytes;
-use crate::environment::{Model, SessionEnvironment};
+use crate::model::Model;
 use crate::notes::{self, NoNotes};
 use crate::record::record;
+use crate::usage::UsageMeter;
 
 /// The system prompt of the request.
 const TASK: &str = "You write notes on a part of a conversation between a user and an assistant \
@@ -42,10 +43,10 @@ pub(crate) enum NotesRefused {
     NotShorter,
 }
 
-/// Has the model write notes on these messages. It is shown at most half as many bytes as `room`
-/// tokens have.
+/// Has the model write notes on these messages, and adds the cost to `usage`. It is shown at most
+/// half as many bytes as `room` tokens have.
 pub(super) async fn notes(
-    environment: &SessionEnvironment,
+    usage: &UsageMeter,
     model: &Model,
     messages: &[Message],
     room: u64,
@@ -58,7 +59,7 @@ pub(super) async fn notes(
         let record = record(messages, usize::try_from(most).unwrap_or(usize::MAX));
         let wish =
             format!("Write notes of at most about {words} words on this part of a conversation");
-        match notes::write(environment, model, TASK, &wish, &record).await {
+        match notes::write(usage, model, TASK, &wish, &record).await {
             // The record may have been too long.
             Err(NoNotes::Failed(_)) if attempt < ATTEMPTS => {
                 (most, attempt) = (most / 2, attempt + 1);

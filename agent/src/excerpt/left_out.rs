@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::passage::{LONGEST_LINE, broken};
 use super::{Extent, Long, where_kept, whole};
-use crate::environment::SessionAssets;
 use crate::members::RawMembers;
+use crate::session_assets::SessionAssets;
 
 /// Returns the line that replaces a result. The whole is first kept among `assets`, unless it is
 /// there already.

@@ -22,7 +22,8 @@ use tokio::task::AbortHandle;
 
 use super::{JournalEvent, format};
 use crate::assets::StoredAssets;
-use crate::environment::{SessionAssets, SessionEnvironment};
+use crate::environment::SessionEnvironment;
+use crate::session_assets::SessionAssets;
 use crate::surroundings::TurnSurroundings;
 
 /// The time for which a lease is valid. A process that was killed holds its session until then.

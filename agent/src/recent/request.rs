@@ -1,9 +1,10 @@
 //! The request for an entry.
 
 use crate::conversation::Utterance;
-use crate::environment::{Model, SessionEnvironment};
+use crate::model::Model;
 use crate::notes::{self, NoNotes};
 use crate::record::{bounded, cut};
+use crate::usage::UsageMeter;
 
 /// The system prompt of the request.
 const TASK: &str = "You write notes on a conversation between a user and an assistant that has \
@@ -59,15 +60,15 @@ pub(super) fn record(said: &[Utterance<'_>], room: Option<u64>) -> String {
     bounded(&entries, usize::try_from(most).unwrap_or(usize::MAX))
 }
 
-/// Asks the model for the text of an entry.
+/// Asks the model for the text of an entry, and adds the cost to `usage`.
 pub(super) async fn ask(
-    environment: &SessionEnvironment,
+    usage: &UsageMeter,
     model: &Model,
     record: &str,
 ) -> Result<String, NoNotes> {
     let wish =
         format!("Write notes of at most {WORDS} words for later conversations on this record");
-    notes::write(environment, model, TASK, &wish, record).await
+    notes::write(usage, model, TASK, &wish, record).await
 }
 
 #[cfg(test)]

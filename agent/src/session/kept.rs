@@ -5,8 +5,8 @@ use ikigai_provider::{Part, Role};
 
 use super::Session;
 use crate::conversation;
-use crate::environment::SessionAssets;
 use crate::journal::{self, LostCall, OpenTurn, ReplayError, Replayed, Resumption};
+use crate::session_assets::SessionAssets;
 use crate::surroundings::TurnSurroundings;
 use crate::usage::tokens;
 
