@@ -11,9 +11,9 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::guard::Guard;
-use super::held::PathWidening;
 use super::hidden::HiddenPaths;
 use super::net::{messages, sockets};
+use super::path_widening::PathWidening;
 use super::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit};
 use super::stdio::{GuestOutput, GuestStdin};
 use super::threads::Until;

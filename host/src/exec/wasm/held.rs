@@ -12,8 +12,6 @@
 //!
 //! If the front end cannot ask, a guest learns nothing about such a path. The refusal is noted.
 
-mod target;
-
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,63 +27,20 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-pub(super) use self::target::Existing;
-use self::target::PathTarget;
 use super::hidden::real_path;
-use super::paths::{Handle, keep, listable, open_seen, reopened, writes};
-use super::places::{GuestPlace, HandleOrigin};
+use super::path_target::{Existing, PathTarget};
+use super::path_widening::AllowedPath;
+use super::paths::admission::keep;
+use super::paths::open::{listable, open_seen, reopened, writes};
+use super::places::{GuestPlace, Handle, HandleOrigin};
 use super::state::GuestState;
-use crate::exec::widening::Widening;
-use crate::policy::{Grant, RequestedAccess};
+use crate::policy::RequestedAccess;
 
 /// The most answers that are remembered here; the policy remembers all.
 const REMEMBERED: usize = 64;
 
 /// The most directories outside of the grant that a call gets handles beneath.
 const MAX_PLACES: usize = 1_024;
-
-/// The state of a guest's path calls that lead out of the grant.
-pub(super) struct PathWidening {
-    pub(super) widening: Arc<Widening>,
-    can_ask: bool,
-    grant: Arc<Grant>,
-    workspace: Arc<Path>,
-    allowed: Vec<AllowedPath>,
-    refused: Vec<(Access, PathBuf)>,
-}
-
-/// A path that the user allowed.
-#[derive(Clone)]
-struct AllowedPath {
-    access: Access,
-    path: PathBuf,
-    is_dir: bool,
-}
-
-impl AllowedPath {
-    fn covers(&self, access: Access, target: &PathTarget) -> bool {
-        let path = target.path();
-        let is_in = match target {
-            _ if self.is_dir => path.starts_with(&self.path),
-            PathTarget::File { .. } => path == self.path,
-            // A directory that replaced a file.
-            PathTarget::Directory { .. } | PathTarget::Entry { .. } => false,
-        };
-        is_in && self.access >= access
-    }
-}
-
-impl PathWidening {
-    pub(super) fn new(widening: Arc<Widening>, grant: Arc<Grant>, workspace: Arc<Path>) -> Self {
-        let can_ask = widening.can_ask();
-        let (allowed, refused) = (Vec::new(), Vec::new());
-        Self { widening, can_ask, grant, workspace, allowed, refused }
-    }
-
-    fn allowed(&self, access: Access, target: &PathTarget) -> Option<&AllowedPath> {
-        self.allowed.iter().find(|it| it.covers(access, target))
-    }
-}
 
 /// A path call that was refused.
 pub(super) struct RefusedCall<'a> {
@@ -183,7 +138,7 @@ pub(super) async fn open(
     let Some(target) = PathTarget::find(&candidates, refused.follows(), creates) else {
         return Err(refused.missing(state));
     };
-    if target.is_hidden(state) {
+    if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
     let access = if writes(open, flags) { Access::ReadWrite } else { Access::ReadOnly };
@@ -241,7 +196,7 @@ pub(super) async fn inspect(state: &mut GuestState, refused: RefusedCall<'_>) ->
     let Some(target) = PathTarget::find(&candidates, refused.follows(), false) else {
         return Err(refused.missing(state));
     };
-    if target.is_hidden(state) {
+    if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
     if let (PathTarget::Directory { path, .. }, Some(held)) = (&target, &state.held)
@@ -311,7 +266,7 @@ pub(super) async fn entry(
             false => refused.missing(state),
         });
     };
-    if target.is_hidden(state) {
+    if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
     let Some(allowed) = allowed(state, Access::ReadWrite, &target).await else {
@@ -353,7 +308,7 @@ pub(super) async fn writable(
     let candidates = refused.candidates(state);
     let found = PathTarget::find(&candidates, refused.follows(), false);
     let Some(target @ PathTarget::File { .. }) = found else { return Err(refused.error) };
-    if target.is_hidden(state) {
+    if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
     if allowed(state, Access::ReadWrite, &target).await.is_none() {
@@ -378,7 +333,7 @@ pub(super) fn note<T>(
     let candidates = refused.candidates(state);
     let target = PathTarget::find(&candidates, false, access == Access::ReadWrite);
     if let Some(target) = target
-        && !target.is_hidden(state)
+        && !target.is_hidden(state.hidden.as_deref())
         && let Some(held) = &state.held
         && !held.grant.covers(&reached(access, target.path()))
     {

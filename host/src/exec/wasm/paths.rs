@@ -4,18 +4,19 @@
 //! being built has the host's own `/proc` and `/sys`. To make or remove a directory there is an
 //! order to the kernel, and so is opening a device. So the host follows a path ([`location`]) to
 //! the parent directory of the file that it names. It checks that directory and the file
-//! ([`filesystems`], and [`hidden`](super::hidden) names). From there wasmtime does the work, with
-//! a single name and without following a link, so that a change of the path leads nowhere else. An
-//! existing file is first opened without a right to its contents, checked, and opened again by that
-//! handle ([`mod@open`]).
+//! ([`ordinary`](super::ordinary), and [`hidden`](super::hidden) names). From there wasmtime does
+//! the work, with a single name and without following a link, so that a change of the path leads
+//! nowhere else. An existing file is first opened without a right to its contents, checked, and
+//! opened again by that handle ([`mod@open`]).
 //!
 //! A call that leads out of the grant is refused, or waits for the user's answer
 //! ([`held`](super::held)).
 
-mod location;
-mod open;
+pub(super) mod admission;
+pub(super) mod location;
+pub(super) mod open;
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::AsFd as _;
 
 use ikigai_protocol::Access;
 use wasmtime::component::{Linker, Resource};
@@ -26,15 +27,14 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
     NewTimestamp, OpenFlags, PathFlags,
 };
 
-pub(super) use self::location::{Location, Touches};
-pub(super) use self::open::{listable, open_seen, reopened, writes};
-use super::guard;
-use super::held::{self, Existing, OutsideEntry, RefusedCall};
-use super::places::HandleOrigin;
+use self::admission::{admit, keep, push};
+use self::location::{Location, Touches};
+use self::open::open_seen;
+use super::guarded_writes;
+use super::held::{self, OutsideEntry, RefusedCall};
+use super::path_target::Existing;
+use super::places::Handle;
 use super::state::GuestState;
-use ikigai_supervisor::filesystems;
-
-pub(super) type Handle = Resource<Descriptor>;
 
 /// Links the calls of this module instead of wasmtime's.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
@@ -139,7 +139,7 @@ async fn open_granted(
         }
         open &= !OpenFlags::CREATE;
     }
-    if writes && let Err(error) = guard::check(state, &location).await {
+    if writes && let Err(error) = guarded_writes::check(state, &location).await {
         return location.finish(state, Err(error));
     }
     let origin = location.origin().map(|origin| origin.opened(&path));
@@ -158,54 +158,6 @@ async fn open_granted(
         }
     };
     location.finish(state, opened)
-}
-
-fn push(state: &mut GuestState, opened: Descriptor) -> FsResult<Handle> {
-    let pushed = state.filesystem().table.push(opened);
-    pushed.map_err(|_| ErrorCode::InsufficientMemory.into())
-}
-
-/// Keeps what was opened by its name if the guest may have it, and closes it otherwise.
-pub(super) fn keep(
-    state: &mut GuestState,
-    opened: Handle,
-    origin: Option<HandleOrigin>,
-) -> FsResult<Handle> {
-    let files = state.filesystem();
-    let is_usable = match files.table.get(&opened)? {
-        Descriptor::File(file) => is_allowed(file.file.as_fd()),
-        Descriptor::Dir(dir) => is_allowed(dir.dir.as_fd()),
-    };
-    if !is_usable {
-        files.table.delete(opened)?;
-        return Err(ErrorCode::Access.into());
-    }
-    admit(state, opened, origin)
-}
-
-/// Keeps what was opened if it is not hidden, and closes it otherwise.
-fn admit(state: &mut GuestState, opened: Handle, origin: Option<HandleOrigin>) -> FsResult<Handle> {
-    let hidden = state.hidden.clone();
-    let root = hidden.as_ref().and(origin).and_then(|origin| state.places.place(origin));
-    let root = root.map(|place| place.root.clone());
-    let files = state.filesystem();
-    let descriptor = files.table.get(&opened)?;
-    let (file, is_dir) = match descriptor {
-        Descriptor::File(file) => (file.file.as_fd(), false),
-        Descriptor::Dir(dir) => (dir.dir.as_fd(), true),
-    };
-    let is_seen = match (&hidden, &root) {
-        (Some(hidden), Some(root)) => hidden.check_open(root, file).is_ok(),
-        _ => true,
-    };
-    if !is_seen {
-        files.table.delete(opened)?;
-        return Err(ErrorCode::Access.into());
-    }
-    if is_dir && let Some(origin) = origin {
-        state.places.note(opened.rep(), origin);
-    }
-    Ok(opened)
 }
 
 fn borrowed(handle: &Handle) -> Handle {
@@ -275,7 +227,7 @@ async fn set_times_at(
 ) -> FsResult<()> {
     let done = async {
         let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
-        if let Err(error) = guard::check(state, &location).await {
+        if let Err(error) = guarded_writes::check(state, &location).await {
             return location.finish(state, Err(error));
         }
         let (at, name) = (location.dir(), location.name());
@@ -361,11 +313,11 @@ async fn change_granted(
     let location = Location::resolve(state, dir, path, Touches::Entry)?;
     // Programs make the directories on the way to a file. They learn that a guarded one exists.
     let is_there = matches!(change, EntryOperation::MakeDirectory) && location.exists(state)?;
-    if !is_there && let Err(error) = guard::check(state, &location).await {
+    if !is_there && let Err(error) = guarded_writes::check(state, &location).await {
         return location.finish(state, Err(error));
     }
     if let EntryOperation::Symlink { target } = change
-        && let Err(error) = guard::check_link(state, &location, target)
+        && let Err(error) = guarded_writes::check_link(state, &location, target)
     {
         return location.finish(state, Err(error));
     }
@@ -484,7 +436,7 @@ async fn rename_granted(
                 Ok(()) => check_both(state, &old, &new).await,
                 Err(error) => Err(error),
             };
-            let checked = checked.and_then(|()| guard::check_move(state, &old, &new));
+            let checked = checked.and_then(|()| guarded_writes::check_move(state, &old, &new));
             let done = match checked {
                 Ok(()) => {
                     let mut files = state.filesystem();
@@ -501,18 +453,6 @@ async fn rename_granted(
 
 /// Fails if linking or renaming a file would change a guarded place.
 async fn check_both(state: &mut GuestState, old: &Location, new: &Location) -> FsResult<()> {
-    guard::check(state, old).await?;
-    guard::check(state, new).await
-}
-
-/// Returns whether an open file belongs to a file system of files and is not a device. Returns
-/// false if that cannot be found out.
-pub(super) fn is_allowed(open: BorrowedFd<'_>) -> bool {
-    filesystems::is_device(open).is_ok_and(|device| !device) && is_ordinary(open)
-}
-
-/// Returns whether an open file belongs to a file system of files; false if that cannot be found
-/// out.
-pub(super) fn is_ordinary(open: BorrowedFd<'_>) -> bool {
-    filesystems::is_ordinary(open).is_ok_and(|ordinary| ordinary)
+    guarded_writes::check(state, old).await?;
+    guarded_writes::check(state, new).await
 }

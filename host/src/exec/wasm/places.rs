@@ -11,6 +11,9 @@ use ikigai_protocol::Access;
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::{Descriptor, Dir};
 
+/// A guest's handle on an open file or directory.
+pub(super) type Handle = Resource<Descriptor>;
+
 /// A granted directory, the directory of granted files, or the witness.
 #[derive(Debug)]
 pub(super) struct GuestPlace {
@@ -113,7 +116,7 @@ impl GuestPlaces {
     }
 
     /// Returns the origin of a handle on a directory.
-    pub(super) fn origin(&self, handle: &Resource<Descriptor>) -> Option<HandleOrigin> {
+    pub(super) fn origin(&self, handle: &Handle) -> Option<HandleOrigin> {
         self.origins.get(handle.rep() as usize).copied().flatten()
     }
 

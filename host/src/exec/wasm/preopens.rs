@@ -20,7 +20,7 @@ use wasmtime::component::{Linker, Resource};
 use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as _};
 
-use super::paths;
+use super::ordinary::is_ordinary;
 use super::places::{GuestPlace, GuestPlaces};
 use super::state::GuestState;
 use crate::paths::open_without_links;
@@ -154,7 +154,7 @@ fn preopen(
             Err(error) => return Err(explain(name, &error)),
         },
     };
-    if !paths::is_ordinary(open.as_fd()) {
+    if !is_ordinary(open.as_fd()) {
         return Err(format!(
             "the granted directory `{name}` lies in a file system of the kernel's own, in which \
              files are orders to it, or in one that another user serves; take it out of the grant"

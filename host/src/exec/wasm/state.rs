@@ -16,9 +16,9 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
 use super::guard::Guard;
-use super::held::PathWidening;
 use super::hidden::HiddenPaths;
 use super::net::http::Hooks;
+use super::path_widening::PathWidening;
 use super::places::{GuestPlaces, HandleOrigin};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::NetworkGate;

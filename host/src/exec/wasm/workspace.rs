@@ -19,11 +19,12 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
-use super::guard;
+use super::guarded_writes::has_left;
 use super::held::{self, RefusedCall};
 use super::hidden::path_of;
-use super::paths::{self, Handle, Location, Touches};
-use super::places::{self, HandleOrigin};
+use super::ordinary::is_ordinary;
+use super::paths::location::{Location, Touches};
+use super::places::{self, Handle, HandleOrigin};
 use super::state::GuestState;
 
 mod bindings {
@@ -184,8 +185,7 @@ fn check_guarded(
     // A name that is not text never belongs to such a place.
     let Some(name) = name.to_str() else { return Ok(()) };
     let path = path_of(dir.as_fd(), name)?;
-    let is_closed =
-        guard::has_left(state, Some(origin), &path) || state.guard.is_of_a_rebase(&path);
+    let is_closed = has_left(state, Some(origin), &path) || state.guard.is_of_a_rebase(&path);
     match state.guard.place(dir.as_fd(), name)? {
         None if !is_closed => Ok(()),
         _ => Err(rustix::io::Errno::ACCESS.into()),
@@ -241,7 +241,7 @@ fn open_writable(parent: &Dir, name: &Path) -> io::Result<File> {
     if !file.metadata()?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    if !paths::is_ordinary(file.as_fd()) {
+    if !is_ordinary(file.as_fd()) {
         return Err(rustix::io::Errno::ACCESS.into());
     }
     Ok(file)

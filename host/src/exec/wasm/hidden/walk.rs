@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, openat, statat};
 
-use crate::exec::wasm::paths::is_ordinary;
+use crate::exec::wasm::ordinary::is_ordinary;
 
 /// A name that a walk comes to.
 pub(super) struct WalkEntry<'a> {

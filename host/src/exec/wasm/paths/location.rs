@@ -18,9 +18,9 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, OpenMode, WasiFilesystemView as
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 use wasmtime_wasi::p2::{FsError, FsResult};
 
-use super::{Handle, is_ordinary};
 use crate::exec::wasm::hidden::path_of;
-use crate::exec::wasm::places::{self, HandleOrigin};
+use crate::exec::wasm::ordinary::is_ordinary;
+use crate::exec::wasm::places::{self, Handle, HandleOrigin};
 use crate::exec::wasm::state::GuestState;
 
 /// The most bytes of a path, the same as Linux's without the zero at its end.

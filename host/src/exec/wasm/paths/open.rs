@@ -12,7 +12,7 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir, File as GuestFile, OpenMode};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode, OpenFlags};
 
-use super::is_ordinary;
+use crate::exec::wasm::ordinary::is_ordinary;
 
 /// Opens the file at a path beneath a directory, without a right to its contents. Returns nothing
 /// if that fails, or the kernel cannot do it at once.

@@ -13,7 +13,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::{Looked, MAX_LINKS, PathEnd, Touches, look, open_itself, target};
 use crate::exec::wasm::hidden::{PathSteps, real_path};
-use crate::exec::wasm::paths::is_ordinary;
+use crate::exec::wasm::ordinary::is_ordinary;
 
 /// Follows a path beneath `start` to the parent directory of the file that it names. `steps` are at
 /// the root.

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
-use crate::exec::wasm::hidden::real_path;
-use crate::exec::wasm::paths::is_allowed;
-use crate::exec::wasm::state::GuestState;
+use super::hidden::{HiddenPaths, real_path};
+use super::ordinary::is_allowed;
 
 /// The file at the end of a path. Paths are absolute, without links.
 pub(super) enum PathTarget {
@@ -22,7 +21,7 @@ pub(super) enum PathTarget {
 
 /// The entries of a directory that a change applies to: existing ones, missing ones, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::exec::wasm) enum Existing {
+pub(super) enum Existing {
     Yes,
     No,
     Either,
@@ -82,8 +81,8 @@ impl PathTarget {
     }
 
     /// Returns whether it is hidden from the guest. Then the user is not asked about it.
-    pub(super) fn is_hidden(&self, state: &GuestState) -> bool {
-        let Some(hidden) = &state.hidden else { return false };
+    pub(super) fn is_hidden(&self, hidden: Option<&HiddenPaths>) -> bool {
+        let Some(hidden) = hidden else { return false };
         let hides = |path: &Path| hidden.is_hidden_anywhere(path) || hidden.has_hidden_name(path);
         match self {
             Self::File { path, open } => {
