@@ -7,28 +7,28 @@
 //! ```no_run
 //! use std::future::ready;
 //!
-//! use ikigai_agent::{Event, Model, Offer, Session};
+//! use ikigai_agent::{TurnEvent, Model, ToolOffer, Session};
 //! use ikigai_host::{CancellationToken, Host, Paths};
-//! use ikigai_provider::{Client, Endpoint, Key, Provider, Settings};
+//! use ikigai_provider::{ModelClient, Endpoint, ApiKey, Provider, AnswerSettings};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let host = Host::builder(".").paths(Paths::of_installation("/usr")).build()?;
 //! let tools = host.refresh().await;
 //!
 //! let provider = Provider::Anthropic;
-//! let key = Some(Key::new(&std::env::var("ANTHROPIC_API_KEY")?));
+//! let key = Some(ApiKey::new(&std::env::var("ANTHROPIC_API_KEY")?));
 //! let model = Model {
-//!     client: Client::new(Endpoint { key, ..Endpoint::new(provider) })?,
+//!     client: ModelClient::new(Endpoint { key, ..Endpoint::new(provider) })?,
 //!     name: "claude-sonnet-4-5".to_owned(),
 //!     max_tokens: None,
 //!     context: None,
-//!     settings: Settings::default(),
-//!     offer: Offer::for_provider(provider),
+//!     settings: AnswerSettings::default(),
+//!     offer: ToolOffer::for_provider(provider),
 //! };
 //!
 //! let mut session = Session::new(host, None, Some(model));
-//! let mut on_event = |event: Event<'_>| {
-//!     if let Event::Text(text) = event {
+//! let mut on_event = |event: TurnEvent<'_>| {
+//!     if let TurnEvent::Text(text) = event {
 //!         print!("{text}");
 //!     }
 //! };

@@ -8,11 +8,11 @@
 //!
 //! ```no_run
 //! use ikigai_host::Paths;
-//! use ikigai_host::audit::Reader;
+//! use ikigai_host::audit::LogReader;
 //!
 //! # fn main() -> std::io::Result<()> {
 //! let paths = Paths::of_installation("/usr");
-//! let mut reader = Reader::open(paths.state.as_deref().expect("a home"))?;
+//! let mut reader = LogReader::open(paths.state.as_deref().expect("a home"))?;
 //! // The newest file first, and in each the oldest call first.
 //! while let Some(batch) = reader.read_back() {
 //!     for line in batch?.lines {

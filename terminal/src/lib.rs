@@ -18,9 +18,9 @@
 //! answer can move the cursor, set the window's title or write to the clipboard.
 //!
 //! ```
-//! use ikigai_terminal::{Look, Screen};
+//! use ikigai_terminal::{OutputFeatures, Screen};
 //!
-//! let screen = Screen::new(std::io::stdout(), Look::for_stream(&std::io::stdout()));
+//! let screen = Screen::new(std::io::stdout(), OutputFeatures::for_stream(&std::io::stdout()));
 //! screen.text("Some **bold** text")?;
 //! screen.end_text()?;
 //! # Ok::<(), std::io::Error>(())

@@ -307,13 +307,13 @@ impl HostBuilder {
     /// compiling thread, and delays the compilation.
     ///
     /// ```no_run
-    /// use ikigai_host::{Host, Paths, Progress};
+    /// use ikigai_host::{Host, Paths, CompileEvent};
     ///
     /// # fn main() -> Result<(), ikigai_host::BuildError> {
     /// let host = Host::builder(".")
     ///     .paths(Paths::of_installation("/usr"))
     ///     .progress(|event| {
-    ///         if let Progress::Compiling(file) = event {
+    ///         if let CompileEvent::Compiling(file) = event {
     ///             eprintln!("compiling {file}");
     ///         }
     ///     })
