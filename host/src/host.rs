@@ -415,7 +415,7 @@ impl Host {
         };
         let front_end = asker.front_end.clone();
         let asks = (front_end.clone(), &deadline);
-        let widening = self.widening(subject, contents.clone(), &streams.stdin, asks);
+        let widening = self.widening(subject, &contents, &streams.stdin, asks);
         let once = widening.as_deref().map(Widening::once).unwrap_or_default();
         let decided = self.authority().decide_by(&look, &request(subject, &contents), &once);
         let asked = (&cancel, widening.as_deref());

@@ -114,6 +114,7 @@ pub use broad_places::{is_broad_place, is_of_kernel};
 #[doc(hidden)]
 pub use commands::fuzzing as fuzzing_commands;
 pub use commands::{CommandRule, Commands, Requirement, ScriptVerdict};
+pub(crate) use decision::CalledProgram;
 pub use decision::{Decision, Denial, Effects, PolicyRequest, ServerTool, Variable};
 pub use edit::{NewKey, NewValue};
 pub use entry_lists::{Conflict, EntryLists};

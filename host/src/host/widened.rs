@@ -3,7 +3,6 @@
 //!
 //! A component's executor asks about the files and peers that the component tries to use.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,11 +16,13 @@ use crate::exec::envelope::{Aside, did_its_work};
 use crate::exec::output::Sink;
 use crate::exec::scrub::SecretValues;
 use crate::exec::wasm::threads::leave;
-use crate::exec::widening::{self, Widening, WideningContext};
+use crate::exec::widening::{Widening, WideningContext};
 use crate::exec::{Call, Outcome, ResourceUsage, Stdin};
 use crate::front_end::{Costs, FrontEnd};
 use crate::limits::Deadline;
-use crate::policy::{Backend, Decision, Denial, Grant, Remedy, RequestedAccess, Requirement};
+use crate::policy::{
+    Backend, CalledProgram, Decision, Denial, Grant, Remedy, RequestedAccess, Requirement,
+};
 use crate::registry::{Tool, reaching};
 
 /// The error text if the tool's file changed since it was found, or during a question.
@@ -37,31 +38,22 @@ impl Host {
     pub(super) fn widening(
         &self,
         subject: CallTarget<'_>,
-        contents: Vec<Digest>,
+        contents: &[Digest],
         stdin: &Stdin,
         (front_end, deadline): (Option<Arc<dyn FrontEnd>>, &Deadline),
     ) -> Option<Arc<Widening>> {
         if subject.build.backend() == Backend::Mcp {
             return None;
         }
-        let surroundings = WideningContext {
+        let context = WideningContext {
             authority: Arc::clone(self.registry.authority()),
             questions: Arc::clone(&self.questions),
             front_end,
             deadline: deadline.clone(),
             own_peers: Arc::clone(&self.own_peers),
         };
-        let about = widening::CalledProgram {
-            title: subject.title().into_owned(),
-            name: subject.name.map(str::to_owned),
-            origin: subject.origin,
-            backend: subject.build.backend(),
-            fell_back: subject.fell_back,
-            path: subject.build.path.clone(),
-            program: subject.build.wrapped_program().map(Path::to_owned),
-            contents,
-        };
-        Some(Arc::new(Widening::new(surroundings, about, arguments(stdin))))
+        let program = CalledProgram::from(request(subject, contents));
+        Some(Arc::new(Widening::new(context, program, arguments(stdin))))
     }
 
     /// Returns the decision that a call runs under. Asks the user if needed: whether a tool without

@@ -1,9 +1,10 @@
 //! The request to the policy, and its answer: the decision on one call, or its denial, with the
 //! rules that decided it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Digest;
 
@@ -37,7 +38,12 @@ pub struct PolicyRequest<'a> {
     pub tool: Option<ServerTool<'a>>,
 }
 
-impl PolicyRequest<'_> {
+impl<'a> PolicyRequest<'a> {
+    /// Returns the name, or the path of a program without a name.
+    pub(crate) fn title(&self) -> Cow<'a, str> {
+        self.name.map_or_else(|| self.path.to_string_lossy(), Cow::Borrowed)
+    }
+
     /// Returns whether the call runs a process on this machine: a native tool, or a server that is
     /// a program.
     pub(super) fn is_process(&self) -> bool {
@@ -51,6 +57,49 @@ impl PolicyRequest<'_> {
     /// Returns whether it is an HTTP server, which this machine's sandbox cannot confine.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.backend == Backend::Mcp && self.program.is_none()
+    }
+}
+
+/// The program of a call: a [`PolicyRequest`] that owns its parts. It is not for a server's tool.
+#[derive(Clone, Debug)]
+pub(crate) struct CalledProgram {
+    name: Option<String>,
+    origin: ToolOrigin,
+    backend: Backend,
+    fell_back: bool,
+    path: PathBuf,
+    program: Option<PathBuf>,
+    contents: Vec<Digest>,
+}
+
+impl From<PolicyRequest<'_>> for CalledProgram {
+    fn from(request: PolicyRequest<'_>) -> Self {
+        let PolicyRequest { name, origin, backend, fell_back, path, program, contents, tool: _ } =
+            request;
+        Self {
+            name: name.map(str::to_owned),
+            origin,
+            backend,
+            fell_back,
+            path: path.to_owned(),
+            program: program.map(Path::to_owned),
+            contents: contents.to_vec(),
+        }
+    }
+}
+
+impl CalledProgram {
+    pub(crate) fn request(&self) -> PolicyRequest<'_> {
+        PolicyRequest {
+            name: self.name.as_deref(),
+            origin: self.origin,
+            backend: self.backend,
+            fell_back: self.fell_back,
+            path: &self.path,
+            program: self.program.as_deref(),
+            contents: &self.contents,
+            tool: None,
+        }
     }
 }
 

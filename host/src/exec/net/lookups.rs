@@ -1,6 +1,7 @@
 //! Tests of the lookup of a name without a grant, before its port is known.
 
 use std::future::ready;
+use std::path::Path;
 use std::sync::Mutex;
 
 use ikigai_protocol::Digest;
@@ -8,10 +9,13 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::*;
 use crate::consent::{ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply};
-use crate::exec::widening::{CalledProgram, OpenQuestions, WideningContext};
+use crate::exec::widening::{OpenQuestions, WideningContext};
 use crate::front_end::{AnswerFuture, FrontEnd};
 use crate::limits::Deadline;
-use crate::policy::{Authority, Backend, Overrides, PolicyFiles, RemedyHints, ToolOrigin};
+use crate::policy::{
+    Authority, Backend, CalledProgram, Overrides, PolicyFiles, PolicyRequest, RemedyHints,
+    ToolOrigin,
+};
 
 /// A resolver that knows one address for every name.
 struct One;
@@ -74,25 +78,26 @@ fn reach(
     let authority =
         Authority::open(&files, Overrides::default(), Vec::new(), RemedyHints::default(), None);
     let authority = Arc::new(authority.expect("a policy"));
-    let surroundings = WideningContext {
+    let context = WideningContext {
         authority: Arc::clone(&authority),
         questions: Arc::new(OpenQuestions::default()),
         front_end: person.map(|person| person as Arc<dyn FrontEnd>),
         deadline: Deadline::default(),
         own_peers: Arc::from([("store.test".to_owned(), 5432)]),
     };
-    let subject = CalledProgram {
-        title: "fetch".to_owned(),
-        name: Some("fetch".to_owned()),
+    let request = PolicyRequest {
+        name: Some("fetch"),
         origin: ToolOrigin::User,
         backend: Backend::Wasm,
         fell_back: false,
-        path: "/user/fetch.wasm".into(),
+        path: Path::new("/user/fetch.wasm"),
         program: None,
-        contents: vec![Digest::from_bytes(b"fetch")],
+        contents: &[Digest::from_bytes(b"fetch")],
+        tool: None,
     };
-    let decision = authority.decide(&subject.request()).expect("it may run");
-    let widening = Arc::new(Widening::new(surroundings, subject, bytes::Bytes::new()));
+    let decision = authority.decide(&request).expect("it may run");
+    let program = CalledProgram::from(request);
+    let widening = Arc::new(Widening::new(context, program, bytes::Bytes::new()));
     widening.decided(&decision);
     let network = Arc::new(SharedNetwork::default().resolving_with(One));
     let reach = NetworkGate::new(Arc::new(Grant::default()), network, Some(Arc::clone(&widening)));
