@@ -3,39 +3,38 @@
 
 mod approval;
 mod assets;
+mod attempt;
 mod builder;
+mod contents;
+mod in_flight;
 mod installation;
 mod own;
 mod widened;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
-use std::iter;
-use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_protocol::{Digest, EnvelopeCode, ResultKind};
 use tokio_util::sync::CancellationToken;
 
-use self::widened::Cancelled;
+use self::attempt::CallAttempt;
+use self::in_flight::CallInFlight;
 use crate::audit::{Audit, PendingRecord, ProgramRecord, Requester, Via};
 use crate::exec::assets::AssetStore;
 use crate::exec::envelope::{self, Aside, Envelope};
 use crate::exec::native::MachineSandbox;
 use crate::exec::output::Sink;
 use crate::exec::scrub::SecretValues;
-use crate::exec::widening::{OpenQuestions, Widening};
-use crate::exec::{Call, Exit, Outcome, Stdin};
+use crate::exec::widening::OpenQuestions;
+use crate::exec::{Exit, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{CallLimits, Deadline, STDERR_KEPT};
-use crate::policy::{
-    Authority, Backend, Decision, Denial, PolicyRequest, PolicySnapshot, Remedy, RequestedAccess,
-    ToolOrigin, secret_names,
-};
-use crate::registry::{Build, Registry, ScanDepth, Snapshot, Tool, WAS_NAMED, before_deadline};
+use crate::policy::{Authority, Decision, Denial, PolicyRequest, ToolOrigin};
+use crate::registry::{Build, Registry, ScanDepth, Snapshot, Tool, WAS_NAMED};
 
 pub use builder::{BuildError, HostBuilder};
 
@@ -135,23 +134,6 @@ impl From<CancellationToken> for Control {
     }
 }
 
-/// The result of an attempt to call a tool.
-struct CallAttempt {
-    outcome: Outcome,
-    /// The limits in force at its end.
-    limits: CallLimits,
-    aside: Aside,
-    /// The step that raises the limit that ended the call.
-    raise: Option<Remedy>,
-}
-
-impl CallAttempt {
-    /// Returns the result of an attempt that ran nothing.
-    fn ended(outcome: Outcome) -> Self {
-        Self { outcome, limits: CallLimits::default(), aside: Aside::default(), raise: None }
-    }
-}
-
 /// The caller's side of a call.
 #[derive(Default)]
 struct CallOrigin {
@@ -159,6 +141,22 @@ struct CallOrigin {
     /// True if the principal must not use assets, even if the policy grants them.
     without_assets: bool,
     front_end: Option<Arc<dyn FrontEnd>>,
+    control: Control,
+}
+
+/// The answer to a call.
+pub struct AnsweredCall {
+    /// The envelope.
+    pub envelope: Envelope,
+    /// The decision that the tool ran under; `None` if it did not run.
+    pub decision: Option<Decision>,
+}
+
+impl AnsweredCall {
+    /// Returns the answer to a call that ran nothing.
+    fn refused(envelope: Envelope) -> Self {
+        Self { envelope, decision: None }
+    }
 }
 
 impl Host {
@@ -235,27 +233,41 @@ impl Host {
         control: impl Into<Control>,
         front_end: Option<Arc<dyn FrontEnd>>,
     ) -> Envelope {
-        let control = control.into();
-        let mut entry = self.audit.begin(requester, name);
-        entry.arguments(arguments.clone());
-        let asker = CallOrigin {
+        let call =
+            self.call_with_decision(requester, snapshot, name, arguments, control, front_end);
+        call.await.envelope
+    }
+
+    /// Calls a tool as [`call_for`](Self::call_for) does. Also returns the decision that the tool
+    /// ran under.
+    #[doc(hidden)]
+    pub async fn call_with_decision(
+        self: &Arc<Self>,
+        requester: &Requester,
+        snapshot: &Snapshot,
+        name: &str,
+        arguments: Bytes,
+        control: impl Into<Control>,
+        front_end: Option<Arc<dyn FrontEnd>>,
+    ) -> AnsweredCall {
+        let origin = CallOrigin {
             principal: requester.principal.as_deref().map(Arc::from),
             without_assets: requester.without_assets,
             front_end,
+            control: control.into(),
         };
+        let mut entry = self.audit.begin(requester, name);
+        entry.arguments(arguments.clone());
         let Some(tool) = snapshot.get(name) else {
             let envelope = self.answer_missing(snapshot, name);
             entry.end(envelope.failure());
-            return envelope;
+            return AnsweredCall::refused(envelope);
         };
         let (host, found) = (Arc::clone(self), tool.clone());
         // The future has kilobytes, which each front end would copy with its own future.
         let answer = Box::pin(async move {
-            let subject = (CallTarget::from(&found), &found);
-            let envelope = host.answer_by(&mut entry, subject, arguments, control, asker).await;
-            entry.answered(&envelope);
-            entry.end(envelope.failure());
-            envelope
+            let target = CallTarget::from(&found);
+            host.answer(entry, target, &found, arguments, origin).await
         });
         match tool.build.loaded() {
             Some(component) => component.carry(answer).await,
@@ -272,45 +284,42 @@ impl Host {
         control: impl Into<Control>,
         front_end: Option<Arc<dyn FrontEnd>>,
     ) -> Envelope {
-        let subject = CallTarget::at_path(&tool.build);
-        let mut entry = self.audit.begin(&Requester::default(), &subject.title());
+        let target = CallTarget::at_path(&tool.build);
+        let mut entry = self.audit.begin(&Requester::default(), &target.title());
         entry.arguments(arguments.clone());
-        let asker = CallOrigin { front_end, ..CallOrigin::default() };
-        let answer = self.answer_by(&mut entry, (subject, tool), arguments, control.into(), asker);
-        let envelope = answer.await;
-        entry.answered(&envelope);
-        entry.end(envelope.failure());
-        envelope
+        let origin = CallOrigin { front_end, control: control.into(), ..CallOrigin::default() };
+        self.answer(entry, target, tool, arguments, origin).await.envelope
     }
 
-    async fn answer_by(
+    /// Answers a call of a tool, and ends its record.
+    async fn answer(
         &self,
-        entry: &mut PendingRecord,
-        (subject, tool): (CallTarget<'_>, &Tool),
+        mut entry: PendingRecord,
+        target: CallTarget<'_>,
+        tool: &Tool,
         arguments: Bytes,
-        control: Control,
-        asker: CallOrigin,
-    ) -> Envelope {
-        entry.program(program(subject));
-        if let Err(reason) = envelope::check_arguments(&arguments) {
-            return Envelope::refused(EnvelopeCode::InvalidParams, reason);
-        }
-        let streams = CallStreams {
-            stdin: Stdin::Bytes(arguments),
-            stdout: Sink::Head,
-            stderr: Sink::Tail(STDERR_KEPT),
+        origin: CallOrigin,
+    ) -> AnsweredCall {
+        entry.program(program(target));
+        let answer = match envelope::check_arguments(&arguments) {
+            Err(reason) => {
+                AnsweredCall::refused(Envelope::refused(EnvelopeCode::InvalidParams, reason))
+            }
+            Ok(()) => {
+                let streams = CallStreams {
+                    stdin: Stdin::Bytes(arguments),
+                    stdout: Sink::Head,
+                    stderr: Sink::Tail(STDERR_KEPT),
+                };
+                let mut in_flight = CallInFlight::new(self, &mut entry, target, streams, origin);
+                in_flight.tool = Some(tool);
+                let attempt = in_flight.attempt().await;
+                attempt.answer(tool, self.authority(), entry.secrets())
+            }
         };
-        let attempt =
-            self.attempt(entry, (subject, Some(tool)), Vec::new(), streams, control, asker);
-        let CallAttempt { outcome, limits, aside, raise } = attempt.await;
-        let aside = Aside { background: envelope::background(&outcome), ..aside };
-        let (name, kind) = (tool.name(), tool.schema.result);
-        let envelope =
-            Envelope::from_outcome(name, kind, &limits, outcome, entry.secrets()).with(aside);
-        match raise.and_then(|remedy| self.authority().hint(&remedy)) {
-            Some(hint) => envelope.with_hint(&hint),
-            None => envelope,
-        }
+        entry.answered(&answer.envelope);
+        entry.end(answer.envelope.failure());
+        answer
     }
 
     /// Runs a program without an envelope, with its grant as a tool. Returns its outcome, and
@@ -334,10 +343,10 @@ impl Host {
             Stdin::Inherit if line.is_empty() => {}
             Stdin::Inherit => entry.arguments(line.join(&0).into()),
         }
-        let asker = CallOrigin { front_end, ..CallOrigin::default() };
-        let attempt =
-            self.attempt(&mut entry, (subject, None), args, streams, cancel.into(), asker);
-        let CallAttempt { mut outcome, limits, aside, raise: _ } = attempt.await;
+        let origin = CallOrigin { front_end, control: cancel.into(), ..CallOrigin::default() };
+        let mut in_flight = CallInFlight::new(self, &mut entry, subject, streams, origin);
+        in_flight.call.args = args;
+        let CallAttempt { mut outcome, limits, aside, .. } = in_flight.attempt().await;
         if let Exit::Trap(text) | Exit::NotStarted(text) | Exit::Denied(text) = &mut outcome.exit {
             *text = entry.secrets().scrub_text(text).into_owned();
         }
@@ -397,127 +406,6 @@ impl Host {
         )
     }
 
-    /// Decides and runs a call, whose tool is known, unless the caller named its program by a path.
-    async fn attempt(
-        &self,
-        entry: &mut PendingRecord,
-        (subject, tool): (CallTarget<'_>, Option<&Tool>),
-        args: Vec<OsString>,
-        streams: CallStreams,
-        Control { cancel, deadline }: Control,
-        asker: CallOrigin,
-    ) -> CallAttempt {
-        // Read the policy files once for all decisions before the first question.
-        let look = self.authority().look();
-        let contents = match self.contents(&look, subject).await {
-            Ok(contents) => contents,
-            Err(reason) => return CallAttempt::ended(Outcome::not_started(reason)),
-        };
-        let front_end = asker.front_end.clone();
-        let asks = (front_end.clone(), &deadline);
-        let widening = self.widening(subject, &contents, &streams.stdin, asks);
-        let once = widening.as_deref().map(Widening::once).unwrap_or_default();
-        let decided = self.authority().decide_by(&look, &request(subject, &contents), &once);
-        let asked = (&cancel, widening.as_deref());
-        let with_a_person =
-            self.with_a_person(entry, (subject, tool, decided), &streams.stdin, &asker, asked);
-        let attempt = match with_a_person.await {
-            Err(outcome) => {
-                entry.ran(&outcome);
-                CallAttempt::ended(*outcome)
-            }
-            Ok(decision) => {
-                let call = Call {
-                    args,
-                    stdin: streams.stdin,
-                    stdout: streams.stdout,
-                    stderr: streams.stderr,
-                    grant: Arc::default(),
-                    assets: self.handle(&look, &asker),
-                    principal: asker.principal,
-                    front_end: asker.front_end,
-                    widening: widening.clone(),
-                    workspace: Arc::clone(&self.workspace),
-                    limits: decision.limits,
-                    deadline,
-                    cancel,
-                };
-                self.run_decided(entry, subject, decision, call).await
-            }
-        };
-        attempt.with_notes_of(widening.as_deref(), front_end.as_deref(), entry)
-    }
-
-    /// Runs a call after the decision. If the user then allows accesses that the tool was refused,
-    /// runs it again.
-    async fn run_decided(
-        &self,
-        entry: &mut PendingRecord,
-        subject: CallTarget<'_>,
-        mut decision: Decision,
-        mut call: Call,
-    ) -> CallAttempt {
-        call.deadline.begin(&decision.limits);
-        if call.widening.as_deref().is_some_and(Widening::is_permissive) {
-            match decision.grant.hide.and(secret_names()) {
-                Ok(hide) => decision.grant.hide = hide,
-                Err(reason) => return CallAttempt::ended(Outcome::not_started(reason)),
-            }
-        }
-        // A component may need to be compiled first, which can take many seconds.
-        let latest = self.compile_timeout.map(|timeout| Instant::now() + timeout);
-        let program = before_deadline(latest, subject.build.program());
-        let program = match call.cancel.run_until_cancelled(program).await {
-            None => Err(Outcome::cancelled()),
-            Some(None) => Err(Outcome::late(COMPILING)),
-            Some(Some(Ok(program))) => Ok(program),
-            Some(Some(Err(error))) => Err(Outcome::not_started(format!("the component {error}"))),
-        };
-        let program = match program {
-            Ok(program) => program,
-            Err(outcome) => {
-                entry.ran(&outcome);
-                return CallAttempt { limits: decision.limits, ..CallAttempt::ended(outcome) };
-            }
-        };
-        loop {
-            let limits = decision.limits;
-            if let Err(reason) = self.authority().record_writable(&decision.grant) {
-                return CallAttempt { limits, ..CallAttempt::ended(Outcome::not_started(reason)) };
-            }
-            if let Some(widening) = &call.widening {
-                widening.decided(&decision);
-            }
-            call.limits = limits;
-            call.grant = Arc::new(mem::take(&mut decision.grant));
-            let mut outcome = program.run(call.clone()).await;
-            let own = outcome.usage.duration.saturating_sub(call.deadline.excluded());
-            outcome.usage.duration = own;
-            entry.ran(&outcome);
-            entry.extended(call.deadline.extended());
-            let raise = outcome.limit.and_then(|limit| {
-                let limits = call.deadline.applied(limits);
-                self.authority().raise(&request(subject, &[]), &decision, limit, &limits)
-            });
-            let wider = match self.widened_after(subject, decision, &call, &outcome).await {
-                Ok(wider) => wider,
-                Err(Cancelled) => {
-                    outcome.cancelled = true;
-                    entry.ran(&outcome);
-                    None
-                }
-            };
-            let Some(wider) = wider else {
-                let limits = call.deadline.applied(limits);
-                let did_run = !outcome.cancelled && !matches!(outcome.exit, Exit::NotStarted(_));
-                let raise = raise.filter(|_| did_run);
-                return CallAttempt { outcome, limits, aside: Aside::default(), raise };
-            };
-            entry.widened(&wider.grant, subject.build.backend(), wider.granted_by());
-            decision = wider;
-        }
-    }
-
     /// Decides a tool's grant and limits, for the contents that its file had when the scan found
     /// it. Each call decides anew, for the contents at that time.
     ///
@@ -548,46 +436,6 @@ impl Host {
     #[must_use]
     pub fn offers(&self, tool: &Tool) -> bool {
         !self.decide(tool.into()).is_err_and(|denial| denial.is_by_deny)
-    }
-
-    /// Decides as [`decide`](Self::decide) does, but by the policy files and the file's contents as
-    /// they are now, and with the accesses that the user allowed for this call. Fails if the file
-    /// cannot be read.
-    async fn decide_now(
-        &self,
-        subject: CallTarget<'_>,
-        once: &[RequestedAccess],
-    ) -> Result<Result<Decision, Denial>, String> {
-        let look = self.authority().look();
-        let contents = self.contents(&look, subject).await?;
-        Ok(self.authority().decide_by(&look, &request(subject, &contents), once))
-    }
-
-    /// Returns the contents for which the policy decides: the contents that the scan found, and the
-    /// present contents if the policy checks them.
-    async fn contents(
-        &self,
-        look: &PolicySnapshot,
-        subject: CallTarget<'_>,
-    ) -> Result<Vec<Digest>, String> {
-        let found = subject.build.digest;
-        let backend = subject.build.backend();
-        if !self.authority().looks_at_content(look, backend, subject.origin, subject.name) {
-            return Ok(vec![found]);
-        }
-        let present = self.registry.present_contents(subject.build).await?;
-        // A native tool is started from its file. A component was compiled from the contents that
-        // the scan found, so both must be granted. The same applies to a definition, which the scan
-        // read.
-        let mut contents = match backend {
-            Backend::Native if subject.build.wrapped_program().is_none() => present,
-            Backend::Native | Backend::Wasm | Backend::Mcp => {
-                iter::once(found).chain(present).collect()
-            }
-        };
-        // Almost always they are the same. Then the user is asked about them once.
-        contents.dedup();
-        Ok(contents)
     }
 
     /// Returns the limits that a call would have, or the defaults if it is not allowed.

@@ -2,22 +2,27 @@
 
 use std::sync::Arc;
 
+use super::Host;
 use super::own::{granted_assets, own_request};
-use super::{CallOrigin, Host};
 use crate::exec::assets::{AssetCaller, AssetHandle};
 use crate::policy::{AssetAccess, Backend, CLIENTS, PolicySnapshot};
 
 impl Host {
     /// Returns a handle of the asset store for one call. It shows the assets of the principal that
     /// makes the call, or of this host's agent.
-    pub(super) fn handle(&self, look: &PolicySnapshot, asker: &CallOrigin) -> Option<AssetHandle> {
+    pub(super) fn handle(
+        &self,
+        look: &PolicySnapshot,
+        principal: Option<&Arc<str>>,
+        without_assets: bool,
+    ) -> Option<AssetHandle> {
         let (assets, agent) = self.assets.as_ref()?;
-        let is_principal = asker.principal.is_some();
-        let agent = Arc::clone(asker.principal.as_ref().unwrap_or(agent));
+        let is_principal = principal.is_some();
+        let agent = Arc::clone(principal.unwrap_or(agent));
         let caller = AssetCaller { agent, is_principal, own_thread: false };
         let most = match is_principal {
             false => AssetAccess::Write,
-            true if asker.without_assets => AssetAccess::None,
+            true if without_assets => AssetAccess::None,
             true => self.access_of_clients(look),
         };
         Some(AssetHandle { assets: Arc::clone(assets), caller, most })

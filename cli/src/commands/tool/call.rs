@@ -31,7 +31,7 @@ use crate::tool_flags::{HELP_OF_TOOL, ToolFlags, by_flags, in_json, usage};
 use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::{Aside, Envelope, JsonLayout};
 use ikigai_host::front_end::FrontEnd;
-use ikigai_host::host::Host;
+use ikigai_host::host::{AnsweredCall, Host};
 use ikigai_host::nearest::nearest;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_protocol::EnvelopeCode;
@@ -108,8 +108,9 @@ pub(super) async fn run(
         approval.asks_at_stderr().then(|| Arc::new(Person::about_one_call(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
     let (requester, name) = (Requester::default(), &arguments.name);
-    let call = host.call_for(&requester, &snapshot, name, json.clone(), cancel.clone(), front_end);
-    let envelope = call.await;
+    let (sent, control) = (json.clone(), cancel.clone());
+    let call = host.call_with_decision(&requester, &snapshot, name, sent, control, front_end);
+    let AnsweredCall { envelope, decision } = call.await;
     if let Some(person) = person {
         person.settle();
     }
@@ -118,7 +119,6 @@ pub(super) async fn run(
     text.push('\n');
     print_exact(&text)?;
     print_allow_with(envelope.aside());
-    let decision = snapshot.get(name).and_then(|tool| host.decide(tool.into()).ok());
     let missing = decision.and_then(|it| credentials::hint(name, &envelope, &it));
     print_hints(missing.as_slice());
     if let Some(tool) = snapshot.get(name) {
