@@ -17,6 +17,7 @@ pub mod mcp;
 pub mod native;
 mod net;
 pub mod output;
+pub(crate) mod own_task;
 #[cfg(target_os = "linux")]
 mod pipes;
 #[doc(hidden)]

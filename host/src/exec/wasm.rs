@@ -34,7 +34,7 @@ mod state;
 mod stdio;
 mod streams;
 mod tasks;
-pub(crate) mod threads;
+mod threads;
 mod ticker;
 mod workspace;
 

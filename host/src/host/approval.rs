@@ -13,7 +13,7 @@ use super::{Host, NOBODY};
 use crate::consent::{ConsentAnswer, ConsentQuestion, ConsentReply};
 use crate::exec::Outcome;
 use crate::exec::envelope::compact;
-use crate::exec::wasm::threads::leave;
+use crate::exec::own_task::put_question;
 use crate::policy::{Decision, Remedy, Requirement};
 
 impl CallInFlight<'_> {
@@ -47,9 +47,9 @@ impl CallInFlight<'_> {
             &because,
             &arguments.unwrap_or_default(),
         );
-        leave().await;
         let begun = Instant::now();
-        let reply = self.call.cancel.run_until_cancelled(front_end.ask(&question)).await;
+        let answer = put_question(|| front_end.ask(&question));
+        let reply = self.call.cancel.run_until_cancelled(answer).await;
         let Some(ConsentReply { answer, waited }) = reply else {
             self.entry.unanswered(front_end.respondent(), begun.elapsed());
             return Err(Box::new(Outcome::cancelled()));

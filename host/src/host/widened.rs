@@ -12,7 +12,6 @@ use super::in_flight::{Agreement, CHANGED, CallInFlight, Cancelled};
 use super::request;
 use crate::exec::envelope::did_its_work;
 use crate::exec::output::Sink;
-use crate::exec::wasm::threads::leave;
 use crate::exec::widening::{Widening, WideningContext};
 use crate::exec::{Outcome, Stdin};
 use crate::policy::{Backend, CalledProgram, Decision, Denial, Remedy, RequestedAccess};
@@ -113,7 +112,6 @@ impl CallInFlight<'_> {
         widening: &Widening,
         reached: RequestedAccess,
     ) -> Result<bool, Box<Outcome>> {
-        leave().await;
         let may = self.call.cancel.run_until_cancelled(widening.ask(&reached)).await;
         let may = may.ok_or_else(|| Box::new(Outcome::cancelled()))?;
         if !may {

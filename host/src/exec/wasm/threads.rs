@@ -32,7 +32,7 @@ use super::ticker::Ticker;
 use crate::reactor;
 
 pub(super) use self::worker::Until;
-pub(crate) use carried::{Boxed, Pace, leave};
+pub(crate) use carried::{Boxed, Pace};
 
 /// The number of threads that may be stuck in the kernel before further calls are refused.
 const MAX_ABANDONED: usize = 64;

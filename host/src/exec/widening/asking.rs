@@ -8,6 +8,7 @@ use super::notes::AnsweredQuestion;
 use super::questions::QuestionKey;
 use crate::consent::{Proposals, Widen, WidenAnswer, WidenReply, in_words};
 use crate::exec::envelope::compact;
+use crate::exec::own_task::put_question;
 use crate::policy::RequestedAccess;
 use crate::toolchain::ToolchainOffer;
 
@@ -102,7 +103,7 @@ impl Widening {
         let question = Widen::new(about, refused, &arguments, key.again, proposals);
         let since = Instant::now();
         let shown = ShownQuestion { widening: self, reached: wanted, since, is_answered: false };
-        let WidenReply { answer, waited } = front_end.widen(&question).await;
+        let WidenReply { answer, waited } = put_question(|| front_end.widen(&question)).await;
         shown.answered();
         // The other calls wait for an answer about all of the accesses.
         if reached == key.reached {

@@ -9,7 +9,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -23,39 +23,25 @@ use tokio::runtime::{Handle, Runtime};
 
 use super::worker::{GuestJob, Worker};
 use super::{GuestThreads, Job, SHORT, ThreadPool};
+use crate::exec::own_task;
 
 pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// The guest that a future wants to run while this thread polls it.
-enum PolledGuest {
-    Nothing,
-    Guest(GuestJob),
-}
-
 thread_local! {
-    /// `None` while no carried call is polled.
-    static WANTED: RefCell<Option<PolledGuest>> = const { RefCell::new(None) };
+    /// The guest that a call wants to run while this thread polls the call.
+    static WANTED: RefCell<Option<GuestJob>> = const { RefCell::new(None) };
 }
 
 /// Gives a guest to the thread that polls the call, to run when the poll is over. Returns it if no
 /// carried call is polled, or if the polled call has given a guest already.
 pub(super) fn put_off(guest: GuestJob) -> Result<(), GuestJob> {
     WANTED.with_borrow_mut(|wanted| match wanted {
-        Some(wanted @ PolledGuest::Nothing) => {
-            *wanted = PolledGuest::Guest(guest);
+        None if own_task::is_elsewhere() => {
+            *wanted = Some(guest);
             Ok(())
         }
-        Some(PolledGuest::Guest(_)) | None => Err(guest),
+        None | Some(_) => Err(guest),
     })
-}
-
-/// Has a carried call go back to the task that waits for it. The next step may depend on that task.
-pub(crate) async fn leave() {
-    poll_fn(|_| match WANTED.with_borrow(Option::is_some) {
-        true => Poll::Pending,
-        false => Poll::Ready(()),
-    })
-    .await;
 }
 
 impl GuestThreads {
@@ -187,11 +173,10 @@ impl<T> ThreadSide<T> {
 
     /// Polls the call once. Returns the next stage, and the guest that the call wants to run first.
     fn poll(&self, call: Boxed<T>) -> (Stage<T>, Option<GuestJob>) {
-        let polled = self.guarded(move || {
+        let poll = move || {
             let mut call = call;
             // This thread waits for the guest. After any other wait, the task polls the call again.
             let mut context = Context::from_waker(Waker::noop());
-            WANTED.set(Some(PolledGuest::Nothing));
             match call.as_mut().poll(&mut context) {
                 Poll::Ready(answer) => {
                     // Everything that the call still owns goes with it.
@@ -200,11 +185,12 @@ impl<T> ThreadSide<T> {
                 }
                 Poll::Pending => Err(call),
             }
-        });
+        };
+        let polled = own_task::poll_elsewhere(|| self.guarded(poll));
         match (polled, WANTED.take()) {
             (Ok(Ok(answer)), _) => (Stage::Ended(answer), None),
-            (Ok(Err(call)), Some(PolledGuest::Guest(guest))) => (Stage::Resting(call), Some(guest)),
-            (Ok(Err(call)), _) => (Stage::Returned(call), None),
+            (Ok(Err(call)), Some(guest)) => (Stage::Resting(call), Some(guest)),
+            (Ok(Err(call)), None) => (Stage::Returned(call), None),
             (Err(panic), _) => (Stage::Panicked(panic), None),
         }
     }
@@ -316,6 +302,7 @@ mod tests {
     use super::super::tests::{LONG, pool, within};
     use super::super::{ThreadError, Waits};
     use super::*;
+    use crate::exec::own_task::leave;
 
     fn is_on_a_guests_thread() -> bool {
         thread::current().name() == Some("guest")

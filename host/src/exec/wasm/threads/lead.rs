@@ -135,11 +135,12 @@ mod tests {
     use std::thread::{self, ThreadId};
     use std::time::{Duration, Instant};
 
-    use super::super::carried::{Pace, leave};
+    use super::super::carried::Pace;
     use super::super::tests::{LONG, pool, until_all_sleep, within};
     use super::super::worker::Worker;
     use super::super::{GuestThreads, ThreadError, Waits};
     use super::{Demand, EXPECTED, TRIAL};
+    use crate::exec::own_task::leave;
     use crate::reactor::Reactor;
 
     const PATIENCE: Duration = Duration::from_secs(60);
