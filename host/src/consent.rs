@@ -106,24 +106,12 @@ pub struct ConsentQuestion {
 }
 
 impl ConsentQuestion {
-    /// Returns the question about a call of a tool with these contents. `arguments` are JSON
-    /// on one line.
-    pub(crate) fn new(
-        tool: &str,
-        contents: Vec<Digest>,
-        (decision, backend): (&Decision, Backend),
-        required_by: &str,
-        arguments: &str,
-    ) -> Self {
-        let (arguments, left_out) = shortened(&written_out(arguments), AGREED_TO, 0);
-        Self {
-            tool: written_out(tool),
-            contents,
-            required_by: written_out(required_by),
-            grant: written_out(&in_words(decision, backend)),
-            arguments,
-            left_out,
-        }
+    /// Returns the question with deceptive characters escaped, and with long arguments shortened.
+    pub(crate) fn escaped(self) -> Self {
+        let Self { tool, contents, required_by, grant, arguments, left_out } = self;
+        let (arguments, left_out) = shortened(&written_out(&arguments), AGREED_TO, left_out);
+        let (tool, required_by) = (written_out(&tool), written_out(&required_by));
+        Self { tool, contents, required_by, grant: written_out(&grant), arguments, left_out }
     }
 }
 
@@ -170,38 +158,12 @@ pub struct Widen {
 }
 
 impl Widen {
-    /// Returns the question about a call of a tool with these contents. `arguments` are JSON on one
-    /// line.
-    pub(crate) fn new(
-        (tool, contents): (&str, Vec<Digest>),
-        (reached, denied_by): (Vec<RequestedAccess>, &str),
-        arguments: &str,
-        again: bool,
-        proposals: Proposals,
-    ) -> Self {
-        let Proposals { always, unconfined, toolchains } = proposals;
-        Self {
-            tool: written_out(tool),
-            contents,
-            reached,
-            arguments: shortened(&written_out(arguments), ARGUMENTS_SHOWN, 0).0,
-            denied_by: written_out(denied_by),
-            again,
-            proposal: always,
-            unconfined,
-            toolchains,
-        }
+    /// Returns the question with deceptive characters escaped, and with long arguments shortened.
+    pub(crate) fn escaped(self) -> Self {
+        let (arguments, _) = shortened(&written_out(&self.arguments), ARGUMENTS_SHOWN, 0);
+        let (tool, denied_by) = (written_out(&self.tool), written_out(&self.denied_by));
+        Self { tool, arguments, denied_by, ..self }
     }
-}
-
-/// The changes of the user's policy file that an answer may write.
-pub(crate) struct Proposals {
-    /// The change that grants the requested accesses.
-    pub(crate) always: Option<Proposal>,
-    /// The change that lets the tool run unconfined.
-    pub(crate) unconfined: Option<Proposal>,
-    /// The change that grants toolchains, with these toolchains.
-    pub(crate) toolchains: Option<ToolchainOffer>,
 }
 
 /// The reply to the question whether a tool may get more access.

@@ -152,13 +152,6 @@ pub struct AnsweredCall {
     pub decision: Option<Decision>,
 }
 
-impl AnsweredCall {
-    /// Returns the answer to a call that ran nothing.
-    fn refused(envelope: Envelope) -> Self {
-        Self { envelope, decision: None }
-    }
-}
-
 impl Host {
     /// Returns a builder of a host whose tools work in the directory `workspace`. See
     /// [`HostBuilder`] for the settings.
@@ -261,7 +254,7 @@ impl Host {
         let Some(tool) = snapshot.get(name) else {
             let envelope = self.answer_missing(snapshot, name);
             entry.end(envelope.failure());
-            return AnsweredCall::refused(envelope);
+            return AnsweredCall { envelope, decision: None };
         };
         let (host, found) = (Arc::clone(self), tool.clone());
         // The future has kilobytes, which each front end would copy with its own future.
@@ -303,7 +296,8 @@ impl Host {
         entry.program(program(target));
         let answer = match envelope::check_arguments(&arguments) {
             Err(reason) => {
-                AnsweredCall::refused(Envelope::refused(EnvelopeCode::InvalidParams, reason))
+                let envelope = Envelope::refused(EnvelopeCode::InvalidParams, reason);
+                AnsweredCall { envelope, decision: None }
             }
             Ok(()) => {
                 let streams = CallStreams {

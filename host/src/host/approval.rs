@@ -10,7 +10,7 @@ use ikigai_protocol::written_out;
 use super::attempt::denied;
 use super::in_flight::{Agreement, CallInFlight, unapproved};
 use super::{Host, NOBODY};
-use crate::consent::{ConsentAnswer, ConsentQuestion, ConsentReply};
+use crate::consent::{ConsentAnswer, ConsentQuestion, ConsentReply, in_words};
 use crate::exec::Outcome;
 use crate::exec::envelope::compact;
 use crate::exec::own_task::put_question;
@@ -40,13 +40,15 @@ impl CallInFlight<'_> {
         };
         let contents = host.contents_to_run(self.target).await?;
         let arguments = self.arguments().map(|bytes| compact(&String::from_utf8_lossy(bytes)));
-        let question = ConsentQuestion::new(
-            &self.target.title(),
-            contents.clone(),
-            (decision, self.backend()),
-            &because,
-            &arguments.unwrap_or_default(),
-        );
+        let question = ConsentQuestion {
+            tool: self.target.title().into_owned(),
+            contents: contents.clone(),
+            required_by: because,
+            grant: in_words(decision, self.backend()),
+            arguments: arguments.unwrap_or_default(),
+            left_out: 0,
+        }
+        .escaped();
         let begun = Instant::now();
         let answer = put_question(|| front_end.ask(&question));
         let reply = self.call.cancel.run_until_cancelled(answer).await;

@@ -1,5 +1,7 @@
 //! The result of a call in flight, with the remarks about it, and the answer to its caller.
 
+use std::fmt::Display;
+
 use super::AnsweredCall;
 use crate::audit::PendingRecord;
 use crate::exec::envelope::{self, Aside, Envelope, did_its_work};
@@ -83,6 +85,6 @@ impl CallAttempt {
 }
 
 /// Returns the outcome of a call that may not run.
-pub(super) fn denied(reason: impl Into<String>) -> Box<Outcome> {
-    Box::new(Outcome::denied(reason))
+pub(super) fn denied(reason: impl Display) -> Box<Outcome> {
+    Box::new(Outcome::denied(reason.to_string()))
 }

@@ -146,7 +146,7 @@ impl<'a> CallInFlight<'a> {
             let Some(agreement) = agreement else { continue };
             decided = Ok(self.decide_again(agreement).await?);
         }
-        decided.map_err(|denial| denied(denial.to_string()))
+        decided.map_err(denied)
     }
 
     /// Asks a question if the decision leaves it open.
@@ -184,7 +184,7 @@ impl<'a> CallInFlight<'a> {
         if !is_about && !matches!(agreement, Agreement::Consent { .. }) {
             return Err(denied(CHANGED));
         }
-        let now = self.decide_by(&basis).map_err(|denial| denied(denial.to_string()))?;
+        let now = self.decide_by(&basis).map_err(denied)?;
         match agreement {
             Agreement::Run => {}
             Agreement::Consent { before, contents, by } => {

@@ -57,7 +57,7 @@ impl CallInFlight<'_> {
                 return Ok(Agreement::Run);
             }
         }
-        Err(denied(denial.to_string()))
+        Err(denied(denial))
     }
 
     /// Asks whether the tool may use the files that the arguments name.

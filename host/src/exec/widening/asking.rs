@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::Widening;
 use super::notes::AnsweredQuestion;
 use super::questions::QuestionKey;
-use crate::consent::{Proposals, Widen, WidenAnswer, WidenReply, in_words};
+use crate::consent::{Widen, WidenAnswer, WidenReply, in_words};
 use crate::exec::envelope::compact;
 use crate::exec::own_task::put_question;
 use crate::policy::RequestedAccess;
@@ -90,17 +90,22 @@ impl Widening {
         let request = self.program.request();
         let of_toolchains = toolchains.as_ref().map(ToolchainOffer::accesses).unwrap_or_default();
         let wanted = if reached.is_empty() { &of_toolchains[..] } else { reached };
-        let always = (!reached.is_empty())
+        let proposal = (!reached.is_empty())
             .then(|| self.authority.propose_widened(&request, reached).ok())
             .flatten();
-        let unconfined = self.authority.propose_unconfined(&request);
-        let proposals = Proposals { always, unconfined, toolchains };
-        let about = (key.title.as_str(), key.contents.clone());
-        let arguments = compact(&String::from_utf8_lossy(&self.arguments));
         let rules: BTreeSet<String> = wanted.iter().map(|it| self.denied_by(it)).collect();
-        let denied_by = rules.into_iter().collect::<Vec<_>>().join(", ");
-        let refused = (reached.to_vec(), denied_by.as_str());
-        let question = Widen::new(about, refused, &arguments, key.again, proposals);
+        let question = Widen {
+            tool: key.title.clone(),
+            contents: key.contents.clone(),
+            reached: reached.to_vec(),
+            arguments: compact(&String::from_utf8_lossy(&key.arguments)),
+            denied_by: rules.into_iter().collect::<Vec<_>>().join(", "),
+            again: key.again,
+            proposal,
+            unconfined: self.authority.propose_unconfined(&request),
+            toolchains,
+        }
+        .escaped();
         let since = Instant::now();
         let shown = ShownQuestion { widening: self, reached: wanted, since, is_answered: false };
         let WidenReply { answer, waited } = put_question(|| front_end.widen(&question)).await;
