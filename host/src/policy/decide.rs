@@ -124,9 +124,11 @@ fn decide_without_hint(
     if profile == Profile::Strict && request.backend == Backend::Native {
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
-    let hiding: Vec<Rule<'_>> = narrowing(layers, request, entry).collect();
+    // Keys that only narrow count even if their entry is bound to other contents.
+    let by_name = named_by_user(layers, request);
+    let narrowing: Vec<Rule<'_>> = bounds.iter().copied().chain(by_name).chain(entry).collect();
     let own: Vec<Rule<'_>> =
-        hiding.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
+        narrowing.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     let meet = |freedom| -> Result<EffectiveGrant, Denial> {
         let mut effective = EffectiveGrant::new(profile, request, entry, context, freedom)?;
         // Check the grant without the bounds first. A grant that must be refused cannot become
@@ -135,7 +137,7 @@ fn decide_without_hint(
         effective.hide(&own, context)?;
         effective.deny_list_without_sandbox(request)?;
         effective.confine(profile);
-        effective.hide(&hiding, context)?;
+        effective.hide(&narrowing, context)?;
         effective.widen(context);
         effective.deny_writing_protected_paths(context, request)?;
         effective.deny_list_without_sandbox(request)?;
@@ -153,13 +155,13 @@ fn decide_without_hint(
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
     // The limits of an entry apply even if it is bound to other contents, or to no contents.
-    let unbound = named_by_user(layers, request).filter(|_| entry.is_none());
+    let unbound = by_name.filter(|_| entry.is_none());
     let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
-    let ask = ask(layers, overrides, (request, entry), profile, &mut provenance);
+    let ask = ask(overrides, &narrowing, profile, &mut provenance);
     let (mut grant, variables) = effective.grant(profile, request, context, &provenance)?;
     let order = Strictness::for_request(request, &grant);
-    let approve = approve(layers, overrides, (request, entry), (profile, order), &mut provenance);
+    let approve = approve(overrides, &narrowing, profile, order, &mut provenance);
     if request.backend != Backend::Wasm {
         let reach = WritablePlaces::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
@@ -243,16 +245,15 @@ fn named<'a>(
     layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
 }
 
-/// Returns the calls that need consent, by the strictest value of any layer. An entry with the
-/// tool's name counts even if it is bound to other contents, because it only narrows.
+/// Returns the calls that need consent, by the strictest value of any layer.
 fn approve(
-    layers: &PolicyLayers,
     overrides: &Overrides,
-    (request, entry): (&PolicyRequest<'_>, Option<Rule<'_>>),
-    (profile, order): (Profile, Strictness),
+    narrowing: &[Rule<'_>],
+    profile: Profile,
+    order: Strictness,
     provenance: &mut ProvenanceMap,
 ) -> Approve {
-    let asked = narrowing(layers, request, entry).filter_map(|(layer, entry)| {
+    let asked = narrowing.iter().filter_map(|(layer, entry)| {
         entry.approve.as_ref().map(|at| (at.value, provenance_of(layer, at)))
     });
     let flag = overrides.approve.as_ref().map(|asked| (asked.value, asked.provenance()));
@@ -264,26 +265,16 @@ fn approve(
     approve
 }
 
-/// Returns every entry whose keys only narrow, and so count even if the entry is bound to other
-/// contents.
-fn narrowing<'a>(
-    layers: &'a PolicyLayers,
-    request: &PolicyRequest<'_>,
-    entry: Option<Rule<'a>>,
-) -> impl Iterator<Item = Rule<'a>> {
-    bounds(layers, request, entry).into_iter().chain(named_by_user(layers, request)).chain(entry)
-}
-
 /// Returns whether the user may be asked to widen the grant. Any layer can forbid it.
 fn ask(
-    layers: &PolicyLayers,
     overrides: &Overrides,
-    (request, entry): (&PolicyRequest<'_>, Option<Rule<'_>>),
+    narrowing: &[Rule<'_>],
     profile: Profile,
     provenance: &mut ProvenanceMap,
 ) -> bool {
     let flag = overrides.ask.as_ref().map(|asked| (asked.value, asked.provenance()));
-    let denying = narrowing(layers, request, entry)
+    let denying = narrowing
+        .iter()
         .filter_map(|(layer, entry)| {
             entry.ask.as_ref().map(|at| (at.value, provenance_of(layer, at)))
         })
