@@ -47,7 +47,7 @@ impl<'a> From<&'a str> for Prompt<'a> {
 /// A turn that has ended.
 #[derive(Debug)]
 pub struct Turn {
-    /// How it ended.
+    /// The end of the turn.
     pub end: TurnEnd,
     /// The number of requests that were answered.
     pub rounds: u32,

@@ -1,8 +1,8 @@
-//! The cost of assets: read through a tool beside a file of the same text, and written under a
-//! budget.
+//! The cost of assets. A tool reads an asset, and a file of the same text for comparison. A caller
+//! writes an asset under a budget.
 //!
-//! The store is a file of SQLite in memory, where syncing costs nothing: the time that a disk takes
-//! for it is not the host's.
+//! The store is a SQLite file in memory, where syncing costs nothing. The time that a disk takes for
+//! syncing does not count.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use crate::rig::{self, Rig, Served, micros_of_each};
 use crate::sampling::{Samples, in_turn, micros};
 
-/// The size of the asset that is read and of the file beside it, in bytes.
+/// The size of the asset that the tool reads and of the file for comparison, in bytes.
 const BYTES: usize = 10 << 10;
 
 /// The number of other assets in the store.

@@ -81,8 +81,8 @@ fn calls(rig: &Rig) -> anyhow::Result<Samples> {
     )
 }
 
-/// Measures what no host can be faster than: a process that does nothing, an instance that does
-/// nothing under all limits, and a byte that goes to a thread and comes back.
+/// Measures the limits of this machine, which no host can beat. They are a process that does
+/// nothing, an instance that does nothing under all limits, and a byte that a thread sends back.
 fn physical_limits(rig: &Rig) -> anyhow::Result<Samples> {
     /// A command that ends at once.
     const NOTHING: &str = r#"(component

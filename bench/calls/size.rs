@@ -36,8 +36,8 @@ pub(crate) fn print_nothing() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the peaks of a process that [has a host](print_idle) and of one that
-/// [has none](print_nothing), in bytes.
+/// Returns the peak memory of a process [with a host](print_idle) and of a process
+/// [without a host](print_nothing), in bytes.
 pub(crate) fn idle_peak() -> anyhow::Result<Samples> {
     let peak = |mode: &str| {
         let output = Command::new(std::env::current_exe()?).arg(mode).output()?;

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the current figures beside their targets, limits and peers, all measured in
+//! `cargo xtask bench`: the current figures with their targets, limits and peers, all measured in
 //! turn in one run.
 //!
 //! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
@@ -47,7 +47,7 @@ pub(crate) struct BenchOptions {
 
 /// The package of [`ECHO`].
 const MCP: &str = "ikigai-mcp";
-/// The server that is nothing but the library of MCP.
+/// A server made of the MCP library and a single tool.
 const ECHO: &str = "rmcp-echo";
 /// The package of [`BENCHMARK`].
 const BENCH: &str = "ikigai-bench";
@@ -137,12 +137,13 @@ impl BenchLayout {
         paths.find(|path| path.extension().is_some_and(|extension| extension == "wasm"))
     }
 
-    /// Returns ripgrep, where it could be installed.
+    /// Returns ripgrep, if it could be installed.
     pub(crate) fn ripgrep(&self) -> Option<PathBuf> {
         Some(self.ripgrep.join("bin").join("rg")).filter(|program| program.exists())
     }
 
-    /// Returns the folder whose `node_modules` has the library of MCP, where it could be installed.
+    /// Returns the folder whose `node_modules` has the MCP library, if it could be
+    /// installed.
     pub(crate) fn mcp_node(&self) -> PathBuf {
         self.mcp_node.clone()
     }

@@ -162,8 +162,8 @@ fn a_habit_in_the_wording_is_found() {
         [
             "open with the subject",
             "negate the verb, and not the noun",
-            "write a compound, or `its own`",
             "negate the verb, and not the noun",
+            "write a compound, or `its own`",
         ],
         "{found:#?}"
     );

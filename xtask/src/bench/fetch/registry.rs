@@ -23,7 +23,7 @@ const BLOB: &str = "application/octet-stream";
 /// The tag of every artifact.
 const TAG: &str = "1.0.0";
 
-/// The configuration of an artifact that has none.
+/// The empty configuration of an artifact.
 const NO_CONFIGURATION: &str = "{}";
 const NO_CONFIGURATION_DIGEST: &str =
     "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
@@ -41,7 +41,7 @@ pub(super) struct BenchArtifact {
 }
 
 impl BenchArtifact {
-    /// Reads the file at a path as an artifact. Its manifest is written beside it.
+    /// Reads the file at a path as an artifact. Its manifest is written to the same directory.
     pub(super) fn new(name: &'static str, path: &Path) -> anyhow::Result<Self> {
         let bytes = fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))?;
         let (digest, size) = (sha256(path)?, bytes.len() as u64);

@@ -11,7 +11,7 @@ use super::super::BenchLayout;
 use super::super::sampling::{Samples, in_turn, micros};
 use super::{SMALL_FILE, ours};
 
-/// The revision in which a request stands alone.
+/// The revision in which a request needs no session.
 const REVISION: &str = "2026-07-28";
 
 /// Measures one call after another over one connection.
@@ -83,7 +83,7 @@ impl BenchClient {
         let (status, body) = self.exchange(&asked)?;
         ensure!(status.contains(" 200 "), "{status}");
         let text = String::from_utf8(body)?;
-        // An event has the answer on a line of its own.
+        // An event has the answer on its own line.
         let data = text.lines().rev().find_map(|line| line.strip_prefix("data: "));
         let answer: Value = serde_json::from_str(data.unwrap_or(&text))?;
         ensure!(answer["result"]["content"].is_array(), "{answer}");

@@ -17,7 +17,7 @@ const SERVERS: usize = 20;
 
 /// Defines the servers, each an echo by the protocol's library, and approves their tools.
 pub(super) fn define(layout: &BenchLayout) -> anyhow::Result<()> {
-    // Those of a run before are there already, and could not be added.
+    // The servers of an earlier run are there already, and cannot be added again.
     let servers = layout.at("servers");
     if servers.exists() {
         fs::remove_dir_all(&servers)?;
@@ -29,7 +29,7 @@ pub(super) fn define(layout: &BenchLayout) -> anyhow::Result<()> {
         let mut add = with_servers(layout, &["mcp", "add", &name(number), "--yes", "--"]);
         let added = add.arg(layout.at("rmcp-echo")).stdin(Stdio::null()).output()?;
         let why = String::from_utf8_lossy(&added.stderr);
-        // Success also means that there was nothing to approve.
+        // It also succeeds if no server waits for approval.
         let is_offered = why.contains(&format!("{}__echo", name(number)));
         ensure!(added.status.success() && is_offered, "a server cannot be added: {why}");
     }
