@@ -5,6 +5,10 @@
 //! that open a way around another boundary, or a part of the kernel that no tool needs.
 //! Calls that are newer than this list do not exist, as on an older kernel.
 //!
+//! The requests of `ioctl` are the exception. Each file system and each driver adds its own, and
+//! each of them could be a way around the mounts. So the module lists the allowed requests, and
+//! all others get the error that says that the file does not know them.
+//!
 //! A refusal is an error, never a signal, so that a tool can report what it could not do. Only a
 //! call by the rules of another architecture kills the tool.
 
@@ -228,6 +232,55 @@ const BRIDGES: [u64; 4] = [0x8940, 0x8941, 0x8982, 0x8983];
 /// `linux/wireless.h`.
 const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
 
+/// The known requests of `ioctl`, as ranges from the first to the last one, in ascending order.
+/// The rules refuse a few of them. All others get ENOTTY, the error for a file without this
+/// request. A filter sees the request, and not the kind of the file.
+///
+/// Requests that set something on a file or a file system are missing on purpose. They need only a
+/// descriptor, or the rights of the file's owner, and they still apply when the call has ended.
+/// btrfs and bcachefs make snapshots, which show the files beneath the mounts that hide them.
+/// btrfs makes a subvolume read-only. fscrypt locks encrypted directories for all programs, and
+/// takes keys that stay in the kernel. The flags of a file (`chattr`) include names that ignore
+/// case.
+///
+/// Requests that are new in a kernel, such as those for pidfds, are missing as well. Programs do
+/// without them on an older kernel.
+#[rustfmt::skip]
+const REQUESTS: &[(u32, u32)] = &[
+    // linux/fs.h: FIGETBSZ, the size of a block.
+    (0x0002, 0x0002),
+    // Terminals and other streams, asm-generic/ioctls.h: TCGETS to TIOCSWINSZ; FIONREAD and
+    // TIOCLINUX; TIOCPKT, FIONBIO, TIOCNOTTY; TIOCGETD, TCSBRKP; TIOCSBRK, TIOCCBRK, TIOCGSID;
+    // TIOCGPTPEER; FIONCLEX, FIOCLEX, FIOASYNC; FIOQSIZE. TIOCSETD is missing, which loads the
+    // module of a line discipline.
+    (0x5401, 0x5414), (0x541b, 0x541c), (0x5420, 0x5422), (0x5424, 0x5425), (0x5427, 0x5429),
+    (0x5441, 0x5441), (0x5450, 0x5452), (0x5460, 0x5460),
+    // Sockets: both types of `SOCKET_REQUESTS`.
+    (0x8900, 0x89ff), (0x8b00, 0x8bff),
+    // linux/nsfs.h: NS_GET_USERNS to NS_GET_OWNER_UID.
+    (0xb701, 0xb704),
+    // Terminals: TIOCSPTLCK, TIOCSIG.
+    (0x4004_5431, 0x4004_5431), (0x4004_5436, 0x4004_5436),
+    // linux/fs.h: FICLONE, FICLONERANGE. Copies share the storage of files that are open.
+    (0x4004_9409, 0x4004_9409), (0x4020_940d, 0x4020_940d),
+    // Terminals: TCSETS2, TCSETSW2, TCSETSF2.
+    (0x402c_542b, 0x402c_542d),
+    // linux/random.h: RNDGETENTCNT.
+    (0x8004_5200, 0x8004_5200),
+    // Terminals: TIOCGPTN.
+    (0x8004_5430, 0x8004_5430),
+    // linux/fs.h: FS_IOC_GETFLAGS, FS_IOC_GETVERSION.
+    (0x8008_6601, 0x8008_6601), (0x8008_7601, 0x8008_7601),
+    // linux/sockios.h: SIOCGSTAMP_NEW, SIOCGSTAMPNS_NEW.
+    (0x8010_8906, 0x8010_8907),
+    // linux/fs.h: FS_IOC_FSGETXATTR.
+    (0x801c_581f, 0x801c_581f),
+    // Terminals: TCGETS2.
+    (0x802c_542a, 0x802c_542a),
+    // linux/fs.h: FS_IOC_GETFSLABEL, FIDEDUPERANGE, FS_IOC_FIEMAP.
+    (0x8100_9431, 0x8100_9431), (0xc018_9436, 0xc018_9436), (0xc020_660b, 0xc020_660b),
+];
+
 /// `chmod` and similar calls, each with the argument for the mode.
 const CHMOD: &[(c_long, u8)] = &[
     #[cfg(target_arch = "x86_64")]
@@ -274,7 +327,7 @@ pub(super) fn program(reach: FilterRights) -> io::Result<BpfProgram> {
     let rules = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)?;
-    Ok(preamble().into_iter().chain(dispatch(&judged)).chain(rules).collect())
+    Ok([preamble(), requests(), dispatch(&judged), rules].concat())
 }
 
 fn rules(
@@ -509,6 +562,26 @@ fn preamble() -> Vec<sock_filter> {
     [lines, &filters, splices.as_flattened()].concat()
 }
 
+/// Returns the part that answers an unknown request of `ioctl`. Known requests and other calls
+/// continue behind it, with the number of the call loaded.
+fn requests() -> Vec<sock_filter> {
+    // The low half of the second argument. The kernel ignores the high half.
+    const SECOND: u32 = 24;
+    let unknown = u32::from(SeccompAction::Errno(libc::ENOTTY.cast_unsigned()));
+    let tests = REQUESTS.iter().enumerate().flat_map(|(index, (first, last))| {
+        // A request below the range skips the other tests, up to the error. A request in the range
+        // skips the error too.
+        let others = (2 * (REQUESTS.len() - index) - 1) as u8;
+        [jump(libc::BPF_JGE, 0, others, *first), jump(libc::BPF_JGT, 0, others, *last)]
+    });
+    let found: Vec<_> = [line(LOAD, 0, 0, SECOND)]
+        .into_iter()
+        .chain(tests)
+        .chain([line(RETURN, 0, 0, unknown), line(LOAD, 0, 0, NUMBER)])
+        .collect();
+    [vec![jump(libc::BPF_JEQ, 0, found.len() as u8, libc::SYS_ioctl as u32)], found].concat()
+}
+
 /// Returns a binary search that allows calls without a rule at once, and jumps to the rules for
 /// the others. The rules are one long chain. The kernel walks the chain for each call number
 /// when it takes the filter. Without this search, that costs a quarter of a millisecond for
@@ -608,6 +681,7 @@ mod tests {
     const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
     const MISSING: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
     const UNSUITABLE: u32 = libc::SECCOMP_RET_ERRNO | libc::EINVAL.cast_unsigned();
+    const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOTTY.cast_unsigned();
 
     #[test]
     fn what_is_listed_is_refused_and_nothing_else() {
@@ -620,6 +694,8 @@ mod tests {
                 call if call == c_long::from(SETXATTRAT) => MISSING,
                 // Of family 0.
                 libc::SYS_socket | libc::SYS_socketpair => REFUSAL,
+                // Request 0.
+                libc::SYS_ioctl => UNKNOWN,
                 call if REFUSED.contains(&call) => REFUSAL,
                 call if SPLICES.contains(&call) || call == libc::SYS_seccomp => UNSUITABLE,
                 _ => ALLOWED,
@@ -681,6 +757,125 @@ mod tests {
         assert_eq!(own_with(holding, libc::SYS_ioctl, second(libc::FIONREAD)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o755)), ALLOWED);
         assert_eq!(own(true, libc::SYS_fchmod, second(0o4755)), REFUSAL);
+    }
+
+    /// Requests about files that change nothing but the files that are open: FICLONE,
+    /// FICLONERANGE, FIDEDUPERANGE, FS_IOC_FIEMAP, and the getters of flags, of the version, of
+    /// extended flags and of the label.
+    const ABOUT_FILES: [u32; 8] = [
+        0x4004_9409,
+        0x4020_940d,
+        0xc018_9436,
+        0xc020_660b,
+        0x8008_6601,
+        0x8008_7601,
+        0x801c_581f,
+        0x8100_9431,
+    ];
+
+    #[test]
+    fn a_request_that_is_not_listed_is_unknown_to_every_file() {
+        let ascending = REQUESTS.is_sorted_by(|low, high| low.1 < high.0);
+        assert!(ascending && REQUESTS.iter().all(|(first, last)| first <= last));
+        let none = FilterRights::default();
+        let rights = [
+            none,
+            ONLINE,
+            FilterRights { host_socket: true, ..ONLINE },
+            FilterRights { sockets: Sockets::Tcp, ..none },
+            FilterRights { sockets: Sockets::Own, ..none },
+        ];
+        for reach in rights {
+            let program = program(reach).expect("compiles");
+            let judged = |request: u64| {
+                let arguments = [3, request, 0x7000_0000_0000, 0, 0, 0];
+                judge(&program, OWN_ARCHITECTURE, libc::SYS_ioctl as u32, arguments)
+            };
+            for (request, judgement) in [
+                // BTRFS_IOC_SNAP_CREATE, _V2, SUBVOL_CREATE, SNAP_DESTROY, SUBVOL_SETFLAGS,
+                // INO_LOOKUP_USER.
+                (0x5000_9401, UNKNOWN),
+                (0x5000_9417, UNKNOWN),
+                (0x5000_940e, UNKNOWN),
+                (0x5000_940f, UNKNOWN),
+                (0x4008_941a, UNKNOWN),
+                (0xd000_943e, UNKNOWN),
+                // FS_IOC_SET_ENCRYPTION_POLICY, ADD_ENCRYPTION_KEY, REMOVE_ENCRYPTION_KEY,
+                // ENABLE_VERITY.
+                (0x800c_6613, UNKNOWN),
+                (0xc050_6617, UNKNOWN),
+                (0xc040_6618, UNKNOWN),
+                (0x4080_6685, UNKNOWN),
+                // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FIBMAP, FIFREEZE, TIOCCONS, TIOCSETD.
+                (0x4008_6602, UNKNOWN),
+                (0x401c_5820, UNKNOWN),
+                (0x0001, UNKNOWN),
+                (0xc004_5877, UNKNOWN),
+                (0x541d, UNKNOWN),
+                (0x5423, UNKNOWN),
+                // The kernel looks at 32 bits.
+                (0x5000_9417 | 1 << 32, UNKNOWN),
+                (0x5401 | 1 << 32, ALLOWED),
+                (0x5000_9417 | u64::MAX << 32, UNKNOWN),
+                (0xc020_660b | u64::MAX << 32, ALLOWED),
+                (u64::MAX, UNKNOWN),
+                (0, UNKNOWN),
+                // TCGETS, TIOCSCTTY, TIOCGPGRP, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIOASYNC,
+                // TCGETS2, TCSETS2, TIOCGPTN, TIOCSPTLCK, TIOCGPTPEER.
+                (0x5401, ALLOWED),
+                (0x540e, ALLOWED),
+                (0x540f, ALLOWED),
+                (0x5413, ALLOWED),
+                (0x541b, ALLOWED),
+                (0x5421, ALLOWED),
+                (0x5451, ALLOWED),
+                (0x5452, ALLOWED),
+                (0x802c_542a, ALLOWED),
+                (0x402c_542b, ALLOWED),
+                (0x8004_5430, ALLOWED),
+                (0x4004_5431, ALLOWED),
+                (0x5441, ALLOWED),
+                // TIOCSTI, TIOCLINUX.
+                (TERMINAL[0], REFUSAL),
+                (TERMINAL[1], REFUSAL),
+            ] {
+                assert_eq!(judged(request), judgement, "{reach:?} {request:#x}");
+            }
+            let ends = REQUESTS.iter().flat_map(|(first, last)| [*first, *last]);
+            for request in ends {
+                assert_ne!(judged(request.into()), UNKNOWN, "{reach:?} {request:#x}");
+            }
+            for request in ABOUT_FILES {
+                assert_eq!(judged(request.into()), ALLOWED, "{reach:?} {request:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn of_the_requests_of_file_systems_only_those_about_open_files_are_known() {
+        let program = program(ONLINE).expect("compiles");
+        let mut known = Vec::new();
+        // ext4 and fscrypt, versions, XFS, btrfs, f2fs, bcachefs, ceph, ocfs2, cifs.
+        for kind in [b'f', b'v', b'X', 0x94, 0xf5, 0xbc, 0x97, b'o', 0xcf].map(u32::from) {
+            for rest in 0..4_u32 * 256 {
+                let (direction, number) = (rest >> 8, rest & 0xff);
+                for size in
+                    [0_u32, 1, 4, 8, 9, 12, 16, 24, 28, 32, 40, 64, 80, 128, 256, 1024, 4096]
+                {
+                    let request = direction << 30 | size << 16 | kind << 8 | number;
+                    let arguments = [3, u64::from(request), 0, 0, 0, 0];
+                    let ioctl = libc::SYS_ioctl as u32;
+                    match judge(&program, OWN_ARCHITECTURE, ioctl, arguments) {
+                        ALLOWED => known.push(request),
+                        judgement => assert_eq!(judgement, UNKNOWN, "{request:#x}"),
+                    }
+                }
+            }
+        }
+        let mut expected = ABOUT_FILES;
+        known.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(known, expected);
     }
 
     #[test]

@@ -161,6 +161,7 @@ fn attack(words: &[&str]) -> io::Result<()> {
         ["born-setuid", path] => {
             fs::OpenOptions::new().write(true).create_new(true).mode(0o4755).open(path).map(drop)
         }
+        ["request", path, request] => make_request(path, number(request)?),
         ["lease", path] => {
             let file = fs::File::open(path)?;
             let command = libc::F_SETLEASE as usize;
@@ -211,6 +212,19 @@ fn attack(words: &[&str]) -> io::Result<()> {
         }
         [kernel, ref rest @ ..] => kernel_call(kernel, rest),
         [] => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Makes a request of `ioctl` on a file. The devices of random numbers answer an unknown one with
+/// EINVAL, and Landlock refuses most requests on a device with EACCES. Both errors show that the
+/// filter let the request through.
+fn make_request(path: &str, request: usize) -> io::Result<()> {
+    let mut space = [0_u64; 512];
+    let file = fs::File::open(path)?;
+    let space = space.as_mut_ptr() as usize;
+    match call(libc::SYS_ioctl, &[file.as_raw_fd() as usize, request, space]) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EACCES)) => Ok(()),
+        other => other,
     }
 }
 

@@ -409,6 +409,69 @@ fn no_privilege_is_gained() {
 }
 
 #[test]
+fn no_request_to_a_file_system_gets_past_the_mounts() {
+    // The requests of btrfs for a snapshot (two kinds), a subvolume, the end of a snapshot (two
+    // kinds), the flags of a subvolume and the names in it; of fscrypt for a policy, a key, its
+    // end (two kinds) and its state; of fs-verity; of bcachefs for a snapshot; and of all file
+    // systems for the flags of a file (three kinds). The last one sets a line discipline.
+    const REFUSED: [u32; 18] = [
+        0x5000_9401,
+        0x5000_9417,
+        0x5000_940e,
+        0x5000_940f,
+        0x5000_943f,
+        0x4008_941a,
+        0xd000_943e,
+        0x800c_6613,
+        0xc050_6617,
+        0xc040_6618,
+        0xc040_6619,
+        0xc080_661a,
+        0x4080_6685,
+        0x4020_bc10,
+        0x4008_6602,
+        0x4008_7602,
+        0x401c_5820,
+        0x5423,
+    ];
+    // TCGETS, TIOCGWINSZ, TCGETS2, SIOCATMARK, NS_GET_USERNS, FS_IOC_GETFLAGS, FS_IOC_GETVERSION
+    // and FS_IOC_FSGETXATTR.
+    const ORDINARY: [u32; 8] =
+        [0x5401, 0x5413, 0x802c_542a, 0x8905, 0xb701, 0x8008_6601, 0x8008_7601, 0x801c_581f];
+    // FIONREAD and FIGETBSZ.
+    const OF_FILES: [u32; 2] = [0x541b, 0x0002];
+    each_user(Sandbox::Require, |rig| {
+        let own = rig.path("own");
+        own_file(rig, &own);
+        let ask = |attempts: &[String], sandbox| {
+            let outcome = rig.run(&rig.intruder(), |call| {
+                call.args = attempts.iter().map(Into::into).collect();
+                let dirs = workspace(rig);
+                call.grant = Arc::new(Grant { dirs, sandbox, ..(*call.grant).clone() });
+            });
+            assert_eq!(outcome.exit, Exit::Code(0), "{outcome:?}");
+            text(&outcome.stdout).lines().map(ToOwned::to_owned).collect::<Vec<_>>()
+        };
+        let on = |path: &Path, request: u32| format!("request {} {request}", path.display());
+        let device = Path::new("/dev/urandom");
+        // The device shows whether the filter let the request through. On a file of the workspace,
+        // an ordinary file system gives the same error as the filter.
+        let refused = REFUSED.map(|request| on(device, request));
+        assert_eq!(ask(&refused, Sandbox::Off), ["reached"; REFUSED.len()]);
+        let in_workspace = REFUSED.map(|request| on(&own, request));
+        for reports in [ask(&refused, Sandbox::Require), ask(&in_workspace, Sandbox::Require)] {
+            let unknown = reports.iter().filter(|report| report.ends_with("(os error 25)"));
+            assert_eq!(unknown.count(), REFUSED.len(), "{reports:?}");
+        }
+        let ordinary = ORDINARY.map(|request| on(device, request)).into_iter();
+        let ordinary: Vec<_> = ordinary.chain(OF_FILES.map(|request| on(&own, request))).collect();
+        for sandbox in [Sandbox::Off, Sandbox::Require] {
+            assert_eq!(ask(&ordinary, sandbox), ["reached"; ORDINARY.len() + OF_FILES.len()]);
+        }
+    });
+}
+
+#[test]
 #[cfg(target_arch = "x86_64")]
 fn calls_by_the_rules_of_another_architecture_kill() {
     each_user(Sandbox::Require, |rig| {
