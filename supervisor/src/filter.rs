@@ -223,9 +223,10 @@ const NAMESPACES: &[i32] = &[
 /// and TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
-/// The requests for which the kernel loads the module of bridges or of VLANs: SIOCGIFBR,
-/// SIOCSIFBR, SIOCGIFVLAN and SIOCSIFVLAN, linux/sockios.h.
-const BRIDGES: [u64; 4] = [0x8940, 0x8941, 0x8982, 0x8983];
+/// The requests for which the kernel loads the module of bridges, of DLCI or of VLANs: SIOCGIFBR,
+/// SIOCSIFBR, SIOCADDDLCI, SIOCDELDLCI, SIOCGIFVLAN, SIOCSIFVLAN, SIOCBRADDBR and SIOCBRDELBR,
+/// linux/sockios.h.
+const NETWORK_MODULES: [u64; 8] = [0x8940, 0x8941, 0x8980, 0x8981, 0x8982, 0x8983, 0x89a0, 0x89a1];
 
 /// The types of requests that ask a socket of any family about its network and its interfaces,
 /// including wireless ones. All numbers of these types, `linux/sockios.h` and
@@ -363,7 +364,7 @@ fn rules(
     // The host's network would answer with its interfaces.
     let asks_of_network = SOCKET_REQUESTS.iter().filter(|_| host_socket);
     let asks_of_network = asks_of_network.map(|kind| only(1, Op::MaskedEq(!0xff), *kind));
-    let of_modules = BRIDGES.iter().map(|request| only(1, Op::Eq, *request));
+    let of_modules = NETWORK_MODULES.iter().map(|request| only(1, Op::Eq, *request));
     let requests = types.chain(asks_of_network).chain(of_modules);
     rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     // A program with setuid would have its owner's rights when another user runs it, outside.
@@ -1040,7 +1041,7 @@ mod tests {
                 let judged = own_with(reach, libc::SYS_socketpair, arguments);
                 assert_eq!(judged, expected, "{sockets:?} {family}");
             }
-            for request in BRIDGES {
+            for request in NETWORK_MODULES {
                 let judged = own_with(reach, libc::SYS_ioctl, [3, request, 0, 0, 0, 0]);
                 assert_eq!(judged, REFUSAL, "{sockets:?} {request:#x}");
             }
