@@ -16,6 +16,7 @@
 //! Owns the check, the files, and the connections that cannot be made at once. Gets the calls
 //! from [`super::notices`].
 
+use std::collections::VecDeque;
 use std::ffi::{OsStr, c_int};
 use std::fs;
 use std::io;
@@ -57,7 +58,8 @@ const LOCAL: [u8; 2] = (libc::AF_UNIX as libc::sa_family_t).to_ne_bytes();
 /// The connections of one tool.
 pub(super) struct ToolConnections {
     own: OwnFiles,
-    waiting: Vec<(Notice, PendingConnection)>,
+    /// The first one is the next to be tried.
+    waiting: VecDeque<(Notice, PendingConnection)>,
 }
 
 /// The files of the tool's own local sockets.
@@ -73,7 +75,7 @@ impl ToolConnections {
     /// Begins without connections. `device` is the tool's file system in memory.
     pub(super) fn new(device: u64) -> Self {
         handle_alarms();
-        Self { own: OwnFiles { device, others: Vec::new() }, waiting: Vec::new() }
+        Self { own: OwnFiles { device, others: Vec::new() }, waiting: VecDeque::new() }
     }
 
     /// Keeps the file of a socket that the tool is about to listen at. Lets the call continue,
@@ -103,31 +105,33 @@ impl ToolConnections {
         match connection.and_then(|it| Ok((it.attempt()?, it))) {
             Ok((ConnectOutcome::Made, _)) => listener.answer(notice, Ok(())),
             Ok((ConnectOutcome::Waits, connection)) => {
-                self.waiting.push((*notice, connection));
+                self.waiting.push_back((*notice, connection));
                 true
             }
             Err(errno) => listener.answer(notice, Err(errno)),
         }
     }
 
-    /// Tries the waiting connections again.
-    pub(super) fn retry(&mut self, listener: &Listener) {
-        self.waiting.retain(|(notice, connection)| {
-            if !listener.is_waiting(notice) {
-                return false;
+    /// Tries the next of the waiting connections again.
+    pub(super) fn retry_next(&mut self, listener: &Listener) {
+        let Some((notice, connection)) = self.waiting.pop_front() else { return };
+        if !listener.is_waiting(&notice) {
+            return;
+        }
+        let result = match connection.attempt() {
+            Ok(ConnectOutcome::Waits) => {
+                self.waiting.push_back((notice, connection));
+                return;
             }
-            let result = match connection.attempt() {
-                Ok(ConnectOutcome::Waits) => return true,
-                Ok(ConnectOutcome::Made) => Ok(()),
-                Err(errno) => Err(errno),
-            };
-            listener.answer(notice, result);
-            false
-        });
+            Ok(ConnectOutcome::Made) => Ok(()),
+            Err(errno) => Err(errno),
+        };
+        listener.answer(&notice, result);
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+    /// Returns the number of connections that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 }
 
