@@ -27,14 +27,13 @@ use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
-use rustix::fs::{
-    FileType, Mode, OFlags, ResolveFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, open, openat2,
-};
+use rustix::fs::{FileType, Mode, OFlags, Stat, fcntl_getfl, fcntl_setfl, fstat, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, getpeername, sockopt};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::listener::{LONGEST_LOCAL_ADDRESS, Listener, Notice};
+use super::lookup::open_path;
 use super::observer::bytes_at;
 
 /// The time between two attempts to make a connection that has to wait.
@@ -272,11 +271,9 @@ fn copy_of(thread: u32, descriptor: c_int) -> Result<OwnedFd, Errno> {
 
 /// Opens the socket file that a thread names, if it belongs to the tool itself.
 fn own_socket(thread: u32, path: &Path, own: &OwnFiles) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let from = format!("/proc/{thread}/cwd");
-    let from = open(from, flags | OFlags::DIRECTORY, Mode::empty())?;
-    // Links in `/proc` would lead to descriptors of this process, not of the tool.
-    let file = openat2(from, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let from = open(format!("/proc/{thread}/cwd"), flags, Mode::empty())?;
+    let file = open_path(from, path, false)?;
     let stat = fstat(&file)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Socket if own.have(&stat) => Ok(file),

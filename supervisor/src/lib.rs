@@ -82,7 +82,7 @@
 //!
 //! A module uses modules of lower rows only. From low to high:
 //!
-//! 1. [`base_view`], `clone`, [`filesystems`], `filter`, [`isolation`], `privileges`,
+//! 1. [`base_view`], `clone`, [`filesystems`], `filter`, [`isolation`], `lookup`, `privileges`,
 //!    [`process_tree`], `signals`, `user_watches`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
@@ -122,6 +122,8 @@ mod launch;
 mod layers;
 #[cfg(target_os = "linux")]
 mod listener;
+#[cfg(target_os = "linux")]
+mod lookup;
 #[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]

@@ -86,6 +86,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
             "filesystems",
             "filter",
             "isolation",
+            "lookup",
             "privileges",
             "process_tree",
             "signals",

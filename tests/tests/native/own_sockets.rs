@@ -111,6 +111,37 @@ fn a_tool_reaches_its_own_servers() {
 }
 
 #[test]
+fn a_tool_reaches_its_own_servers_through_short_links_outside_of_proc() {
+    each_counted_user(|rig| {
+        let here = rig.workspace().display();
+        for name in ["own-1", "link-1", "link-2"] {
+            let _ = fs::remove_file(rig.path(name));
+        }
+        let attempts = [
+            format!("own-unix-by-link {here}/own-1 link-1 own-1"),
+            format!("own-unix-by-link /tmp/own-2 {here}/link-2 ../../../../../../../../tmp/own-2"),
+            "own-unix-by-link /tmp/own-3 /tmp/link-3 /tmp/./own-3".to_owned(),
+        ];
+        let reached = ask(rig, &attempts, |_| {});
+        assert_eq!(reached, vec!["reached"; attempts.len()], "root: {}", rig.is_root());
+        // The kernel would follow each of these links. Many such links take it long, and the
+        // supervisor could check neither the time nor the sockets in the meantime.
+        let far = "./".repeat(1000);
+        let attempts = [
+            format!("own-unix-by-link /tmp/own-1 /tmp/link-1 {far}own-1"),
+            "own-unix-by-link /tmp/own-2 /tmp/link-2 /proc/self/net/../../../tmp/own-2".to_owned(),
+            "own-unix-by-link /tmp/own-3 /tmp/link-3 ../proc/1/../../tmp/own-3".to_owned(),
+        ];
+        let refused = ask(rig, &attempts, |_| {});
+        for (attempt, report) in attempts.iter().zip(&refused) {
+            let is_loop = report.contains(&format!("os error {}", libc::ELOOP));
+            assert!(is_loop, "`{attempt}`: {report}, root: {}", rig.is_root());
+        }
+        assert_eq!(refused.len(), attempts.len());
+    });
+}
+
+#[test]
 fn sockets_that_are_not_granted_are_refused() {
     each_user(Sandbox::Require, |rig| {
         let outcome = rig.run(&rig.intruder(), |call| call.args = OWN.map(Into::into).to_vec());

@@ -20,6 +20,10 @@ pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
     Some(match *words {
         ["own-udp"] => reach_own_datagrams(),
         ["own-unix", path] => UnixListener::bind(path).and_then(|it| reach_own(&it)),
+        ["own-unix-by-link", path, link, target] => UnixListener::bind(path).and_then(|it| {
+            std::os::unix::fs::symlink(target, link)?;
+            reach_over(UnixStream::connect(link)?, &it)
+        }),
         ["own-abstract", name] => SocketAddr::from_abstract_name(name)
             .and_then(|address| UnixListener::bind_addr(&address))
             .and_then(|it| reach_own(&it)),
@@ -54,7 +58,10 @@ pub(crate) fn attack(words: &[&str]) -> Option<io::Result<()>> {
 }
 
 fn reach_own(listener: &UnixListener) -> io::Result<()> {
-    let mut own = UnixStream::connect_addr(&listener.local_addr()?)?;
+    reach_over(UnixStream::connect_addr(&listener.local_addr()?)?, listener)
+}
+
+fn reach_over(mut own: UnixStream, listener: &UnixListener) -> io::Result<()> {
     own.write_all(b"x")?;
     listener.accept()?.0.read_exact(&mut [0])
 }
