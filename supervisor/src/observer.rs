@@ -9,15 +9,20 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{Access as Right, CWD, Mode, OFlags, ResolveFlags, access, open, openat2};
+use rustix::fs::{
+    Access as Right, CWD, FileType, Mode, OFlags, ResolveFlags, access, fstat, openat2,
+};
 use rustix::io::Errno;
 use rustix::param::page_size;
 
 use super::listener::{FileUse, Notice, TOLD};
+use super::lookup::open_path;
 use super::overlay::{OverlayDir, take_nearest};
 use super::view::View;
 use crate::plan::{AccessKind, FileAccess, ObservedAccesses, Plan, WatchLevel, path_of};
@@ -149,7 +154,10 @@ impl ToolScope {
     /// Returns, for a file in a granted place, an access to that place. A link may lead to the
     /// file.
     fn granted_around(&self, path: &Path) -> Option<FileAccess> {
-        let real = |path: &Path| fs::canonicalize(path).ok();
+        let real = |path: &Path| {
+            let file = open_path(CWD, path, false).ok()?;
+            fs::read_link(link_to(&file)).ok()
+        };
         let real = real(path).or_else(|| real(path.parent()?)).unwrap_or_else(|| path.to_owned());
         match self.nearest(&real)? {
             (path, Visibility::Granted { .. }) => {
@@ -189,7 +197,7 @@ impl ToolScope {
         let home = || self.home.as_ref().is_some_and(|home| path.starts_with(home));
         // Programs ask about each directory on the way to a file, but need only the file. An
         // empty working directory is there in every call.
-        let is_passed = self.empty.as_deref() == Some(path) || look && path.is_dir();
+        let is_passed = self.empty.as_deref() == Some(path) || look && is_directory(path);
         touch.access == AccessKind::Read && is_passed
             || home() && !path.starts_with(&self.directory) && self.is_new(path)
     }
@@ -200,7 +208,7 @@ impl ToolScope {
             Some(Ok(_)) => false,
             Some(Err(Errno::NOENT | Errno::NOTDIR)) => true,
             // The file is behind a link, or no overlay contains it.
-            Some(Err(_)) | None => path.symlink_metadata().is_err(),
+            Some(Err(_)) | None => open_path(CWD, path, true).is_err(),
         }
     }
 
@@ -223,6 +231,34 @@ impl ToolScope {
 
     fn is_hidden(&self, path: &Path) -> bool {
         !self.hidden.is_empty() && path.ancestors().any(|path| self.hidden.contains(path))
+    }
+}
+
+/// Returns the link in `/proc` to an open file.
+fn link_to(file: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+fn is_directory(path: &Path) -> bool {
+    let stat = open_path(CWD, path, false).and_then(fstat);
+    stat.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Directory)
+}
+
+/// Fails unless the file exists and this process may write to it.
+fn find_writable(path: &Path) -> Result<(), Errno> {
+    let file = open_path(CWD, path, false)?;
+    let (descriptor, here) = (file.as_raw_fd(), c"".as_ptr());
+    // SAFETY: a system call on an open descriptor and an empty text that lives.
+    let result = unsafe {
+        let flags = libc::AT_EMPTY_PATH;
+        libc::syscall(libc::SYS_faccessat2, descriptor, here, libc::W_OK, flags)
+    };
+    let error = io::Error::last_os_error();
+    match Errno::from_io_error(&error) {
+        _ if result == 0 => Ok(()),
+        // Linux before 5.8 does not have the call. In some containers the tool has no `/proc`.
+        Some(Errno::NOSYS) => access(link_to(&file), Right::WRITE_OK),
+        errno => Err(errno.unwrap_or(Errno::IO)),
     }
 }
 
@@ -252,9 +288,7 @@ fn missing(path: &Path, place: Visibility) -> AccessVerdict {
 }
 
 fn judge_read(path: &Path, place: Visibility, on_link: bool) -> AccessVerdict {
-    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
-    flags.set(OFlags::NOFOLLOW, on_link);
-    match open(path, flags, Mode::empty()) {
+    match open_path(CWD, path, on_link) {
         Ok(_) => had(place),
         Err(_) => missing(path, place),
     }
@@ -281,10 +315,10 @@ fn judge_write(
         }
         place => had(place),
     };
-    match (access(&touch.path, Right::WRITE_OK), touch.path.parent()) {
+    match (find_writable(&touch.path), touch.path.parent()) {
         (Ok(()), _) => had(),
         (Err(Errno::NOENT), Some(parent)) if touch.access == AccessKind::Make || is_gone => {
-            match access(parent, Right::WRITE_OK) {
+            match find_writable(parent) {
                 Ok(()) => had(),
                 Err(denied) => judged(&touch.path, denied),
             }
@@ -580,6 +614,29 @@ mod tests {
         assert_eq!(text_at(own, 1), None, "nothing is there");
         let endless = vec![b'a'; 3 * LONGEST_PATH];
         assert_eq!(text_at(own, endless.as_ptr() as u64), None);
+    }
+
+    #[test]
+    fn a_file_is_judged_through_short_links_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("file"), "").expect("written");
+        for (name, before) in [("near", ""), ("far", &*"./".repeat(1000))] {
+            std::os::unix::fs::symlink(format!("{before}file"), path(name)).expect("linked");
+        }
+        let granted = Visibility::Granted { writable: true };
+        for (name, found, read) in [
+            ("file", Ok(()), AccessVerdict::Used),
+            ("near", Ok(()), AccessVerdict::Used),
+            ("far", Err(Errno::LOOP), AccessVerdict::Reached),
+            ("none", Err(Errno::NOENT), AccessVerdict::Ignored),
+        ] {
+            assert_eq!(find_writable(&path(name)), found, "{name}");
+            assert_eq!(judge_read(&path(name), granted, false), read, "{name}");
+            assert!(!is_directory(&path(name)), "{name}");
+        }
+        assert_eq!(judge_read(&path("far"), granted, true), AccessVerdict::Used);
+        assert!(is_directory(directory.path()));
     }
 
     #[test]
