@@ -4,6 +4,7 @@
 //! write to them.
 
 mod draft;
+mod found_place;
 mod lock_holder;
 mod private_file;
 mod settled;
@@ -24,6 +25,11 @@ use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 pub use draft::{draft_directory_in, draft_in};
+#[cfg(target_os = "linux")]
+pub(crate) use found_place::is_absence;
+#[cfg(test)]
+pub(crate) use found_place::tests::{open_scratch, while_closed};
+pub(crate) use found_place::{FoundPlace, find_place};
 pub use lock_holder::lock_holder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_directory, lock_of_user, read_secret, replace_secret, secret_of_user};

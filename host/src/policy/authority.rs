@@ -33,7 +33,7 @@ use super::writable_record::WritableRecord;
 use super::written::EntryPermissions;
 use super::{Approve, Backend, BackendChoice, Grant, LayerKind, LimitKey, Profile, ToolOrigin};
 use crate::limits::{CallLimits, LONGEST_TIMEOUT, Limit};
-use crate::paths;
+use crate::paths::{self, FoundPlace};
 use crate::toml_file::TomlError;
 
 /// The factor in [`Authority::raise`] for a wall clock. The shell's two minutes become ten.
@@ -725,7 +725,7 @@ impl Authority {
     pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
         let home = self.live.base().home.clone();
         let own = self.protected.iter().chain(&self.own_secrets);
-        let own = own.filter_map(|path| path.canonicalize().ok());
+        let own = own.filter_map(|path| paths::find_place(path)).map(FoundPlace::into_path);
         present_secrets(home.as_deref(), &self.workspace).into_iter().chain(own).collect()
     }
 

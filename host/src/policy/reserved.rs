@@ -77,6 +77,12 @@ impl Reserved {
         Self { named, ..Self::default() }
     }
 
+    /// Returns the reserved places of a user with this home.
+    #[cfg(test)]
+    pub(crate) fn in_home(home: &Path, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
+        Self::new(&SecretPaths::new(Some(home), None), dirs, named)
+    }
+
     /// Returns whether a place of secrets may lie in the granted directories.
     #[must_use]
     pub fn hides_secrets(&self) -> bool {

@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::paths::{FoundPlace, find_place};
+
 /// A place where secrets usually lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecretPlace {
@@ -182,16 +184,17 @@ pub fn secret_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the places that exist on this machine, with links resolved, for a view that shows the
-/// whole machine except them. Names that can be in any directory are searched only directly in the
-/// home, in the `workspace` and in `/etc/ssh`.
+/// whole machine except them. If a place cannot be looked at, returns the last directory on the way
+/// to it that can. Names that can be in any directory are searched only directly in the home, in
+/// the `workspace` and in `/etc/ssh`.
 #[must_use]
 pub fn present_secrets(of_user: Option<&Path>, workspace: &Path) -> Vec<PathBuf> {
     let paths = secret_paths(of_user).into_iter();
     let beside = [of_user, Some(workspace), Some(Path::new("/etc/ssh"))].into_iter().flatten();
     let names = beside.flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten());
     let names = names.filter(|entry| is_secret_name(&entry.file_name())).map(|entry| entry.path());
-    let mut present: Vec<PathBuf> =
-        paths.chain(names).filter_map(|path| path.canonicalize().ok()).collect();
+    let found = paths.chain(names).filter_map(|path| find_place(&path));
+    let mut present: Vec<PathBuf> = found.map(FoundPlace::into_path).collect();
     present.sort();
     // A place inside another is hidden with it.
     present.dedup_by(|inner, outer| inner.starts_with(outer));

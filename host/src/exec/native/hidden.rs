@@ -130,6 +130,11 @@ pub(super) fn find(
 }
 
 /// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
+///
+/// # Errors
+///
+/// The reason, for a person, if one cannot be looked at: it may be there, and the tool may see it
+/// later.
 fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<HiddenPath>, String> {
     let mut found = BTreeMap::new();
     for path in places {
@@ -141,8 +146,7 @@ fn present(places: &[PathBuf], granted: &[OpenGrant]) -> Result<Vec<HiddenPath>,
         };
         match stat {
             Ok(stat) => drop(found.insert(path.clone(), identity(&stat))),
-            // What this user cannot find, the tool cannot.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => {}
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(errno) => return Err(format!("`{}`: {errno}", path.display())),
         }
     }
@@ -176,6 +180,7 @@ mod tests {
 
     use super::*;
     use crate::exec::native::hidden_search::open;
+    use crate::paths::{open_scratch, while_closed};
 
     fn tree() -> (tempfile::TempDir, PathBuf) {
         let scratch = tempfile::tempdir().expect("a directory");
@@ -220,6 +225,21 @@ mod tests {
         let found = present(&places, &[]).expect("found");
         let paths: Vec<_> = found.iter().map(|it| it.path.to_str().expect("UTF-8")).collect();
         assert_eq!(paths, [&places[1], &places[0]].map(|path| path.to_str().expect("UTF-8")));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_looked_at_is_no_place_that_is_missing() {
+        let (_scratch, root) = open_scratch();
+        fs::create_dir(root.join("closed")).expect("made");
+        fs::write(root.join("closed/key"), "x").expect("written");
+        let dir = GrantedDir { access: Access::ReadOnly, path: root.clone() };
+        let granted = OpenGrant::open_all(&[dir]).expect("opened");
+        let places = [root.join("closed/key")];
+        for granted in [&granted[..], &[]] {
+            let found =
+                while_closed(&root.join("closed"), 0, || present(&places, granted).is_err());
+            assert!(found && present(&places, granted).is_ok());
+        }
     }
 
     #[test]

@@ -15,10 +15,16 @@ use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, statat};
 
 use super::dir_state::{DirState, TICK};
+use crate::paths::{FoundPlace, find_place, is_absence};
 use crate::policy::Grant;
 
 /// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
-/// something in a place, returns the rest of the place.
+/// something in a place, returns the rest of the place. If a place cannot be looked at, returns the
+/// last directory on the way to it that can.
+///
+/// # Errors
+///
+/// The reason, for a person, if a directory cannot be searched or hidden.
 pub(super) fn find(grant: &Grant) -> Result<Vec<PathBuf>, String> {
     let listed = |dir: &Path| -> Result<Vec<PathBuf>, String> {
         let failed = |error: io::Error| format!("`{}` cannot be listed: {error}", dir.display());
@@ -31,17 +37,48 @@ pub(super) fn find(grant: &Grant) -> Result<Vec<PathBuf>, String> {
     }
     let mut found = Vec::new();
     while let Some(place) = places.pop() {
-        // Links in it are not those that the grant was decided by: what they lead to now is hidden.
-        let Ok(real) = place.canonicalize() else { continue };
         let is_place = grant.reserved.secrets().contains(&place);
-        if grant.reserved.is_secret(&place) || grant.reserved.is_secret(&real) {
+        let is_secret = grant.reserved.is_secret(&place);
+        // Links in it are not those that the grant was decided by: what they lead to now is hidden.
+        let real = match find_place(&place) {
+            Some(FoundPlace::At(real)) => real,
+            // Another program may give the rights to it back while the tool runs.
+            Some(FoundPlace::Beyond(dir)) if is_place || is_secret => {
+                found.push(hideable(dir, grant)?);
+                continue;
+            }
+            // What a link in the home leads to is a place of its own, if there are secrets.
+            Some(FoundPlace::Beyond(_)) | None => continue,
+        };
+        if is_secret || grant.reserved.is_secret(&real) {
             found.push(real);
-        } else if is_place && place.is_dir() {
+        } else if is_place && is_dir(&place)? {
             found.extend(beside(&place, grant, &listed)?);
         }
     }
     found.retain(|place| grant.dirs.iter().any(|dir| place.starts_with(&dir.path)));
     Ok(found)
+}
+
+/// Returns the directory, which cannot be searched, if it can be hidden as a whole.
+fn hideable(dir: PathBuf, grant: &Grant) -> Result<PathBuf, String> {
+    match grant.dirs.iter().find(|granted| granted.path.starts_with(&dir)) {
+        None => Ok(dir),
+        Some(granted) => Err(format!(
+            "`{}` cannot be searched for places of secrets, and the granted `{}` lies in it",
+            dir.display(),
+            granted.path.display()
+        )),
+    }
+}
+
+/// Returns whether a path leads to a directory.
+fn is_dir(path: &Path) -> Result<bool, String> {
+    match path.metadata() {
+        Ok(found) => Ok(found.is_dir()),
+        Err(error) if is_absence(&error) => Ok(false),
+        Err(error) => Err(format!("`{}` cannot be looked at: {error}", path.display())),
+    }
 }
 
 /// Returns the contents of a place of secrets, except what the grant names.
@@ -55,7 +92,7 @@ fn beside(
         let is_link = path.is_symlink();
         if grant.reserved.is_secret(&path) {
             found.push(path);
-        } else if path.is_dir() && !is_link && grant.reserved.leads_to_named(&path) {
+        } else if !is_link && grant.reserved.leads_to_named(&path) && is_dir(&path)? {
             found.extend(beside(&path, grant, listed)?);
         }
     }
@@ -124,5 +161,57 @@ impl SecretDirs {
                 .is_ok_and(|stat| DirState::from_stat(&stat) == *state)
         };
         self.is_too_early || !self.states.iter().all(is_same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use ikigai_protocol::{Access, GrantedDir};
+
+    use super::*;
+    use crate::paths::{open_scratch, while_closed};
+    use crate::policy::Reserved;
+
+    #[test]
+    fn a_place_that_cannot_be_looked_at_is_hidden_with_its_directory() {
+        let (_scratch, root) = open_scratch();
+        let home = root.join("home");
+        for dir in ["home/.cargo/registry", "home/.ssh/keys", "vault"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        for file in ["home/.cargo/credentials.toml", "home/.ssh/keys/one", "vault/keys"] {
+            fs::write(root.join(file), "x").expect("written");
+        }
+        symlink("../vault/keys", home.join(".aws")).expect("linked");
+        let granted = |names: &[&str]| {
+            let dir = |name: &&str| GrantedDir { access: Access::ReadOnly, path: root.join(name) };
+            let dirs: Vec<GrantedDir> = names.iter().map(dir).collect();
+            let reserved = Reserved::in_home(&home, &dirs, dirs.clone());
+            Grant { dirs, reserved, ..Grant::default() }
+        };
+        let found = |grant: &Grant, closed: &str, mode| {
+            while_closed(&root.join(closed), mode, || find(grant))
+        };
+        let whole = granted(&["home"]);
+        let open = find(&whole).expect("found");
+        assert!(open.contains(&home.join(".cargo/credentials.toml")), "{open:?}");
+        let closed = found(&whole, "home/.cargo", 0).expect("found");
+        assert!(closed.contains(&home.join(".cargo")), "{closed:?}");
+        assert!(closed.contains(&home.join(".ssh")) && !closed.contains(&home), "{closed:?}");
+        // A link that leads out of the grant into a closed directory hides nothing else.
+        let closed = found(&whole, "vault", 0).expect("found");
+        assert!(closed.iter().all(|path| path.starts_with(&home) && *path != home), "{closed:?}");
+        // A granted directory that is closed itself, or lies in one, cannot be hidden.
+        for (grant, dir, mode) in [
+            (granted(&["home"]), "home", 0o444),
+            (granted(&["home", "home/.cargo/registry"]), "home/.cargo", 0),
+            (granted(&["home", "home/.ssh/keys/one"]), "home/.ssh", 0o444),
+        ] {
+            let reason = found(&grant, dir, mode).expect_err(dir);
+            assert!(reason.contains(dir), "{reason}");
+        }
     }
 }
