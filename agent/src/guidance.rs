@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
+use ikigai_host::exec::KeptFromModels;
 use ikigai_host::paths;
 use ikigai_host::{Digest, Paths};
 use ikigai_protocol::{is_invisible, written_out};
@@ -74,15 +75,21 @@ impl Guidance {
         *self = Self::new(self.is_on);
     }
 
-    /// Returns the notes, the user's first. Reads them at the first call.
-    pub(super) async fn notes(&self, places: &Paths, workspace: &Path) -> &[Note] {
+    /// Returns the notes, the user's first. Reads them at the first call, except what is `kept`
+    /// from models.
+    pub(super) async fn notes(
+        &self,
+        places: &Paths,
+        workspace: &Path,
+        kept: impl FnOnce() -> KeptFromModels,
+    ) -> &[Note] {
         if !self.is_on {
             return &[];
         }
         let read = async {
-            let (places, workspace) = (places.clone(), workspace.to_owned());
+            let (places, workspace, kept) = (places.clone(), workspace.to_owned(), kept());
             // Reading may be slow, and must not block a terminal.
-            let read = tokio::task::spawn_blocking(move || read(&places, &workspace)).await;
+            let read = tokio::task::spawn_blocking(move || read(&places, &workspace, &kept)).await;
             let (notes, warnings) = read.unwrap_or_else(|error| {
                 (Vec::new(), vec![format!("notes for agents are not read: {error}")])
             });
@@ -103,11 +110,17 @@ impl Guidance {
 }
 
 /// Reads the notes of the user and of the workspace.
-fn read(places: &Paths, workspace: &Path) -> (Vec<Note>, Vec<String>) {
+fn read(places: &Paths, workspace: &Path, kept: &KeptFromModels) -> (Vec<Note>, Vec<String>) {
     let (mut notes, mut warnings) = (Vec::new(), Vec::new());
     let mut add = |author, path: &Path, file: io::Result<File>| {
+        // The user's own file may be hidden from tools. Notes of a project may come from a tool.
+        let named = (author == GuidanceAuthor::User).then_some(path);
+        let checked = file.and_then(|file| {
+            kept.check(&file, named).map_err(io::Error::other)?;
+            excerpt(file)
+        });
         let path = written_out(&path.display().to_string());
-        match file.and_then(excerpt) {
+        match checked {
             Ok(excerpt) => {
                 if let Some((shown, all)) = excerpt.cut {
                     warnings.push(format!(

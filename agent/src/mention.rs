@@ -1,11 +1,12 @@
 //! Mentions in a prompt: `@path` is replaced by the text of a file, `@@path` by the text of an
 //! asset. A file that is an image by its first bytes goes with the prompt, and its mention stays.
 //!
-//! ikigai resolves mentions when the user submits the prompt, with the user's own rights. It asks
-//! no policy, since the user wants to show the model these files. A relative path leads nowhere
-//! outside the workspace, not even by a link, because a tool could have made the link. To mention a
-//! file outside, write its absolute path. If ikigai cannot show the mentioned file or asset, the
-//! mention stays as it is written, and a warning gives the reason.
+//! ikigai resolves mentions when the user submits the prompt, with the user's own rights. A
+//! relative path leads to no file outside the workspace, and to none that is kept from models, not
+//! even by a link, because a tool could have made the link. To mention such a file, write its
+//! absolute path without links. It asks no policy then, since the user wants to show the model this
+//! file. If ikigai cannot show the mentioned file or asset, the mention stays as it is written, and
+//! a warning gives the reason.
 
 mod parse;
 
@@ -17,6 +18,7 @@ use std::path::Path;
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use ikigai_assets::Error;
+use ikigai_host::exec::KeptFromModels;
 use ikigai_provider::{Image, ImageError, ImageType};
 use ikigai_supervisor::filesystems;
 use rustix::fs::OFlags;
@@ -26,6 +28,14 @@ pub use parse::{Mention, MentionKind, PromptPiece, parse};
 use crate::assets::named;
 use crate::fence::fenced;
 use crate::session_assets::SessionAssets;
+
+/// The files that a prompt can mention.
+pub struct MentionFiles<'a> {
+    /// The directory where relative paths start.
+    pub workspace: &'a Path,
+    /// The files that only their absolute paths mention.
+    pub kept: &'a KeptFromModels,
+}
 
 /// The largest text of a file or asset that goes into a prompt: 256 KiB, some 64,000 tokens.
 pub const MAX_BYTES: u64 = 256 << 10;
@@ -61,7 +71,11 @@ enum MentionFailure {
 
 /// Replaces each mention in the prompt by its text, in a fence and under its name. Further mentions
 /// of the same text are replaced by only the name. Mentions of images stay as they are written.
-pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &str) -> Expanded {
+pub async fn expand(
+    files: &MentionFiles<'_>,
+    assets: Option<&SessionAssets>,
+    prompt: &str,
+) -> Expanded {
     let mut expanded = Expanded::default();
     let mut shown = HashSet::new();
     for piece in parse(prompt) {
@@ -72,7 +86,7 @@ pub async fn expand(workspace: &Path, assets: Option<&SessionAssets>, prompt: &s
             }
             PromptPiece::Mention(mention) => mention,
         };
-        match find(workspace, assets, &mention).await {
+        match find(files, assets, &mention).await {
             Ok((ResolvedMention { label, content: MentionContent::Text(text) }, rest)) => {
                 if shown.insert(label.clone()) {
                     expanded.push(&label, &text);
@@ -107,11 +121,11 @@ impl Expanded {
 
 /// Finds the file or asset that is mentioned, and returns it with the punctuation after its name.
 async fn find<'a>(
-    workspace: &Path,
+    files: &MentionFiles<'_>,
     assets: Option<&SessionAssets>,
     mention: &Mention<'a>,
 ) -> Result<(ResolvedMention, &'a str), MentionFailure> {
-    let find_named = |name| find_named(workspace, assets, mention.kind, name);
+    let find_named = |name| find_named(files, assets, mention.kind, name);
     let found = find_named(mention.name).await;
     let bare = mention.name.len() - mention.punctuation;
     match found {
@@ -124,7 +138,7 @@ async fn find<'a>(
 }
 
 async fn find_named(
-    workspace: &Path,
+    files: &MentionFiles<'_>,
     assets: Option<&SessionAssets>,
     kind: MentionKind,
     name: &str,
@@ -132,9 +146,10 @@ async fn find_named(
     match kind {
         MentionKind::Asset => asset(assets, name).await,
         MentionKind::File => {
-            let (workspace, name) = (workspace.to_owned(), name.to_owned());
+            let (workspace, kept) = (files.workspace.to_owned(), files.kept.clone());
+            let name = name.to_owned();
             // Reading may be slow, and must not block a terminal.
-            tokio::task::spawn_blocking(move || file(&workspace, &name))
+            tokio::task::spawn_blocking(move || file(&workspace, &kept, &name))
                 .await
                 .map_err(|error| MentionFailure::Unusable(error.to_string()))?
         }
@@ -163,7 +178,11 @@ async fn asset(
     Ok(ResolvedMention { label, content: content(&name, asset.content)? })
 }
 
-fn file(workspace: &Path, name: &str) -> Result<ResolvedMention, MentionFailure> {
+fn file(
+    workspace: &Path,
+    kept: &KeptFromModels,
+    name: &str,
+) -> Result<ResolvedMention, MentionFailure> {
     let failed = |error: io::Error| MentionFailure::Unusable(error.to_string());
     // Each check uses the open file: its name may lead to another file by now.
     let file = open(workspace, name)?;
@@ -176,6 +195,11 @@ fn file(workspace: &Path, name: &str) -> Result<ResolvedMention, MentionFailure>
     if !filesystems::is_ordinary(&file).map_err(failed)? {
         return Err(MentionFailure::Unusable("it is not on an ordinary file system".to_owned()));
     }
+    let path = Path::new(name);
+    kept.check(&file, path.is_absolute().then_some(path)).map_err(|reason| {
+        let advice = "to show it anyway, mention it by its absolute path, without links";
+        MentionFailure::Unusable(format!("{reason}; {advice}"))
+    })?;
     let mut bytes = Vec::new();
     (&file).take(ImageType::HEAD_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
     let most = if ImageType::from_head(&bytes).is_some() { Image::MAX_BYTES } else { MAX_BYTES };
@@ -250,6 +274,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
+    use ikigai_host::policy::{Access, Grant, GrantedDir, Hide};
     use rustix::fs::{CWD, FileType, RenameFlags, mknodat, renameat_with};
 
     use super::*;
@@ -260,7 +285,19 @@ mod tests {
 
     /// Returns the text that is mentioned, or the reason why it cannot be shown.
     fn shown(workspace: &Path, name: &str) -> Result<String, String> {
-        let found = file(workspace, name).map_err(|missing| match missing {
+        shown_except(workspace, &hiding(workspace, &[]), name)
+    }
+
+    fn hiding(workspace: &Path, patterns: &[&str]) -> KeptFromModels {
+        KeptFromModels::new(Ok(Grant {
+            dirs: vec![GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }],
+            hide: Hide::parse(patterns.iter().copied()).expect("patterns"),
+            ..Grant::default()
+        }))
+    }
+
+    fn shown_except(workspace: &Path, kept: &KeptFromModels, name: &str) -> Result<String, String> {
+        let found = file(workspace, kept, name).map_err(|missing| match missing {
             MentionFailure::Absent(reason) | MentionFailure::Unusable(reason) => reason,
         })?;
         match found.content {
@@ -329,6 +366,29 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_leads_to_a_hidden_file_shows_nothing() {
+        let (_scratch, workspace) = workspace();
+        fs::write(workspace.join(".env"), "hunter2").expect("written");
+        fs::write(workspace.join("picture.pem"), png(2, 3)).expect("written");
+        symlink(".env", workspace.join("soft")).expect("a link");
+        symlink("sub", workspace.join("dir")).expect("a link");
+        symlink("../.env", workspace.join("sub/soft")).expect("a link");
+        symlink("picture.pem", workspace.join("picture")).expect("a link");
+        fs::hard_link(workspace.join(".env"), workspace.join("hard")).expect("a link");
+        let absolute = |name: &str| workspace.join(name).to_str().expect("UTF-8").to_owned();
+        let kept = hiding(&workspace, &[".env", "*.pem"]);
+        let link = absolute("soft");
+        for name in [".env", "soft", "dir/soft", "hard", "picture", link.as_str()] {
+            assert!(shown(&workspace, name).is_ok(), "{name}");
+            let refused = shown_except(&workspace, &kept, name).expect_err(name);
+            assert!(refused.contains("`hide`"), "{name}: {refused}");
+        }
+        let named = shown_except(&workspace, &kept, &absolute(".env"));
+        assert_eq!(named.as_deref(), Ok("hunter2"));
+        assert_eq!(shown_except(&workspace, &kept, "dir/file").as_deref(), Ok("open"));
+    }
+
+    #[test]
     fn what_is_no_ordinary_file_is_not_waited_for() {
         let (_scratch, workspace) = workspace();
         let fifo = workspace.join("fifo");
@@ -388,7 +448,9 @@ mod tests {
         let (_scratch, workspace) = workspace();
         fs::write(workspace.join("a b.png"), png(2, 3)).expect("written");
         let prompt = r#"What is @"a b.png", and in @"a b.png" what is @sub/file?"#;
-        let expanded = expand(&workspace, None, prompt).await;
+        let kept = hiding(&workspace, &[]);
+        let files = MentionFiles { workspace: &workspace, kept: &kept };
+        let expanded = expand(&files, None, prompt).await;
         let names: Vec<&str> = expanded.images.iter().map(Image::name).collect();
         assert_eq!(names, ["a b.png"]);
         assert!(

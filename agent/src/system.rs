@@ -48,7 +48,8 @@ pub(super) async fn blocks(
     let SessionEnvironment { host, workspace, guidance, assets, system, .. } = environment;
     let block = |source: &str, text| SystemBlock { source: source.to_owned(), text };
     let mut blocks = vec![block("ikigai", base(environment, snapshot))];
-    let notes = guidance.notes(host.registry().paths(), workspace).await;
+    let places = host.registry().paths();
+    let notes = guidance.notes(places, workspace, || host.kept_from_models()).await;
     blocks.extend(notes.iter().map(|note| block(&note.path, note.block.clone())));
     // After the notes: the later text takes precedence.
     blocks.extend(system.clone().map(|text| block("you", text)));

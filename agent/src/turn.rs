@@ -165,8 +165,10 @@ pub(super) async fn said(
     mut room: Room,
     on_event: OnEvent<'_>,
 ) -> PromptContent {
-    let SessionEnvironment { workspace, assets, .. } = environment;
-    let expanded = mention::expand(workspace, assets.as_ref(), prompt.typed).await;
+    let SessionEnvironment { host, workspace, assets, .. } = environment;
+    let kept = host.kept_from_models();
+    let files = mention::MentionFiles { workspace, kept: &kept };
+    let expanded = mention::expand(&files, assets.as_ref(), prompt.typed).await;
     for warning in &expanded.warnings {
         on_event(TurnEvent::Warning(warning));
     }

@@ -12,6 +12,7 @@ pub mod content;
 #[doc(hidden)]
 pub mod envelope;
 mod executed_links;
+mod kept_from_models;
 #[doc(hidden)]
 pub mod mcp;
 pub mod native;
@@ -42,6 +43,7 @@ use crate::front_end::FrontEnd;
 use crate::limits::{CallLimits, Deadline, Limit};
 use crate::policy::Grant;
 use ikigai_supervisor::isolation::Isolation;
+pub use kept_from_models::KeptFromModels;
 use output::{Captured, Sink};
 use widening::Widening;
 

@@ -30,7 +30,7 @@ use crate::exec::native::MachineSandbox;
 use crate::exec::output::Sink;
 use crate::exec::scrub::SecretValues;
 use crate::exec::widening::OpenQuestions;
-use crate::exec::{Exit, Outcome, Stdin};
+use crate::exec::{Exit, KeptFromModels, Outcome, Stdin};
 use crate::front_end::FrontEnd;
 use crate::limits::{CallLimits, Deadline, STDERR_KEPT};
 use crate::policy::{Authority, Decision, Denial, PolicyRequest, ToolOrigin};
@@ -423,6 +423,13 @@ impl Host {
     /// Fails if the policy forbids the call.
     pub fn decide(&self, subject: CallTarget<'_>) -> Result<Decision, Denial> {
         self.authority().decide(&request(subject, &[subject.build.digest]))
+    }
+
+    /// Returns the files that an agent does not read for a model, unless the user names them: those
+    /// that are hidden from `file_read` now, and those in places of secrets.
+    #[must_use]
+    pub fn kept_from_models(&self) -> KeptFromModels {
+        KeptFromModels::new(self.authority().kept_from_models())
     }
 
     /// Returns whether to offer a tool to models and clients. Tools that the policy denies with

@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::PathBuf;
 
+use ikigai_host::policy::{Access, Grant, GrantedDir, Hide};
 use rustix::fs::{CWD, FileType, mknodat};
 use tempfile::TempDir;
 
@@ -37,7 +38,17 @@ impl Rig {
     }
 
     fn read(&self) -> (Vec<Note>, Vec<String>) {
-        read(&self.places, &self.path("workspace"))
+        self.read_hiding(&[])
+    }
+
+    fn read_hiding(&self, patterns: &[&str]) -> (Vec<Note>, Vec<String>) {
+        let workspace = self.path("workspace");
+        let kept = KeptFromModels::new(Ok(Grant {
+            dirs: vec![GrantedDir { access: Access::ReadOnly, path: workspace.clone() }],
+            hide: Hide::parse(patterns.iter().copied()).expect("patterns"),
+            ..Grant::default()
+        }));
+        read(&self.places, &workspace, &kept)
     }
 
     /// Returns the only note.
@@ -95,6 +106,31 @@ fn a_link_is_followed_inside_the_workspace_alone() {
         symlink(outside, rig.path("workspace/AGENTS.md")).expect("a link");
         assert_eq!(rig.refusal(), "it is a link that leads out of the workspace");
     }
+}
+
+#[test]
+fn notes_that_lead_to_a_hidden_file_are_left_out() {
+    let rig = Rig::new();
+    rig.write("workspace/.env", "KEY=hunter2");
+    let notes = rig.path("workspace/AGENTS.md");
+    for is_hard in [false, true] {
+        let linked = match is_hard {
+            false => symlink(".env", &notes),
+            true => fs::hard_link(rig.path("workspace/.env"), &notes),
+        };
+        linked.expect("a link");
+        assert!(rig.note().block.contains("hunter2"), "the test can fail");
+        let (found, warnings) = rig.read_hiding(&[".env"]);
+        assert_eq!((found, warnings.len()), (Vec::new(), 1), "{warnings:?}");
+        assert!(warnings[0].contains("is not sent to the model"), "{warnings:?}");
+        fs::remove_file(&notes).expect("removed");
+    }
+    rig.write("workspace/AGENTS.md", "of agents");
+    rig.write("config/AGENTS.md", "of the user");
+    assert_eq!(rig.read_hiding(&[".env"]).0.len(), 2);
+    let (found, warnings) = rig.read_hiding(&["AGENTS.md"]);
+    assert_eq!((found.len(), warnings.len()), (1, 1), "{warnings:?}");
+    assert!(found[0].block.starts_with("Notes of the user"), "{found:?}");
 }
 
 #[test]
@@ -183,14 +219,15 @@ async fn the_files_are_read_once_until_they_are_forgotten() {
     let rig = Rig::new();
     rig.write("workspace/AGENTS.md", b"\xff");
     let workspace = rig.path("workspace");
+    let kept = || KeptFromModels::new(Ok(Grant::default()));
     let mut guidance = Guidance::new(true);
-    assert_eq!(guidance.notes(&rig.places, &workspace).await, []);
+    assert_eq!(guidance.notes(&rig.places, &workspace, kept).await, []);
     assert_eq!(guidance.take_warnings().len(), 1);
     rig.write("workspace/AGENTS.md", "text");
-    assert_eq!(guidance.notes(&rig.places, &workspace).await, [], "nothing changes");
+    assert_eq!(guidance.notes(&rig.places, &workspace, kept).await, [], "nothing changes");
     assert_eq!(guidance.take_warnings(), Vec::<String>::new(), "nothing is said twice");
     guidance.forget();
-    assert_eq!(guidance.notes(&rig.places, &workspace).await.len(), 1);
+    assert_eq!(guidance.notes(&rig.places, &workspace, kept).await.len(), 1);
     let off = Guidance::new(false);
-    assert_eq!(off.notes(&rig.places, &workspace).await, []);
+    assert_eq!(off.notes(&rig.places, &workspace, kept).await, []);
 }

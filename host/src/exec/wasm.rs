@@ -72,6 +72,7 @@ use ikigai_supervisor::isolation::{Guarantee, Isolation};
 pub use super::net::{NameResolver, SharedNetwork};
 pub(crate) use behind::{BackgroundCompilation, WeakProgram};
 pub use engine::Tier;
+pub(in crate::exec) use hidden::HiddenPaths;
 
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use ikigai_protocol::Digest;
+use ikigai_protocol::{Access, Digest, GrantedDir};
 
 use super::decide;
 use super::decision::{Decision, Denial, PolicyRequest};
@@ -20,7 +20,7 @@ use super::propose::Proposal;
 use super::provenance::Provenance;
 use super::reached::RequestedAccess;
 use super::remedy::{Permissions, Remedy, RemedyHints};
-use super::reserved::SecretPaths;
+use super::reserved::{Reserved, SecretPaths};
 use super::rule::{PolicyEntry, PolicyLayers};
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
 use super::session::{SessionAnswer, SessionAnswers};
@@ -727,6 +727,33 @@ impl Authority {
         let own = self.protected.iter().chain(&self.own_secrets);
         let own = own.filter_map(|path| paths::find_place(path)).map(FoundPlace::into_path);
         present_secrets(home.as_deref(), &self.workspace).into_iter().chain(own).collect()
+    }
+
+    /// Returns a grant of the workspace that hides what a model must not be sent unless the user
+    /// names it: what is hidden from `file_read`, and the places of secrets of this machine.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a ceiling cannot be used, or if too many names are hidden. The text is the reason.
+    pub(crate) fn kept_from_models(&self) -> Result<Grant, String> {
+        const TOOL: &str = standard::FILE_READ;
+        let layers = self.current().map_err(|denial| denial.to_string())?;
+        let request = PolicyRequest {
+            name: Some(TOOL),
+            origin: ToolOrigin::System,
+            backend: Backend::Wasm,
+            fell_back: false,
+            path: Path::new(TOOL),
+            program: None,
+            contents: &[],
+            tool: None,
+        };
+        let hide = decide::hidden_from(&layers, &request)?.in_workspace(&self.workspace);
+        let dir = |path: &Path| GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
+        let dirs = vec![dir(&self.workspace)];
+        // A workspace in a place of secrets was chosen by the user.
+        let reserved = Reserved::new(&self.secrets, &[dir(Path::new("/"))], dirs.clone());
+        Ok(Grant { dirs, hide, reserved, ..Grant::default() })
     }
 
     /// Returns the host's own files and directories, which no tool may write.

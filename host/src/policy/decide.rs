@@ -29,7 +29,7 @@ use super::reached::RequestedAccess;
 use super::rule::{LimitKey, PolicyLayer, PolicyLayers, provenance_of};
 use super::signers;
 use super::{
-    Approve, Backend, BackendChoice, Grant, Overrides, Profile, Sandbox, ToolOrigin, standard,
+    Approve, Backend, BackendChoice, Grant, Hide, Overrides, Profile, Sandbox, ToolOrigin, standard,
 };
 use crate::limits::CallLimits;
 
@@ -263,6 +263,22 @@ fn approve(
         .fold(default, |most, asked| if order.is_more(asked.0, most.0) { asked } else { most });
     provenance.set("approve", by);
     approve
+}
+
+/// Returns the names that every layer together hides from a tool, even if the tool may not run.
+///
+/// # Errors
+///
+/// Fails if together they are too many. The text says so.
+pub(super) fn hidden_from(
+    layers: &PolicyLayers,
+    request: &PolicyRequest<'_>,
+) -> Result<Hide, String> {
+    let entry = named_by_user(layers, request);
+    let rules = bounds(layers, request, entry).into_iter().chain(entry);
+    let lists: Vec<&Hide> =
+        rules.filter_map(|(_, entry)| Some(&entry.hide.as_ref()?.value)).collect();
+    Hide::parse(lists.iter().flat_map(|list| list.patterns()).map(String::as_str))
 }
 
 /// Returns whether the user may be asked to widen the grant. Any layer can forbid it.

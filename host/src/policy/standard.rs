@@ -67,6 +67,9 @@ pub(super) fn assets(tool: &str) -> AssetAccess {
     }
 }
 
+/// The built-in tool by which a model reads files. What is hidden from it is not sent to a model.
+pub(super) const FILE_READ: &str = "file_read";
+
 /// The tool that is part of the host and lets a model work with assets, in addition to the file
 /// tools.
 #[doc(hidden)]

@@ -31,7 +31,7 @@ use crate::policy::{Grant, HideWalk, Reserved};
 const MAX_NAMES: usize = 200_000;
 
 /// The hidden names of one call.
-pub(super) struct HiddenPaths {
+pub(in crate::exec) struct HiddenPaths {
     grant: Arc<Grant>,
     /// The hidden files that have other names, found when the first file with several names is
     /// opened.
@@ -50,7 +50,7 @@ enum LinkedFiles {
 
 impl HiddenPaths {
     /// Returns nothing if nothing is hidden.
-    pub(super) fn for_grant(
+    pub(in crate::exec) fn for_grant(
         grant: &Arc<Grant>,
         is_over: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Option<Arc<Self>> {
@@ -118,6 +118,22 @@ impl HiddenPaths {
             return Err(ErrorCode::Access);
         }
         Ok(())
+    }
+
+    /// Returns whether an open file is hidden, by the path that it has or by another name. If the
+    /// user `named` the file by this path, it is not.
+    pub(in crate::exec) fn hides_open(
+        &self,
+        open: BorrowedFd<'_>,
+        named: Option<&Path>,
+    ) -> io::Result<bool> {
+        let path = real_path(open)?;
+        let mut dirs = self.grant.dirs.iter().map(|dir| &*dir.path);
+        let root = dirs.find(|dir| path.starts_with(dir)).unwrap_or(Path::new("/"));
+        if self.hides(root, &path) {
+            return Ok(named != Some(path.as_path()));
+        }
+        Ok(self.has_hidden_link(&fstat(open)?))
     }
 
     /// Fails like [`Self::check_open`], for the file with a name, if there is one.

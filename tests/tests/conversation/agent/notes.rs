@@ -75,6 +75,28 @@ fn what_a_tool_writes_there_is_not_read_in_the_same_conversation() {
 }
 
 #[test]
+fn a_name_that_leads_to_a_hidden_file_is_not_sent() {
+    let rig = answering(Vendor::OpenAi);
+    let policy = "[tools.\"*\"]\nhide = [\".env\"]\n";
+    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    rig.host.write("home/.ssh/id_test", "the key of ssh\n", 0o600);
+    rig.file(".env", "KEY=hunter2\n");
+    let path = |name: &str| rig.host.workspace().join(name);
+    for name in ["AGENTS.md", "notes.md"] {
+        symlink(".env", path(name)).expect("a link");
+    }
+    symlink(rig.host.home().join(".ssh/id_test"), path("key")).expect("a link");
+    std::fs::hard_link(path(".env"), path("hard")).expect("a link");
+    let prompt = format!("@notes.md @hard @{}", path("key").display());
+    let ran = rig.ask(&[&prompt]).expect_code(0);
+    let request = rig.request(0);
+    assert!(!request.contains("hunter2") && !request.contains("the key of ssh"), "{request}");
+    let reason = "a file that `hide` names, or to a place of secrets";
+    assert_eq!(ran.stderr().matches(reason).count(), 4, "{ran}");
+    rig.assert_valid();
+}
+
+#[test]
 fn a_hostile_file_is_left_out_or_cut_with_one_warning() {
     let warnings = |rig: &Rig| {
         let ran = rig.ask(&["go"]).expect_code(0);
