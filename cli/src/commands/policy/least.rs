@@ -109,6 +109,8 @@ pub(crate) enum Why {
     NoFile,
     /// No policy can name it.
     Unnameable,
+    /// Other programs execute it, and it does not exist.
+    Executed,
     /// The directory that would have to be granted is shared by many programs.
     Broad,
     /// It lies in a directory that is granted only for reading, or around one that is granted for
@@ -129,6 +131,9 @@ impl fmt::Display for Why {
             Self::Unnameable => f.write_str(
                 "no policy can name it: it has a newline, `..`, or bytes that are not UTF-8",
             ),
+            Self::Executed => {
+                f.write_str("other programs execute what is there, and it does not exist")
+            }
             Self::Broad => f.write_str("the directory has the files of many programs or users"),
             Self::Contradicts(other) => write!(
                 f,

@@ -32,6 +32,7 @@ use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::policy::{Backend, EntryLists, Net, NewKey, WrittenPath};
 use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 use ikigai_host::toolchain::{self, ToolchainInstallation, ToolchainOffer};
+use ikigai_protocol::written_out;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest\n  \
@@ -39,6 +40,9 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest customer_db --unused 30days\n\n\
     --unused proposes the narrower grant instead: without the directories and hosts that no \
     recorded call used. Variables stay, because nobody sees which of them a tool reads.";
+
+/// The most other workspaces that are listed.
+const MOST_ELSEWHERE: usize = 8;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -90,7 +94,8 @@ pub(super) async fn run(
         _ => ServerRefusals::from_snapshot(&snapshot, server),
     };
     let since = arguments.unused.or(arguments.since);
-    let (gathered, damaged) = read(&dir, (&tools, &mut servers), since)?;
+    let workspace = host.authority().workspace();
+    let (gathered, damaged) = read(&dir, workspace, (&tools, &mut servers), since)?;
     servers.retain(|server| !server.is_empty());
     warn_damaged(damaged);
     let mut page = Vec::new();
@@ -165,6 +170,7 @@ fn meant<'a>(snapshot: &'a Snapshot, name: &str) -> Option<&'a str> {
 /// records of server calls to each server.
 fn read(
     dir: &Path,
+    workspace: &Path,
     (tools, servers): (&[&Tool], &mut [ServerRefusals<'_>]),
     since: Option<Timestamp>,
 ) -> Result<(Vec<Gathered>, u64), CliError> {
@@ -178,7 +184,7 @@ fn read(
             let is_in_time = since.is_none_or(|since| line.record.time >= since);
             let at = tools.iter().position(|tool| tool.name() == line.record.tool);
             if let Some(at) = at.filter(|_| is_in_time) {
-                gather(&mut gathered[at], tools[at], &line.record);
+                gather(&mut gathered[at], tools[at], workspace, &line.record);
             }
             if is_in_time {
                 servers.iter_mut().for_each(|server| server.add(&line.record));
@@ -271,7 +277,14 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
         None => (propose(&gathered.reach), None),
     };
     let to_run = gathered.reach.run && host.decide(tool.into()).is_err();
-    Some(Suggestion { proposed, toolchains, to_run, notes: Vec::new() })
+    let notes = gathered.elsewhere.iter().take(MOST_ELSEWHERE);
+    let notes = notes.map(|workspace| {
+        format!(
+            "what lies in the workspace `{}` is proposed only there, with `--workspace`",
+            written_out(workspace)
+        )
+    });
+    Some(Suggestion { proposed, toolchains, to_run, notes: notes.collect() })
 }
 
 /// Returns the toolchains in which something lies that was reached, as the question after a failed

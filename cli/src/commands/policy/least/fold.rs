@@ -26,8 +26,8 @@ pub(crate) const MOST_ENTRIES: usize = 48;
 
 /// Folds paths into a list, which includes the entries that stay.
 pub(crate) fn fold(seen: &[AccessedPath], kept: &[ExistingEntry], ground: &Ground<'_>) -> Folded {
-    let mut fold =
-        Fold { ground, kept, writes: BTreeSet::new(), left: BTreeSet::new(), missing: 0 };
+    let (writes, places, left) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let mut fold = Fold { ground, kept, writes, places, left, missing: 0 };
     let seen: BTreeSet<&AccessedPath> = seen.iter().collect();
     let wanted: Vec<&AccessedPath> = seen.into_iter().filter(|seen| fold.is_wanted(seen)).collect();
     fold.add_writes(&wanted);
@@ -38,8 +38,10 @@ pub(crate) fn fold(seen: &[AccessedPath], kept: &[ExistingEntry], ground: &Groun
 struct Fold<'a> {
     ground: &'a Ground<'a>,
     kept: &'a [ExistingEntry],
-    /// The directories and files to write. None of them contains another.
+    /// The directories and files to write. None of them contains another, except the `places`.
     writes: BTreeSet<PathBuf>,
+    /// The new places that other programs execute. A grant around one does not open it.
+    places: BTreeSet<PathBuf>,
     left: BTreeSet<OmittedPath>,
     missing: usize,
 }
@@ -89,6 +91,10 @@ impl Fold<'_> {
         let kept = all_kept.iter().filter(|kept| kept.access == Access::ReadWrite);
         self.writes.extend(kept.map(|kept| kept.path.clone()));
         for seen in wanted.iter().filter(|seen| seen.access == Access::ReadWrite) {
+            if let Some(place) = self.ground.executed_place(&seen.path) {
+                self.add_place(seen, place);
+                continue;
+            }
             let dir = dir_of(seen);
             let is_grantable = !self.ground.is_broad(dir) && !self.ground.holds_protected(dir);
             let target = match &seen.kind {
@@ -113,6 +119,29 @@ impl Fold<'_> {
             }
         }
         keep_outermost(&mut self.writes);
+        self.writes.extend(self.places.iter().cloned());
+    }
+
+    /// Adds the grant of a place that other programs execute, by its name.
+    fn add_place(&mut self, seen: &AccessedPath, place: PathBuf) {
+        let all_kept = self.kept;
+        let around = all_kept.iter().find(|kept| place.starts_with(&kept.path));
+        let is_there = match &seen.kind {
+            PathKind::Missing(dir) => dir.starts_with(&place),
+            PathKind::File | PathKind::Dir | PathKind::Other => true,
+        };
+        match around {
+            // A read-only entry around it stays as the user wrote it.
+            Some(kept) if kept.access == Access::ReadOnly && kept.path != place => {
+                self.leave(seen, Why::Contradicts(kept.path.clone()));
+            }
+            // A policy names a place that does not exist only in a directory that it grants.
+            None if !is_there => self.leave(seen, Why::Executed),
+            _ if self.ground.holds_protected(&place) => self.leave(seen, Why::Own),
+            _ => {
+                self.places.insert(place);
+            }
+        }
     }
 
     /// Returns the directories and files to read.
@@ -186,9 +215,12 @@ impl Fold<'_> {
         let mut entries: Vec<PathEntry> = Vec::new();
         for kept in self.kept {
             let is_repeated = |others: &BTreeSet<PathBuf>| {
-                kept.path.ancestors().any(|around| {
-                    others.contains(around)
-                        && (around != kept.path || kept.access == Access::ReadOnly)
+                kept.path.ancestors().filter(|around| others.contains(*around)).any(|around| {
+                    match around == kept.path {
+                        true => kept.access == Access::ReadOnly,
+                        // If the user wrote both, the inner one may be a reserved place.
+                        false => self.kept.iter().all(|it| it.path != around),
+                    }
                 })
             };
             if !is_repeated(&self.writes) && !is_repeated(&reads) {
@@ -203,9 +235,14 @@ impl Fold<'_> {
             if entries.iter().any(|entry| entry.path == path) {
                 continue;
             }
+            let is_place = self.places.contains(&path);
+            let is_open = |it: &PathEntry| {
+                is_place && it.access == Access::ReadWrite && path.starts_with(&it.path)
+            };
             // A granted file may have become a directory since.
-            let nested =
-                entries.iter().find(|it| path.starts_with(&it.path) || it.path.starts_with(&path));
+            let nested = entries.iter().find(|it| {
+                !is_open(it) && (path.starts_with(&it.path) || it.path.starts_with(&path))
+            });
             if let Some(other) = nested.map(|entry| entry.path.clone()) {
                 self.left.insert(OmittedPath { path, access, why: Why::Contradicts(other) });
                 continue;

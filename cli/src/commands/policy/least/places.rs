@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ikigai_host::policy::{is_broad_place, secret_place};
+use ikigai_host::policy::{executed_place, is_broad_place, secret_place};
 use ikigai_supervisor::base_view::BASE_VIEW;
 
 /// Shared directories for temporary files. A sandbox has its own.
@@ -48,6 +48,14 @@ impl Ground<'_> {
         }
         let is_there = self.secrets.iter().any(|it| path.starts_with(it));
         is_there.then_some("a link leads here from a place of secrets")
+    }
+
+    /// Returns the place that other programs execute and that the path equals or lies in. Only a
+    /// grant of the place by its name opens it.
+    pub(super) fn executed_place(&self, path: &Path) -> Option<PathBuf> {
+        let is_inside = path.starts_with(self.workspace);
+        let from = if is_inside { self.workspace } else { Path::new("/") };
+        Some(from.join(executed_place(path.strip_prefix(from).ok()?)?))
     }
 
     /// Returns whether the directory contains paths of the host's own, so that it cannot be granted

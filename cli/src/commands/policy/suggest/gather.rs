@@ -1,7 +1,7 @@
 //! The records of one tool in the audit log: its refusals and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ikigai_host::audit::Record;
 use ikigai_host::policy::{AssetAccess, RequestedAccess};
@@ -54,6 +54,8 @@ pub(super) struct Gathered {
     pub(super) of_other_contents: u64,
     pub(super) refused: BTreeMap<ToolAccess, Tally>,
     pub(super) reach: ObservedAccess,
+    /// The other workspaces in which a path was refused that lies there. It is proposed there.
+    pub(super) elsewhere: BTreeSet<String>,
     /// The uses of each call that recorded them.
     pub(super) uses: Vec<Uses>,
 }
@@ -71,8 +73,8 @@ impl Gathered {
     }
 }
 
-/// Adds one record of the tool.
-pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
+/// Adds one record of the tool, for a proposal in a workspace.
+pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, workspace: &Path, record: &Record) {
     if record.installed.is_some() {
         return;
     }
@@ -90,13 +92,24 @@ pub(super) fn gather(gathered: &mut Gathered, tool: &Tool, record: &Record) {
             gathered.reach.cut = true;
             continue;
         }
-        gathered.reach.add(&touch);
+        if is_of_another_workspace(&touch, workspace, record) {
+            gathered.elsewhere.insert(record.workspace.clone());
+        } else {
+            gathered.reach.add(&touch);
+        }
         let tally = gathered.refused.entry(touch);
         let tally = tally.or_insert(Tally { calls: 0, last: record.time });
         tally.calls += 1;
         tally.last = tally.last.max(record.time);
     }
     gathered.uses.extend(uses(record));
+}
+
+/// Returns whether a path lies in the workspace of the call, and not in this one.
+fn is_of_another_workspace(touch: &ToolAccess, workspace: &Path, record: &Record) -> bool {
+    let ToolAccess::Path(_, path) = touch else { return false };
+    let is_known = !record.workspace.is_empty();
+    is_known && path.starts_with(&record.workspace) && !path.starts_with(workspace)
 }
 
 /// Returns the distinct refusals of the call, and true if the record does not have all of them.
@@ -199,6 +212,20 @@ mod tests {
         {
             assert_eq!(denied(text), [ToolAccess::Other(text.to_owned())], "{text}");
         }
+    }
+
+    #[test]
+    fn a_path_in_the_workspace_of_another_call_is_of_that_workspace() {
+        let line = r#"{"time":"2026-01-31T12:00:00.000Z","id":"1","via":"call","tool":"t",
+            "workspace":"/w","outcome":"ok","total_us":1,"exit_code":0}"#;
+        let record: Record = serde_json::from_str(line).expect("a record");
+        let is_elsewhere = |path: &str, workspace: &str| {
+            let touch = ToolAccess::Path(Access::ReadWrite, path.into());
+            is_of_another_workspace(&touch, Path::new(workspace), &record)
+        };
+        assert!(is_elsewhere("/w/.vscode", "/other") && is_elsewhere("/w/a", "/w/sub"));
+        assert!(!is_elsewhere("/w/.vscode", "/w") && !is_elsewhere("/w/sub/a", "/w/sub"));
+        assert!(!is_elsewhere("/data", "/other"));
     }
 
     #[test]

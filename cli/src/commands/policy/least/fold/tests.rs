@@ -207,6 +207,31 @@ fn what_the_policy_has_stays() {
 }
 
 #[test]
+fn a_place_that_other_programs_execute_is_proposed_by_its_name() {
+    let with = |rules: &[&str], short: &str| {
+        let folded = folded(&[seen(short)], &kept(rules), true);
+        let left: Vec<Why> = folded.left.into_iter().map(|left| left.why).collect();
+        (folded.entries.iter().map(PathEntry::rule).collect::<Vec<_>>(), left)
+    };
+    let named = vec!["rw:.".to_owned(), "rw:.vscode".to_owned()];
+    for path in ["w.vscode?", "w.vscode/", "w.vscode/tasks.json", "w.vscode/deep/x?"] {
+        assert_eq!(with(&["rw:."], path), (named.clone(), vec![]), "{path}");
+    }
+    assert_eq!(with(&["rw:.", "rw:.vscode"], "w.vscode/a"), (named, vec![]));
+    let elsewhere = "/home/u/other/.vscode";
+    let (rules, left) = with(&["rw:."], &format!("w{elsewhere}/tasks.json"));
+    assert_eq!((rules, left), (vec!["rw:.".to_owned(), format!("rw:{elsewhere}")], vec![]));
+    // It was renamed after the call, and the directory around it is not meant.
+    let (rules, left) = with(&["rw:."], &format!("w{elsewhere}?"));
+    assert_eq!((rules, left), (vec!["rw:.".to_owned()], vec![Why::Executed]));
+    let (_, left) = with(&["ro:."], "w.vscode/tasks.json");
+    assert_eq!(left, [Why::Contradicts(WORKSPACE.into())]);
+    let both = folded(&[seen("wout/.envrc"), seen("wout/a")], &[], true);
+    let rules: Vec<String> = both.entries.iter().map(PathEntry::rule).collect();
+    assert_eq!(rules, ["rw:out", "rw:out/.envrc"]);
+}
+
+#[test]
 fn the_list_has_an_end() {
     let many: Vec<AccessedPath> = (0..10_000).map(|n| seen(&format!("r/data/{n}/file"))).collect();
     let folded = folded(&many, &[], false);
