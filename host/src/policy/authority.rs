@@ -269,6 +269,12 @@ impl Authority {
         {
             return false;
         }
+        let is_host =
+            matches!(reached, RequestedAccess::Peer { .. } | RequestedAccess::Host { .. });
+        // No policy file can name such a host.
+        if is_host && reached.peers().is_none() {
+            return false;
+        }
         self.decide_widened(request, std::slice::from_ref(reached))
             .is_ok_and(|decision| decision.grant.shows(reached))
     }

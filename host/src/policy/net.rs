@@ -240,6 +240,8 @@ fn host_name(text: &str) -> Result<String, &'static str> {
     let is_label = |label: &str| {
         !label.is_empty()
             && label.len() <= 63
+            // In a command, such a name would be a flag.
+            && !label.starts_with('-')
             && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
     };
     let name = normal(text);
@@ -316,6 +318,8 @@ mod tests {
             "*.:80",
             "[*.a.example]:80",
             "http://host:80",
+            "--unconfined:80",
+            "*.-a.example:80",
         ] {
             assert!(text.parse::<Peer>().is_err(), "{text}");
         }

@@ -126,9 +126,16 @@ fn name(text: &str) -> Option<String> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     let end = text.find(|c| !is_of_name(c)).unwrap_or(text.len());
     match parse_host(&text[..end])? {
-        Host::Domain(name) => Some(name),
+        // The message may come from the tool. A name that begins like a flag would be one in the
+        // command that is proposed.
+        Host::Domain(name) => name.split('.').all(is_label).then_some(name),
         Host::Ipv4(_) | Host::Ipv6(_) => None,
     }
+}
+
+/// Returns whether a part of a name begins and ends as that of a host does.
+fn is_label(label: &str) -> bool {
+    !label.is_empty() && !label.starts_with('-') && !label.ends_with('-')
 }
 
 #[cfg(test)]
@@ -200,6 +207,10 @@ mod tests {
             ["", "Could not resolve host: ", "Could not resolve host: 10.0.0.1", "k.test"]
         {
             assert_eq!(names([message.as_bytes(), b""]), [] as [&str; 0], "{message}");
+        }
+        for name in ["--unconfined", "-a.test", "a.-b.test", "a-.test", "a..test"] {
+            let message = format!("curl: (6) Could not resolve host: {name}\n");
+            assert_eq!(names([message.as_bytes(), b""]), [] as [&str; 0], "{name}");
         }
         let many: String =
             (0..20).map(|n| format!("Could not resolve host: n{n}.test\n")).collect();
