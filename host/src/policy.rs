@@ -176,7 +176,32 @@ pub struct Grant {
     pub assets: AssetAccess,
     /// The sandbox that a native tool needs. Components are always confined.
     pub sandbox: Sandbox,
+    /// The places of which a sandboxed native tool sees no directory beyond `dirs`.
+    pub closed: ClosedPlaces,
 }
+
+/// The places of the machine that show no directory as part of a native tool's installation: those
+/// in which tools may write, or once could, and those of secrets. Such a directory is seen only if
+/// it is granted.
+///
+/// They grant nothing, and change while tools run. So all of them are equal: a grant stays the same
+/// if another tool may write to one more directory.
+#[derive(Clone, Debug, Default)]
+pub struct ClosedPlaces {
+    /// The places, absolute and without links.
+    pub places: Vec<PathBuf>,
+    /// The places in them in which no tool may write, such as the directory of the user's tools.
+    /// The innermost place around a path decides.
+    pub except: Vec<PathBuf>,
+}
+
+impl PartialEq for ClosedPlaces {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for ClosedPlaces {}
 
 /// A symbolic link that a list `fs` names. It opens nothing: the tool sees it if it sees the
 /// target.

@@ -67,6 +67,12 @@ pub struct Plan {
     pub machine: Option<Vec<HiddenPath>>,
     /// The symbolic links that it sees beside what was granted.
     pub links: Vec<Link>,
+    /// The places of the machine in which other tools may write, or once could, and those of
+    /// secrets; absolute. Unless they are granted, the tool sees no directory of an installation
+    /// there.
+    pub closed: Vec<CString>,
+    /// The places in them in which no tool may write; absolute.
+    pub closed_except: Vec<CString>,
     /// The way in which it is run.
     pub kind: RunMode,
     /// The limits at which the supervisor ends the call.
@@ -277,6 +283,9 @@ struct PlanHeader {
     /// The number of links.
     #[serde(default)]
     links: usize,
+    /// The number of closed places, and of the places in them that are not closed.
+    #[serde(default)]
+    closed: (usize, usize),
 }
 
 /// The reason why a plan cannot be sent, or is refused.
@@ -312,6 +321,7 @@ impl Plan {
             read_only: self.read_only.iter().map(|it| it.found).collect(),
             machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
             links: self.links.len(),
+            closed: (self.closed.len(), self.closed_except.len()),
         };
         let header = serde_json::to_vec(&header)?;
         let mut strings = Vec::new();
@@ -319,7 +329,8 @@ impl Plan {
         let dirs = self.dirs.iter().map(|dir| &dir.path);
         let hidden = self.hidden.iter().chain(&self.read_only).chain(self.machine.iter().flatten());
         let links = self.links.iter().flat_map(|link| [&link.path, &link.target]);
-        let paths = dirs.chain(hidden.map(|it| &it.path)).chain(links);
+        let closed = self.closed.iter().chain(&self.closed_except);
+        let paths = dirs.chain(hidden.map(|it| &it.path)).chain(links).chain(closed);
         for string in fixed.into_iter().chain(&self.args).chain(&self.env).chain(paths) {
             strings.extend_from_slice(string.as_bytes_with_nul());
         }
@@ -371,6 +382,9 @@ impl Plan {
         let read_only = strings.hidden(&header.read_only)?;
         let machine = header.machine.as_ref().map(|found| strings.hidden(found)).transpose()?;
         let links = (0..header.links).map(|_| strings.link()).collect::<Result<Vec<_>, _>>()?;
+        let (closed, except) = header.closed;
+        let closed = (0..closed).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
+        let closed_except = (0..except).map(|_| strings.next()).collect::<Result<Vec<_>, _>>()?;
         if !strings.0.is_empty() {
             return Err(PlanError::Strings("more strings than announced"));
         }
@@ -382,7 +396,7 @@ impl Plan {
         let without = hidden.iter().chain(&read_only).chain(machine.iter().flatten());
         let without = without.map(|it| &it.path);
         let linked = links.iter().flat_map(|link| [&link.path, &link.target]);
-        let fixed = [&program, &directory].into_iter();
+        let fixed = [&program, &directory].into_iter().chain(&closed).chain(&closed_except);
         if fixed.chain(granted).chain(without).chain(linked).any(is_relative) {
             return Err(PlanError::Strings("a path is not absolute"));
         }
@@ -397,6 +411,8 @@ impl Plan {
             read_only,
             machine,
             links,
+            closed,
+            closed_except,
             kind,
             bounds,
         })
@@ -628,6 +644,8 @@ mod tests {
                 found: InodeId { directory: true, device: 1, inode: 2 },
             }]),
             links: vec![Link { path: string("/home/name"), target: string("/work/tool") }],
+            closed: vec![string("/work")],
+            closed_except: vec![string("/work/tools")],
             kind: RunMode {
                 sandbox: Sandbox::Require,
                 net: ToolNetwork::Relay,
@@ -690,6 +708,8 @@ mod tests {
             "/root/.ssh\0",
             "/home/name\0",
             "/work/tool\0",
+            "/work\0",
+            "/work/tools\0",
         ];
         let before = &strings[..strings.len() - paths.concat().len()];
         assert_eq!([before, paths.concat().as_bytes()].concat(), strings);
@@ -700,7 +720,7 @@ mod tests {
         }
         refused(
             text.replace("\"args\":3", "\"args\":0").as_bytes(),
-            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0/h/n\0/w/t\0",
+            b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0/h/n\0/w/t\0/w\0/w/s\0",
         );
         refused(text.replace("Require", "Of").as_bytes(), &strings);
         refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);

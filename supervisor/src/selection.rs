@@ -243,7 +243,7 @@ fn is_public(path: &Path) -> bool {
 
 fn show_of_system(view: &mut View, path: &Path) {
     let before = view.entries.len();
-    view.show(path);
+    view.show_base(path);
     for entry in &mut view.entries[before..] {
         entry.system = true;
     }

@@ -148,8 +148,9 @@ impl View {
             || self.links.iter().chain(&self.granted_links).any(|(link, _)| has(link))
     }
 
-    /// Adds `path` for reading, unless the tool sees it already or it does not exist.
-    pub(super) fn show(&mut self, path: &Path) {
+    /// Adds a place of the base view for reading, unless the tool sees it already or it does not
+    /// exist. Follows links, which only an administrator can make there.
+    pub(super) fn show_base(&mut self, path: &Path) {
         if self.has(path) {
             return;
         }
@@ -163,8 +164,23 @@ impl View {
     /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool sees
     /// it already. Adds nothing if a link has appeared in `real` in the meantime.
     pub(super) fn show_real(&mut self, path: &Path, real: &Path) {
-        if !self.has(path) {
-            self.push_ordinary(path, open_real(real).ok());
+        if let Ok(opened) = open_real(real) {
+            self.show_opened(path, real, opened);
+        }
+    }
+
+    /// Adds at `path` a file that was opened at `real`, for reading, unless the tool sees the path
+    /// already.
+    pub(super) fn show_opened(&mut self, path: &Path, real: &Path, opened: OwnedFd) {
+        if self.has(path) {
+            return;
+        }
+        // The file system of the system's programs may be unable to map owners.
+        let system = self.entries.iter().any(|it| it.system && real.starts_with(&it.path));
+        let before = self.entries.len();
+        self.push_ordinary(path, Some(opened));
+        for entry in &mut self.entries[before..] {
+            entry.system = system;
         }
     }
 
@@ -179,9 +195,13 @@ impl View {
 /// Opens a path without the right to read or write it. Fails if a link lies on the path: another
 /// user may have put one there since the path was named.
 pub(super) fn open_real(path: &Path) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    open_without_links(path, OFlags::PATH)
+}
+
+/// Opens a path. Fails if a link lies on it.
+pub(super) fn open_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    openat2(CWD, path, flags, Mode::empty(), resolve)
+    openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
 /// Returns the path without links. Every link is to be resolved here, not later by the kernel. A

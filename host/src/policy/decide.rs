@@ -166,6 +166,9 @@ fn decide_without_hint(
         let reach = WritablePlaces::new(&layers.user, context);
         let is_unconfined = grant.sandbox == Sandbox::Off;
         let lost = search::keep_out_of_reach(&mut grant.env, is_unconfined, &reach);
+        if !is_unconfined {
+            grant.closed = reach.closed(context);
+        }
         // A tool without a grant that is bound to its contents works in every workspace.
         let is_unbound = request.origin == ToolOrigin::User && entry.is_none() && !may_run;
         if (is_unconfined || is_unbound)
@@ -199,6 +202,7 @@ pub(super) fn for_schema(
         if replaceable::weakness(&start, context.protected, &reach).is_some() {
             grant.sandbox = Sandbox::Require;
         }
+        grant.closed = reach.closed(context);
     }
     grant
 }

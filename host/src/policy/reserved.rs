@@ -36,6 +36,11 @@ impl SecretPaths {
         secrets
     }
 
+    /// Returns the places with a known path. They need not exist.
+    pub(super) fn places(&self) -> &[PathBuf] {
+        &self.places
+    }
+
     /// Adds places. If a place is a link, also adds each link and the target that it leads to.
     /// Otherwise, after a tool removed a link, its next call would see the rest.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {

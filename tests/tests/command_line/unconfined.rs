@@ -219,6 +219,40 @@ fn an_interpreter_in_a_workspace_is_not_found() {
 }
 
 #[test]
+fn an_interpreter_in_a_workspace_shows_nothing_around_it() {
+    each_user(
+        |host| {
+            let workspace = host.workspace();
+            fs::create_dir(workspace.join("shims")).expect("a directory of the test");
+            symlink("/bin/sh", workspace.join("shims/lang")).expect("a link");
+            host.write("workspace/key", "hunter2", 0o644);
+            let text = format!(
+                "#!{0}/shims/lang\nif [ \"$1\" = --schema ]; then printf %s '{1}'; exit; fi\n\
+                 if [ -e {0}/key ]; then echo '\"seen\"'; else echo '\"unseen\"'; fi\n",
+                workspace.display(),
+                schema("x")
+            );
+            host.write("user-tools/x", text, 0o755);
+        },
+        |rig| {
+            let shared = rig.host.scratch().join("shared");
+            let shared = shared.to_str().expect("UTF-8");
+            let grant = ["policy", "grant", "x", "--read", shared, "--yes"];
+            rig.run("other", &grant, &rig.path()).expect_code(0);
+            let result = |workspace| {
+                let ran = rig.run(workspace, &["tool", "call", "x"], &rig.path());
+                ran.expect_code(0).json()["result"].clone()
+            };
+            // No tool could ever write there, so it is a version manager's directory.
+            assert_eq!(result("other"), "seen");
+            assert_eq!(result("workspace"), "unseen", "it is the workspace");
+            rig.work_in_the_first();
+            assert_eq!(result("other"), "unseen", "a tool could write there");
+        },
+    );
+}
+
+#[test]
 fn what_nobody_else_writes_runs_as_ever() {
     each_user(
         |host| {

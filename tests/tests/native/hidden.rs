@@ -4,13 +4,14 @@
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
 use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
-use ikigai_host::policy::{Grant, Hide, Reserved, Sandbox};
+use ikigai_host::policy::{ClosedPlaces, Grant, Hide, Reserved, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::isolation::Guarantee;
 
@@ -218,6 +219,73 @@ fn an_installation_that_a_link_names_shows_nothing_that_is_hidden() {
             });
             assert_eq!(tells(&outcome), told, "{outcome:?}");
         }
+    });
+}
+
+/// Ways in which a tool that may write to the workspace can arrange an installation for another
+/// tool: a shell script, the other tool's interpreter, and the secret beside it.
+const INSTALLATIONS: [(&str, &str, &str); 5] = [
+    ("mkdir shims; ln -s /bin/sh shims/x", "shims/x", ".env"),
+    ("mkdir shims; cp /bin/sh shims/x", "shims/x", "secret/deep/key"),
+    ("mkdir shims; cp /bin/sh shims/x; ln -s $PWD/shims/x tools/x", "tools/x", "sub/.ENV"),
+    ("mkdir bin lib; cp /bin/sh bin/x; cp .env lib", "bin/x", "lib/.env"),
+    (
+        "mkdir -p v/bin base/bin base/lib; cp /bin/sh v/bin/x; cp /bin/sh base/bin/python3; \
+         cp .env base/lib; echo home = $PWD/base/bin >v/pyvenv.cfg",
+        "v/bin/x",
+        "base/lib/.env",
+    ),
+];
+
+#[test]
+fn an_interpreter_where_tools_may_write_shows_nothing_around_it() {
+    each_user(Sandbox::Require, |rig| {
+        for (arrange, interpreter, secret) in INSTALLATIONS {
+            let rig = rig.lacking(OmittedLayers::default());
+            fill(&rig);
+            fs::create_dir(rig.path("tools")).expect("made");
+            let mut arranged = Command::new("sh");
+            arranged.args(["-ec", arrange]).current_dir(rig.workspace());
+            assert!(arranged.status().expect("a shell").success(), "{arrange}");
+            let workspace = rig.workspace().display();
+            let script =
+                format!("#!{workspace}/{interpreter}\ncat {workspace}/{secret}; echo ran\n");
+            let tool = rig.file("tools/tool", &script, 0o755);
+            let run = |places: Vec<PathBuf>| {
+                rig.run(&tool, |call| {
+                    let closed = ClosedPlaces { places, except: Vec::new() };
+                    let grant = (*call.grant).clone();
+                    call.grant =
+                        Arc::new(Grant { dirs: Vec::new(), hide: hide(), closed, ..grant });
+                })
+            };
+            let outcome = run(Vec::new());
+            assert!(tells(&outcome), "{arrange}: nothing is shown anyway: {outcome:?}");
+            let outcome = run(vec![rig.workspace().to_owned()]);
+            assert_eq!(text(&outcome.stdout), "ran\n", "{arrange}: {outcome:?}");
+        }
+    });
+}
+
+#[test]
+fn a_tool_where_tools_may_write_is_seen_without_its_directory() {
+    each_user(Sandbox::Require, |rig| {
+        fill(rig);
+        let tool = rig.script("cd $(dirname $0); cat .env; echo ran");
+        for (is_closed, told) in [(false, "hunter2\nran\n"), (true, "ran\n")] {
+            let outcome = rig.run(&tool, |call| {
+                let places = is_closed.then(|| rig.workspace().to_owned()).into_iter().collect();
+                let closed = ClosedPlaces { places, except: Vec::new() };
+                let grant = (*call.grant).clone();
+                call.grant = Arc::new(Grant { dirs: Vec::new(), closed, ..grant });
+            });
+            assert_eq!(text(&outcome.stdout), told, "{outcome:?}");
+        }
+        // A granted directory is shown with its hidden names, wherever the tool lies.
+        let outcome = run(rig, "cat notes .env", hide(), |grant| {
+            grant.closed.places = vec![rig.workspace().to_owned()];
+        });
+        assert_eq!(text(&outcome.stdout), "notes\n", "{outcome:?}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{CString, OsStr, OsString};
 use std::mem;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::Access;
 use ikigai_protocol::host_socket::HOST_FD_VARIABLE;
@@ -91,6 +91,11 @@ pub(super) fn for_call(
         let path = absolute("the granted link", &link.path)?;
         Ok(Link { path, target: absolute("the target of a granted link", &link.target)? })
     });
+    let closed = |places: &[PathBuf]| -> Vec<CString> {
+        // Nothing on the machine has such a path.
+        let places = places.iter().filter(|place| place.is_absolute());
+        places.filter_map(|place| CString::new(place.as_os_str().as_bytes()).ok()).collect()
+    };
     if net == ToolNetwork::None && !call.grant.net.is_none() {
         return Err(PlanError::Peers);
     }
@@ -104,6 +109,8 @@ pub(super) fn for_call(
         read_only: mem::take(&mut guarded.read_only),
         machine: machine.take(),
         links: links.collect::<Result<_, PlanError>>()?,
+        closed: closed(&call.grant.closed.places),
+        closed_except: closed(&call.grant.closed.except),
         kind: RunMode {
             sandbox: call.grant.sandbox,
             net,

@@ -58,6 +58,8 @@ fn plan(supervisor: &Supervisor) -> Plan {
         read_only: Vec::new(),
         machine: None,
         links: Vec::new(),
+        closed: Vec::new(),
+        closed_except: Vec::new(),
         kind: RunMode {
             sandbox: Sandbox::Prefer,
             net: ToolNetwork::None,

@@ -20,8 +20,8 @@ use crate::policy::rule::{
     DirRule, Located, PolicyEntry, PolicyLayer, line_provenance, provenance_of,
 };
 use crate::policy::{
-    AssetAccess, Backend, Grant, GrantedLink, Hide, Net, Peer, PeerHost, Profile, Reserved,
-    Sandbox, ToolOrigin, dirs, is_of_kernel, standard,
+    AssetAccess, Backend, ClosedPlaces, Grant, GrantedLink, Hide, Net, Peer, PeerHost, Profile,
+    Reserved, Sandbox, ToolOrigin, dirs, is_of_kernel, standard,
 };
 
 /// The file system that shows processes, which cannot be granted.
@@ -489,6 +489,7 @@ impl EffectiveGrant {
             own_sockets: standard::has_own_sockets(profile, request),
             assets: self.assets,
             sandbox: self.sandbox,
+            closed: ClosedPlaces::default(),
         };
         Ok((grant, variables))
     }

@@ -10,8 +10,8 @@ use ikigai_protocol::Access;
 use super::context::PolicyContext;
 use crate::policy::provenance::Provenance;
 use crate::policy::rule::{PolicyLayer, provenance_of};
-use crate::policy::standard;
 use crate::policy::writable_record::Dirs;
+use crate::policy::{ClosedPlaces, standard};
 
 /// The directories in which tools may write, or once could.
 pub(super) struct WritablePlaces<'a> {
@@ -62,6 +62,20 @@ impl<'a> WritablePlaces<'a> {
         let dirs = self.recorded.as_ref().ok()?;
         let dir = place.ancestors().find(|dir| dirs.contains(*dir))?;
         Some(WritableReason::Recorded(dir.to_owned()))
+    }
+
+    /// Returns the places that show no directory as part of a tool's installation.
+    pub(super) fn closed(&self, context: &PolicyContext<'_>) -> ClosedPlaces {
+        let granted = self.granted.iter().map(|(dir, _)| dir.as_path());
+        let mut places: Vec<PathBuf> =
+            self.workspace.into_iter().chain(granted).map(Path::to_path_buf).collect();
+        match &self.recorded {
+            Ok(dirs) => places.extend(dirs.iter().cloned()),
+            // Any directory may be one of them.
+            Err(_) => places.push(PathBuf::from("/")),
+        }
+        places.extend_from_slice(context.secrets.places());
+        ClosedPlaces { places, except: context.protected.to_vec() }
     }
 
     /// Returns the reason why the directories of other runs are unknown.
