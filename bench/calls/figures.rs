@@ -173,7 +173,7 @@ fn compiling(rig: &Rig) -> anyhow::Result<Samples> {
     let runtime = Runtime::new(16, u64::MAX).map_err(anyhow::Error::msg)?;
     let nowhere = ComponentCache::default();
     let compiler = Compiler::new(Some(rig.host_program()));
-    let mut compile = || {
+    let compile = || {
         let source = File::open(&path)?;
         let cancel = CancellationToken::new();
         let tier = Tier::Optimised;
@@ -188,7 +188,7 @@ fn compiling(rig: &Rig) -> anyhow::Result<Samples> {
     in_turn(
         rig.rounds(100),
         &mut [
-            ("small", &mut || micros(1, &mut compile)),
+            ("small", &mut || micros(1, compile)),
             ("load", &mut || micros_of_each(10, &mut load)),
         ],
     )

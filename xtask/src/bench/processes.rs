@@ -153,7 +153,7 @@ fn files_below(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// that until optimised code has replaced the code that answered.
 fn first_answer(layout: &BenchLayout, component: &Path, rounds: usize) -> anyhow::Result<Samples> {
     let cache = layout.at("empty-cache");
-    let mut ask = || {
+    let ask = || {
         if cache.exists() {
             fs::remove_dir_all(&cache)?;
         }
@@ -161,7 +161,7 @@ fn first_answer(layout: &BenchLayout, component: &Path, rounds: usize) -> anyhow
         command.env("XDG_CACHE_HOME", &cache).args(["tool", "run"]);
         finish(command.arg(component).arg("--schema"), b"").map(drop)
     };
-    let mut wait = || {
+    let wait = || {
         let begun = Instant::now();
         let first = compiled(&cache)?;
         ensure!(!first.is_empty(), "the code of `{}` is not kept", component.display());
@@ -174,7 +174,7 @@ fn first_answer(layout: &BenchLayout, component: &Path, rounds: usize) -> anyhow
     };
     in_turn(
         rounds,
-        &mut [("first", &mut || micros(1, &mut ask)), ("optimised", &mut || micros(1, &mut wait))],
+        &mut [("first", &mut || micros(1, ask)), ("optimised", &mut || micros(1, wait))],
     )
 }
 
