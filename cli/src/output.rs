@@ -5,7 +5,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
-use ikigai_terminal::sanitize;
+use ikigai_terminal::{OutputFeatures, Screen, sanitize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
@@ -65,4 +65,9 @@ pub(crate) fn eprint(text: &str) {
             return;
         }
     }
+}
+
+/// Returns the screen of stderr.
+pub(crate) fn screen_of_stderr() -> Screen {
+    Screen::new(std::io::stderr(), OutputFeatures::for_stream(&std::io::stderr()))
 }

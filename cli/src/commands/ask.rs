@@ -13,19 +13,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
 use ikigai_provider::FailureKind;
-use ikigai_terminal::{OutputFeatures, Screen, one_line};
+use ikigai_terminal::one_line;
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
-use super::tool::call::named_tool;
 use super::tool::list;
+use super::tool::named::named_tool;
 use crate::approval::ApprovalOptions;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::kept::{self, KeptOptions, SessionChoice};
 use crate::model::{ENVIRONMENT, ModelOptions, Models};
 use crate::options::SharedOptions;
-use crate::output::{eprint, print_exact};
+use crate::output::{eprint, print_exact, screen_of_stderr};
 use crate::person::Person;
 use crate::remedy;
 use exchange::{CheckedEnd, ExchangeReport, SaveOutcome};
@@ -293,11 +293,6 @@ fn model_of(models: &Models, resumed: &Resumed) -> Result<Model, CliError> {
     let Ok(model) = models.find(None, None) else { return Err(error) };
     eprint(&format!("warning: {}\n", kept::other_model(&error, &model)));
     Ok(model)
-}
-
-/// Returns the screen of stderr.
-pub(super) fn screen_of_stderr() -> Screen {
-    Screen::new(std::io::stderr(), OutputFeatures::for_stream(&std::io::stderr()))
 }
 
 /// The tools that the model is offered.

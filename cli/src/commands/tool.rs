@@ -7,6 +7,7 @@ mod fetch;
 mod install;
 mod installation;
 pub(super) mod list;
+pub(super) mod named;
 mod new;
 mod outdated;
 mod push;

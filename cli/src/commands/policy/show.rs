@@ -7,8 +7,8 @@ use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
 use super::{signers, with_tilde};
-use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::{plain_table, print_warnings};
+use crate::commands::tool::named::named_tool;
 use crate::complete;
 use crate::decision::{self, ToolRow};
 use crate::error::CliError;

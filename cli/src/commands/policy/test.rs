@@ -10,8 +10,8 @@ use strum::VariantArray as _;
 
 use super::least::is_in_base_view;
 use crate::choice;
-use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
+use crate::commands::tool::named::named_tool;
 use crate::complete;
 use crate::decision;
 use crate::error::{self, CliError};

@@ -4,7 +4,7 @@ mod unread;
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::slice::from_ref;
 use std::sync::{Arc, mpsc};
@@ -16,15 +16,15 @@ use bytes::Bytes;
 use clap::Args;
 
 use super::list;
+use super::named::{named_tool, not_found_hints};
 use crate::approval::ApprovalOptions;
-use crate::commands::ask::screen_of_stderr;
 use crate::commands::{cancelled_by_signals, definition};
 use crate::complete;
 use crate::credentials;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
 use crate::options::SharedOptions;
-use crate::output::{eprint, print, print_exact};
+use crate::output::{eprint, print, print_exact, screen_of_stderr};
 use crate::person::Person;
 use crate::remedy;
 use crate::tool_flags::{HELP_OF_TOOL, ToolFlags, by_flags, in_json, usage};
@@ -32,8 +32,7 @@ use ikigai_host::audit::Requester;
 use ikigai_host::exec::envelope::{Aside, Envelope, JsonLayout};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::{AnsweredCall, Host};
-use ikigai_host::nearest::nearest;
-use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_host::registry::Tool;
 use ikigai_protocol::EnvelopeCode;
 use ikigai_terminal::one_line;
 
@@ -187,51 +186,6 @@ pub(super) fn print_allow_with(aside: &Aside) {
     if let Some(command) = &aside.allow_with {
         eprint(&format!("{}\n", one_line(&remedy::allow_with(command))));
     }
-}
-
-/// Returns the tool with a name, or an error with hints.
-pub(in crate::commands) fn named_tool<'a>(
-    snapshot: &'a Snapshot,
-    name: &str,
-) -> Result<&'a Tool, CliError> {
-    snapshot.get(name).ok_or_else(|| {
-        let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
-        let error = anyhow::Error::msg(format!("tool `{name}` {what}"));
-        CliError::failed(error).hints(not_found_hints(snapshot, name))
-    })
-}
-
-/// Returns hints for a name that no tool has.
-pub(in crate::commands) fn not_found_hints(snapshot: &Snapshot, name: &str) -> Vec<String> {
-    if let Some(path) = as_path(name) {
-        return vec![format!(
-            "`ikigai tool run {path}` runs a file, `ikigai tool check {path}` checks it; here a \
-             tool is called by the name that `ikigai tool list` shows"
-        )];
-    }
-    if snapshot.is_late() {
-        return vec!["`ikigai tool list` compiles every component; or raise `--timeout`".into()];
-    }
-    let skipped = snapshot.skipped().iter().find(|skipped| skipped.is_called(name));
-    if let Some(skipped) = skipped {
-        let path = skipped.path.display();
-        return vec![
-            format!("`{path}` is not a tool: {}", skipped.reason),
-            format!("try `ikigai tool check {path}`"),
-        ];
-    }
-    vec![match nearest(name, snapshot.tools().map(|tool| tool.name())) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => "`ikigai tool list --all` shows every tool and what was skipped".to_owned(),
-    }]
-}
-
-/// Returns the name as a path for `tool run`, if it names a file.
-fn as_path(name: &str) -> Option<String> {
-    if name.contains('/') {
-        return Some(name.to_owned());
-    }
-    Path::new(name).is_file().then(|| format!("./{name}"))
 }
 
 /// Prints hints on stderr.

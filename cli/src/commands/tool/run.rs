@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use clap::Args;
 
-use super::call::{named_tool, print_allow_with, read_arguments};
+use super::call::{print_allow_with, read_arguments};
+use super::named::named_tool;
 use crate::approval::ApprovalOptions;
-use crate::commands::ask::screen_of_stderr;
 use crate::commands::cancelled_by_signals;
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
 use crate::options::SharedOptions;
-use crate::output::eprint;
+use crate::output::{eprint, screen_of_stderr};
 use crate::person::Person;
 use ikigai_host::audit::Via;
 use ikigai_host::exec::envelope;

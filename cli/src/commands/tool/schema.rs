@@ -8,8 +8,9 @@ use ikigai_protocol::ToolSchema;
 use ikigai_provider::{OmittedTool, Provider, TranslatedTools, UnknownProvider, translate_all};
 use serde_json::Value;
 
-use super::call::{not_found_hints, print_hints};
+use super::call::print_hints;
 use super::list;
+use super::named::not_found_hints;
 use crate::choice;
 use crate::complete;
 use crate::error::{self, CliError};

@@ -8,8 +8,8 @@ use ikigai_host::exec::wasm::Tier;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
-use super::call::named_tool;
 use super::list::{plain_table, print_not_offered, print_warnings};
+use super::named::named_tool;
 use crate::commands::definition;
 use crate::complete;
 use crate::decision::{self, ToolRow};

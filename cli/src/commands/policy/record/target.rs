@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::policy::grant::contents;
 use crate::commands::policy::suggest::of_a_server;
-use crate::commands::tool::call::named_tool;
 use crate::commands::tool::list::print_warnings;
+use crate::commands::tool::named::named_tool;
 use crate::error::CliError;
 use crate::remedy::layer;
 
