@@ -39,7 +39,7 @@ pub(super) fn audit_ids(calls: &[ModelCall]) -> Vec<CallId> {
     calls.iter().take(MOST).map(|_| CallId::choose()).collect()
 }
 
-/// Runs the calls of one answer under these ids of the audit log, and returns one [`Called`] for
+/// Runs the calls of one answer under these ids of the audit log, and returns one [`FinishedCall`] for
 /// each, in the order of the calls. Even if it is cancelled, it returns only when nothing that the
 /// calls started is left running.
 pub(super) async fn run(

@@ -46,7 +46,7 @@
 //!    that it was given.
 //! 2. [`Session::turn`] takes a turn. It reports each [`TurnEvent`] while it happens, and returns a
 //!    [`Turn`]: how the turn [ended](TurnEnd), its cost and its [calls](FinishedCall).
-//! 3. [`Session::command`] carries out a [command](command::Command) on assets and tools. The
+//! 3. [`Session::command`] carries out a [command](command::AgentCommand) on assets and tools. The
 //!    model gives the same commands through the tool [`SLASH_COMMAND`].
 //! 4. [`assets::StoredAssets`] is the store of assets, for the session and for the host.
 //! 5. [`Session::keep`] has the conversation written to that store, and [`Session::resume`]

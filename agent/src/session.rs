@@ -112,7 +112,7 @@ impl Session {
     /// # Errors
     ///
     /// Fails with [`TurnError`] if no turn was taken. Everything that can happen in a turn is an
-    /// [`End`](crate::End).
+    /// [`TurnEnd`](crate::TurnEnd).
     pub async fn turn(
         &mut self,
         tools: impl Future<Output = Option<Arc<Snapshot>>>,

@@ -150,7 +150,7 @@ pub struct Outcome {
 /// connection to a server. The kernel refuses a native tool all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeniedAccesses {
-    /// The first [`Denied::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in
+    /// The first [`DeniedAccesses::KEPT`] of them, each once, such as `net 10.0.0.1:80`. The names in
     /// them were chosen by the program, and hold no control characters.
     pub first: Vec<String>,
     /// The number of refusals, repetitions included.

@@ -129,7 +129,7 @@ impl ModelClient {
     /// # Errors
     ///
     /// Fails with [`FailureKind::Address`] if the base URL is not valid, and with
-    /// [`FailureKind::ApiKey`] if the key has characters that no key can have.
+    /// [`FailureKind::Key`] if the key has characters that no key can have.
     pub fn new(endpoint: Endpoint) -> Result<Self, RequestFailure> {
         Self::with_proxies(endpoint, &Matcher::from_env())
     }

@@ -78,9 +78,9 @@ pub struct ModelCall {
 /// The result of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallResult {
-    /// The [`Call::id`] of the call.
+    /// The [`ModelCall::id`] of the call.
     pub id: String,
-    /// The [`Call::name`] of the call.
+    /// The [`ModelCall::name`] of the call.
     pub name: String,
     /// The text that the model reads: an envelope in JSON.
     pub content: String,
@@ -121,7 +121,7 @@ pub struct ModelRequest<'a> {
     pub system: &'a [String],
     /// The conversation. It begins with the user's side, and the sides alternate.
     pub messages: &'a [Message],
-    /// The member `tools` of [`crate::Tools::value`], translated for the same provider.
+    /// The member `tools` of [`crate::TranslatedTools::value`], translated for the same provider.
     pub tools: &'a Value,
     /// The maximum number of tokens of the answer, if the caller sets one.
     pub max_output: Option<u32>,

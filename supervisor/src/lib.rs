@@ -9,7 +9,7 @@
 //!
 //! The host starts one supervisor for each call, and sends it a [`Plan`](plan::Plan): the
 //! program, its grant and its limits. When nothing of the tool is left, the supervisor answers
-//! with a [`Report`](plan::Report). It does not decide what a tool may touch, and does not know
+//! with a [`SupervisorReport`](plan::SupervisorReport). It does not decide what a tool may touch, and does not know
 //! why it may. The init is a child that shares the supervisor's memory and descriptors and runs
 //! the same code. If no namespace can be made, the supervisor does the init's work itself.
 //!

@@ -254,7 +254,7 @@ impl Editor {
         self.printer.clone()
     }
 
-    /// Returns a handle that puts [questions](crate::question::Question).
+    /// Returns a handle that puts [questions](crate::question::KeyQuestion).
     #[must_use]
     pub fn asker(&self) -> QuestionSender {
         self.asker.clone()

@@ -171,7 +171,7 @@ impl Screen {
     }
 
     /// Clears the screen after the cursor, and moves to the line below. Call this before writing
-    /// while a line waits to be read further, after [`Input::Edit`](crate::Input::Edit).
+    /// while a line waits to be read further, after [`EditorEvent::Edit`](crate::EditorEvent::Edit).
     ///
     /// # Errors
     ///

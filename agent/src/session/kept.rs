@@ -87,7 +87,7 @@ impl Session {
         self.keeper.session()
     }
 
-    /// Makes turns end with [`End::Unkept`](crate::End::Unkept) when their events cannot be
+    /// Makes turns end with [`TurnEnd::Unkept`](crate::TurnEnd::Unkept) when their events cannot be
     /// written, before a call runs that is not in the log.
     pub fn require_kept(&mut self) {
         self.keeper.require();

@@ -221,7 +221,7 @@ impl HostBuilder {
     }
 
     /// Serves assets to the tools that the policy grants them. Each operation names the principal
-    /// of the call as its [`Caller`](crate::assets::Caller), or `agent` in a call without a
+    /// of the call as its [`AssetCaller`](crate::assets::AssetCaller), or `agent` in a call without a
     /// principal. No tool may write the files of the store. A tool sees them only if a grant names
     /// them.
     pub fn assets(mut self, store: Arc<dyn AssetStore>, agent: impl Into<Arc<str>>) -> Self {

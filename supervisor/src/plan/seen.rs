@@ -30,7 +30,7 @@ impl ObservedAccesses {
     /// The number of entries that are kept in each list.
     pub const KEPT: usize = 256;
 
-    /// The same number if all accesses are kept ([`Watch::All`](super::Watch::All)). The user
+    /// The same number if all accesses are kept ([`WatchLevel::All`](super::WatchLevel::All)). The user
     /// waits for such a call.
     pub const KEPT_OF_ALL: usize = 4096;
 

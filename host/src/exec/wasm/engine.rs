@@ -159,7 +159,7 @@ fn with_pool(pool: PoolingAllocationConfig, tier: Tier) -> wasmtime::Result<Engi
 ///
 /// Fails if it does not compile, or exceeds [`bounds`]. The error is [`OfWasi03`] if it was built
 /// for WASI 0.3. It is [`UsesAsync`] if it uses the async feature without that, and
-/// [`adapt::Refusal`] if it is a core module that cannot be adapted.
+/// [`adapt::AdaptError`] if it is a core module that cannot be adapted.
 pub(super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
         ensure_baseline()?;
