@@ -206,6 +206,9 @@ fn limits(
             let most = limit(Resource::Sigpending, most, most);
             limits.push((libc::RLIMIT_SIGPENDING, most));
         }
+        // A locked page stays in memory even if the cache of another control group was charged for it.
+        let locked = limit(Resource::Memlock, LOCKED, LOCKED);
+        limits.push((libc::RLIMIT_MEMLOCK, locked));
         if !counted {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             limits.push((libc::RLIMIT_MSGQUEUE, none));
@@ -213,6 +216,10 @@ fn limits(
     }
     limits
 }
+
+/// The memory that each process of a sandboxed call may lock, in bytes. It is what a program needs that locks the memory
+/// of a key.
+const LOCKED: u64 = 64 << 10;
 
 /// Returns the maximum number of descriptors in each process of a sandboxed call with this many
 /// processes. `own` is the host's limit.

@@ -222,6 +222,14 @@ fn nobody_gets_semaphores_and_queues_that_no_control_group_counts() {
 
 /// Checks records of mappings and page tables, which are not part of any resident set.
 #[test]
+fn little_memory_is_locked_that_another_control_group_was_charged_for() {
+    each_user(Sandbox::Require, |rig| {
+        let outcome = rig.run(&rig.script("ulimit -H -l; ulimit -S -l"), |_| {});
+        assert_eq!(text(&outcome.stdout), "64\n64\n", "{outcome:?}");
+    });
+}
+
+#[test]
 fn mappings_and_page_tables_count_into_the_memory() {
     let _guard = Guard::new();
     each_user(Sandbox::Prefer, |rig| {
