@@ -206,7 +206,7 @@ fn limits(
             let most = limit(Resource::Sigpending, most, most);
             limits.push((libc::RLIMIT_SIGPENDING, most));
         }
-        // A locked page stays in memory even if the cache of another control group was charged for it.
+        // A locked page stays in memory, even if another control group was charged for it.
         let locked = limit(Resource::Memlock, LOCKED, LOCKED);
         limits.push((libc::RLIMIT_MEMLOCK, locked));
         if !counted {
@@ -217,8 +217,8 @@ fn limits(
     limits
 }
 
-/// The memory that each process of a sandboxed call may lock, in bytes. It is what a program needs that locks the memory
-/// of a key.
+/// The memory that each process of a sandboxed call may lock, in bytes. A program that locks the
+/// memory of a key needs that much.
 const LOCKED: u64 = 64 << 10;
 
 /// Returns the maximum number of descriptors in each process of a sandboxed call with this many
