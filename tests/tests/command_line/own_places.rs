@@ -107,8 +107,10 @@ fn secrets_that_appear_while_a_tool_runs_are_not_reported_as_hidden() {
     let script = "echo >work/ready; while [ ! -e work/go ]; do sleep 0.01; done";
     let arguments = json!({ "command": script }).to_string();
     let workspace = home.to_str().expect("UTF-8");
-    let grant = ["policy", "grant", "bash", "--replace", "--read", ".", "--write", "work", "--yes"];
-    host.run([&["--workspace", workspace][..], &grant].concat()).expect_code(0);
+    let work = format!("{workspace}/work");
+    let dirs = ["--replace", "--read", workspace, "--write", &work, "--yes"];
+    let grant = ["--workspace", workspace, "policy", "grant", "bash"];
+    host.run([&grant[..], &dirs].concat()).expect_code(0);
     let level_of_files = |meanwhile: &dyn Fn()| {
         let flags = ["--workspace", workspace, "--backend", "native"];
         let mut running = host.start([&flags[..], &["tool", "call", "bash", &arguments]].concat());

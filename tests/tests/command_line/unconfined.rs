@@ -237,7 +237,7 @@ fn an_interpreter_in_a_workspace_shows_nothing_around_it() {
         |rig| {
             let shared = rig.host.scratch().join("shared");
             let shared = shared.to_str().expect("UTF-8");
-            let grant = ["policy", "grant", "x", "--read", shared, "--yes"];
+            let grant = ["policy", "grant", "x", "--replace", "--read", shared, "--yes"];
             rig.run("other", &grant, &rig.path()).expect_code(0);
             let result = |workspace| {
                 let ran = rig.run(workspace, &["tool", "call", "x"], &rig.path());
