@@ -28,6 +28,9 @@ const LINE: u64 = 256;
 /// number of links that may lead to a program, and of environments that may be based on each other.
 const DEPTH: usize = 5;
 
+/// The number of links that the kernel follows on the way to a file.
+const LINKS: usize = 40;
+
 /// The directories that `env` searches without a PATH.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -49,13 +52,14 @@ const EXECUTED: [&[u8]; 2] = [b"\x7fELF", b"#!"];
 /// Shows the plan's program and its interpreter. Returns the path by which to execute it, and
 /// the path without links, for a tool that does not see a link on the first one.
 pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
-    let program = plain(path_of(&plan.program));
+    let named = path_of(&plan.program);
+    let program = plain(named.clone());
     let real = canonical(&program).unwrap_or_else(|_| program.clone());
     let closed = ClosedPlaces::new(&plan.closed, &plan.closed_except);
     let mut installation = Installation::new(view, closed);
-    installation.show_beside(&program);
+    installation.show_beside(&program, named.parent().unwrap_or(&named));
     if program.is_symlink() {
-        installation.show_beside(&real);
+        installation.show_beside(&real, &named);
     }
     let mut script = real.clone();
     for _ in 0..DEPTH {
@@ -106,6 +110,53 @@ impl<'a> ClosedPlaces<'a> {
     fn touches(&self, dir: &Path) -> bool {
         self.contains(dir) || self.places.iter().any(|place| place.starts_with(dir))
     }
+
+    /// Returns whether a closed place decides where an absolute path leads: if the end lies in
+    /// one, or a link or a `..` on the way.
+    fn decide(&self, path: &Path) -> bool {
+        self.way_around(path).is_none()
+    }
+
+    /// Returns where an absolute path leads, unless a closed place decides that. Other tools can't
+    /// change the part of the way before the first closed place.
+    fn way_around(&self, path: &Path) -> Option<PathBuf> {
+        let mut at = PathBuf::from("/");
+        let mut rest = reversed_names(path);
+        let mut links = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                if self.contains(&at) {
+                    return None;
+                }
+                at.pop();
+                continue;
+            }
+            at.push(&name);
+            let Ok(target) = fs::read_link(&at) else { continue };
+            links += 1;
+            if links > LINKS || self.contains(&at) {
+                return None;
+            }
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            } else {
+                at.pop();
+            }
+            rest.extend(reversed_names(&target));
+        }
+        (!self.contains(&at)).then_some(at)
+    }
+}
+
+/// Returns the names of a path, including `..`, in reverse order.
+fn reversed_names(path: &Path) -> Vec<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    };
+    let mut names: Vec<OsString> = path.components().filter_map(name).collect();
+    names.reverse();
+    names
 }
 
 /// The installation of one tool, as it is added to a view.
@@ -114,8 +165,8 @@ struct Installation<'a> {
     closed: ClosedPlaces<'a>,
     /// The user's home, by its path in the environment and by its path without links.
     homes: Vec<PathBuf>,
-    /// Set once an interpreter lies in a closed place: another tool may have chosen all that it
-    /// leads to.
+    /// Set once the way to an interpreter leads through a closed place: another tool may have
+    /// chosen all that follows.
     is_of_tools: bool,
 }
 
@@ -126,12 +177,14 @@ impl<'a> Installation<'a> {
         Self { view, closed, homes, is_of_tools: false }
     }
 
-    /// Shows the program with its directory, or without the directory if others share it.
-    fn show_beside(&mut self, program: &Path) {
+    /// Shows the program with its directory, or without the directory if others share it or if a
+    /// closed place decides where `way` leads. `way` is the path that led to the directory.
+    fn show_beside(&mut self, program: &Path, way: &Path) {
         if self.view.has(program) {
             return;
         }
         if let Some(dir) = program.parent()
+            && !self.closed.decide(way)
             && let Ok(real) = canonical(dir)
             && !self.is_shared(dir, &real)
         {
@@ -160,6 +213,8 @@ impl<'a> Installation<'a> {
         let mut hop = interpreter.to_owned();
         for _ in 0..DEPTH {
             self.show_installed(&hop);
+            // From a closed place on, another tool may choose the rest of the way.
+            self.is_of_tools |= self.closed.decide(&hop);
             let (Ok(target), Some(dir)) = (fs::read_link(&hop), hop.parent()) else { break };
             let Ok(dir) = canonical(dir.join(&target).parent().unwrap_or(dir)) else { break };
             let Some(name) = target.file_name() else { break };
@@ -183,17 +238,19 @@ impl<'a> Installation<'a> {
     /// Shows a program with what lies around it. Returns the program on which its virtual
     /// environment is based.
     fn show_program(&mut self, program: &Path) -> Option<PathBuf> {
-        let dir = program.parent()?;
-        let (real, real_dir) = (canonical(program).ok()?, canonical(dir).ok()?);
-        // A program that the tool sees already still leads to others.
-        self.is_of_tools |=
-            [program, real_dir.as_path()].iter().any(|place| self.closed.contains(place));
+        let (dir, name) = (program.parent()?, program.file_name()?);
+        // A program that the tool sees already still leads to others. So does a link whose target
+        // is missing, since another tool may change it.
+        let place = self.closed.way_around(dir).map(|dir| dir.join(name));
+        self.is_of_tools |= place.is_none_or(|place| self.closed.contains(&place));
         if self.view.has(program) {
             return None;
         }
+        let real = canonical(program).ok()?;
         let opened = open_regular(&real).filter(OpenedFile::is_executable)?;
-        // A closed place may contain secrets that anyone may execute.
-        if self.closed.contains(&real) && !opened.is_program(&real) {
+        // Anyone may execute some files with secrets.
+        let is_chosen = self.is_of_tools || self.closed.decide(program);
+        if is_chosen && !opened.is_program(&real) {
             return None;
         }
         let prefix = dir.parent().filter(|prefix| *prefix != Path::new("/"));
@@ -220,15 +277,18 @@ impl<'a> Installation<'a> {
         }
     }
 
-    /// Shows the parts of an installation. Returns the program on which it is based, if it is a
-    /// virtual environment.
+    /// Shows the parts of an installation, unless another tool may have chosen it. Returns the
+    /// program on which it is based, if it is a virtual environment.
     fn show_parts(&mut self, prefix: &Path) -> Option<PathBuf> {
+        if self.is_of_tools {
+            return None;
+        }
         let real = canonical(prefix).ok()?;
         for part in PARTS {
             self.show_part(prefix, &real, part);
         }
         let config = prefix.join(VENV);
-        if self.is_of_tools || self.closed.contains(&canonical(&config).ok()?) {
+        if self.closed.decide(&config) {
             return None;
         }
         Some(base_of(&config)?.join("python3"))
@@ -240,7 +300,7 @@ impl<'a> Installation<'a> {
         let path = prefix.join(part);
         let Ok(real) = canonical(&path) else { return };
         let inside = real.strip_prefix(real_prefix).is_ok_and(|rest| rest != Path::new(""));
-        if inside && !self.closed.touches(&real) {
+        if inside && !self.closed.decide(&path) && !self.closed.touches(&real) {
             self.view.show_real(&path, &real);
         }
     }
@@ -410,21 +470,49 @@ mod tests {
         let config = format!("home = {}/base/bin\n", root.display());
         file(&root.join("w/v/pyvenv.cfg"), &config);
         file(&root.join("w/.env"), "KEY=1\n");
-        for (name, target) in [("shim", "base/shims/x"), ("python", "base/bin/python3")] {
-            symlink(root.join(target), root.join("w").join(name)).expect("linked");
+        for program in ["v/bin/x", "v/private/part", "app/lib/part", "app/bin/y", "base/key"] {
+            file(&root.join(program), if program == "v/bin/x" { "#!/bin/sh\n" } else { "" });
         }
-        let cases: [(&str, &[&str], &[&str]); 6] = [
+        file(&root.join("config"), &config);
+        fs::create_dir(root.join("w/a")).expect("made");
+        for (link, target) in [
+            ("w/shim", "base/shims/x"),
+            ("w/python", "base/bin/python3"),
+            ("w/key", "base/key"),
+            ("w/chain", "app/bin/x"),
+            ("app/bin/x", "w/python"),
+            ("alias", "w"),
+            ("w/a/bin", "base/shims"),
+            ("v/pyvenv.cfg", "w/config"),
+            ("w/config", "config"),
+            ("v/lib", "w/part"),
+            ("w/part", "v/private"),
+        ] {
+            symlink(root.join(target), root.join(link)).expect("linked");
+        }
+        let cases: [(&str, &[&str], &[&str]); 11] = [
             ("w/shims/x", &["w"], &["w/shims/x"]),
             ("w/bin/x", &["w/bin", "w/lib"], &["w/bin/x"]),
             ("w/v/bin/x", &["base/bin", "base/lib", "w/v/bin", "w/v/pyvenv.cfg"], &["w/v/bin/x"]),
             ("w/shim", &["base", "w/shim"], &["base/shims/x", "w/shim"]),
-            // A virtual environment that a user works in has its library elsewhere.
-            (
-                "w/python",
-                &["base/bin", "base/lib", "w/python"],
-                &["base/bin", "base/lib", "w/python"],
-            ),
+            ("w/python", &["base/bin", "base/lib", "w/python"], &["base/bin/python3", "w/python"]),
             ("w/.env", &["w/.env"], &[]),
+            ("w/key", &["base/key", "w/key"], &[]),
+            // A link of the user's leads back to the closed place.
+            (
+                "w/chain",
+                &["app/bin", "app/lib", "base/bin", "base/lib", "w/chain", "w/python"],
+                &["app/bin/x", "base/bin/python3", "w/chain", "w/python"],
+            ),
+            // The user chose the first directory.
+            (
+                "app/bin/x",
+                &["app/bin", "app/lib", "base/bin", "base/lib", "w/python"],
+                &["app/bin", "app/lib", "base/bin/python3", "w/python"],
+            ),
+            ("alias/a/bin/x", &["alias/a/bin/x", "base"], &["alias/a/bin/x", "base/shims/x"]),
+            // Its configuration and its library are links into the closed place.
+            ("v/bin/x", &["base/bin", "base/lib", "v/bin", "v/lib"], &["v/bin"]),
         ];
         for (interpreter, open, closed) in cases {
             assert_eq!(shown(&root, interpreter, &[]), open, "{interpreter}");
@@ -434,6 +522,54 @@ mod tests {
         assert_eq!(shown(&root, "base/shims/x", &["base/versions/w"]), ["base/shims/x"]);
         // The library does not contain the closed place.
         assert_eq!(shown(&root, "base/bin/python3", &["base/w"]), ["base/bin", "base/lib"]);
+    }
+
+    #[test]
+    fn a_closed_place_decides_where_a_path_through_it_leads() {
+        let (_scratch, root) = scratch();
+        for name in ["w/sub/x", "w/tools/x", "base/x"] {
+            file(&root.join(name), "");
+        }
+        for (link, target) in [
+            ("alias", "w"),
+            ("w/out", "base"),
+            ("w/tools/out", "base"),
+            ("base/back", "../w/out"),
+            ("loop", "loop"),
+        ] {
+            let is_relative = target.starts_with('.');
+            let target = if is_relative { PathBuf::from(target) } else { root.join(target) };
+            symlink(target, root.join(link)).expect("linked");
+        }
+        let (places, except) = ([c_string(&root.join("w"))], [c_string(&root.join("w/tools"))]);
+        let closed = ClosedPlaces::new(&places, &except);
+        for (path, decides) in [
+            ("base/x", false),
+            ("base/missing", false),
+            ("w/tools/x", false),
+            ("w/tools/out/x", false),
+            ("alias/tools/x", false),
+            ("alias", true),
+            ("w/sub/missing", true),
+            ("alias/out/x", true),
+            ("w/sub/../../base/x", true),
+            ("base/back/x", true),
+            ("loop", true),
+        ] {
+            assert_eq!(closed.decide(&root.join(path)), decides, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_nowhere_yet_is_of_tools() {
+        let (_scratch, root) = scratch();
+        fs::create_dir(root.join("w")).expect("made");
+        symlink(root.join("missing"), root.join("w/x")).expect("linked");
+        let places = [c_string(&root.join("w"))];
+        let mut view = View::default();
+        let mut installation = Installation::new(&mut view, ClosedPlaces::new(&places, &[]));
+        assert_eq!(installation.show_program(&root.join("w/x")), None);
+        assert!(installation.is_of_tools);
     }
 
     #[test]

@@ -237,10 +237,41 @@ const INSTALLATIONS: [(&str, &str, &str); 5] = [
     ),
 ];
 
+/// Ways in which a tool that may write only to `w` can lead another tool's interpreter to an
+/// installation outside of it, in the same form. Links outside of `w` are the user's own.
+const LED_AWAY: [(&str, &str, &str); 4] = [
+    (
+        "mkdir -p w app/bin app/lib; cp /bin/sh app/bin/x; cp .env app/lib; \
+         ln -s $PWD/app/bin/x w/x",
+        "w/x",
+        "app/lib/.env",
+    ),
+    (
+        "mkdir -p w app/bin app/lib; cp /bin/sh w/sh; cp .env app/lib; \
+         ln -s $PWD/w/sh app/bin/x; ln -s $PWD/app/bin/x w/x",
+        "w/x",
+        "app/lib/.env",
+    ),
+    (
+        "mkdir -p w app/shims; cp /bin/sh app/shims/x; cp .env app; \
+         ln -s w alias; ln -s $PWD/app/shims w/bin",
+        "alias/bin/x",
+        "app/.env",
+    ),
+    (
+        "mkdir -p w app/bin app/lib my; cp /bin/sh app/bin/x; cp .env app/lib; \
+         ln -s $PWD/w/dir/x my/x; ln -s $PWD/app/bin w/dir",
+        "my/x",
+        "app/lib/.env",
+    ),
+];
+
 #[test]
 fn an_interpreter_where_tools_may_write_shows_nothing_around_it() {
     each_user(Sandbox::Require, |rig| {
-        for (arrange, interpreter, secret) in INSTALLATIONS {
+        let around = INSTALLATIONS.map(|way| (way, ""));
+        let away = LED_AWAY.map(|way| (way, "w"));
+        for ((arrange, interpreter, secret), closed) in around.into_iter().chain(away) {
             let rig = rig.lacking(OmittedLayers::default());
             fill(&rig);
             fs::create_dir(rig.path("tools")).expect("made");
@@ -261,7 +292,7 @@ fn an_interpreter_where_tools_may_write_shows_nothing_around_it() {
             };
             let outcome = run(Vec::new());
             assert!(tells(&outcome), "{arrange}: nothing is shown anyway: {outcome:?}");
-            let outcome = run(vec![rig.workspace().to_owned()]);
+            let outcome = run(vec![rig.path(closed)]);
             assert_eq!(text(&outcome.stdout), "ran\n", "{arrange}: {outcome:?}");
         }
     });
