@@ -94,7 +94,8 @@ pub struct Call {
 pub enum Stdin {
     /// These bytes, then EOF.
     Bytes(Bytes),
-    /// The host's own stdin.
+    /// The host's own stdin. A sandboxed native tool gets the descriptor itself only if it is a
+    /// pipe, a FIFO, a terminal or `/dev/null`, and otherwise a pipe with a copy of the input.
     Inherit,
 }
 

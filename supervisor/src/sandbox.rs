@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::fstat;
+use rustix::fs::{FileType, fstat};
 use rustix::process::{geteuid, getpid, set_child_subreaper};
 use rustix::thread::CapabilitySet;
 
@@ -417,11 +417,16 @@ fn outside(
 
 fn view_of(watch: &CallWatch<'_>) -> Result<View, ToolEnd> {
     let [stdin, ..] = &watch.request.streams;
-    // From an open directory, `..` leads out of what is shown.
-    if fstat(stdin).is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR) {
-        return Err(ToolEnd::Refused(
-            "the stdin of a sandboxed tool cannot be a directory".to_owned(),
-        ));
+    let refused = match fstat(stdin).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        // From an open directory, `..` leads out of what is shown.
+        Ok(FileType::Directory) => Some("a directory"),
+        // It belongs to the host's network. The host sends a pipe in its place.
+        Ok(FileType::Socket) => Some("a socket"),
+        _ => None,
+    };
+    if let Some(kind) = refused {
+        let reason = format!("the stdin of a sandboxed tool cannot be {kind}");
+        return Err(ToolEnd::Refused(reason));
     }
     selection::choose(&watch.request.plan).map_err(|fault| match fault {
         ViewFault::Refused(reason) => ToolEnd::Refused(reason),

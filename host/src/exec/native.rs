@@ -22,6 +22,8 @@ mod hidden_search;
 #[cfg(target_os = "linux")]
 mod host_socket;
 #[cfg(target_os = "linux")]
+mod inherited_stdin;
+#[cfg(target_os = "linux")]
 mod missing_files;
 #[cfg(target_os = "linux")]
 mod open_grant;

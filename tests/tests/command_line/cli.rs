@@ -5,6 +5,10 @@ mod mistaken;
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -257,6 +261,22 @@ fn a_stdout_that_nobody_reads_is_no_reason_to_complain() {
         assert_eq!(stderr, "", "{args:?}");
     }
     host.assert_nothing_left();
+}
+
+#[test]
+fn a_tool_reads_a_socket_or_a_file_by_a_pipe() {
+    let host = Host::without_system_tools();
+    host.script("tool", "cat; test -p /proc/self/fd/0 || echo no pipe");
+    let (socket, mut peer) = UnixStream::pair().expect("a pair");
+    peer.write_all(b"sent\n").expect("sent");
+    peer.shutdown(Shutdown::Write).expect("closed");
+    let file = fs::File::open(host.write("input", "sent\n", 0o600)).expect("a file");
+    for stdin in [OwnedFd::from(socket), OwnedFd::from(file)] {
+        let mut command = host.command();
+        let output = command.args(["tool", "run", "tool"]).stdin(stdin).output().expect("runs");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "sent\n", "{output:?}");
+    }
 }
 
 /// If a parent ignores the ends of its children, the programs that it starts inherit that.

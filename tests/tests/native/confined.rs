@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -261,6 +264,35 @@ fn with_a_directory_as_stdin() {
         assert!(text(&outcome.stdout).lines().any(|name| name == "usr"), "{outcome:?}");
     });
     each_user(Sandbox::Prefer, |rig| assert!(not_started(&run(rig)).contains("directory")));
+}
+
+#[test]
+fn a_socket_or_a_file_as_stdin_is_copied_into_a_pipe() {
+    let (socket, _peer) = UnixStream::pair().expect("a pair");
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let file = fs::File::open(std::env::current_exe().expect("this program")).expect("a file");
+    for stdin in [OwnedFd::from(socket), OwnedFd::from(datagrams), OwnedFd::from(file)] {
+        let alone = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "confined::with_a_stdin_that_is_no_pipe", "--ignored"])
+            .stdin(stdin)
+            .output()
+            .expect("runs");
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+    }
+}
+
+#[test]
+#[ignore = "runs inside another test"]
+fn with_a_stdin_that_is_no_pipe() {
+    let body = "if test -p /proc/self/fd/0; then echo pipe; else echo other; fi";
+    let modes =
+        [(Sandbox::Off, "other\n"), (Sandbox::Prefer, "pipe\n"), (Sandbox::Require, "pipe\n")];
+    for (sandbox, expected) in modes {
+        each_user(sandbox, |rig| {
+            let outcome = rig.run(&rig.script(body), |call| call.stdin = Stdin::Inherit);
+            assert_eq!(text(&outcome.stdout), expected, "{sandbox:?}: {outcome:?}");
+        });
+    }
 }
 
 #[test]

@@ -145,8 +145,9 @@ async fn run(
         Ok(plan) => plan,
         Err(error) => return Outcome::not_started(error.to_string()),
     };
-    let begun = HostPipes::open(&call.stdin, held).and_then(|(streams, ends)| {
-        let process = supervisor.process(call.grant.sandbox, ends[DESCRIPTORS - 1].as_fd())?;
+    let sandbox = call.grant.sandbox;
+    let begun = HostPipes::open(&call.stdin, sandbox, held).and_then(|(streams, ends)| {
+        let process = supervisor.process(sandbox, ends[DESCRIPTORS - 1].as_fd())?;
         Ok((streams, ends, process))
     });
     let (streams, ends, mut process) = match begun {
@@ -188,7 +189,6 @@ async fn run(
     // In a task, so that the caller waits neither for the check of the reserve nor for the start of
     // a thread.
     let filled = supervisor.clone();
-    let sandbox = call.grant.sandbox;
     tokio::spawn(async move { filled.fill_reserve(sandbox) });
 
     watched::note(ending.report.as_mut(), &call, supervisor).await;

@@ -4,7 +4,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -13,10 +13,12 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
+use super::inherited_stdin;
 use super::supervisor_process::GRACE;
 use crate::exec::output::{Pipe, PipeError, Sink};
 use crate::exec::pipes::{ThreadedReader, ThreadedWriter};
 use crate::exec::{Refusals, Stdin};
+use crate::policy::Sandbox;
 use ikigai_supervisor::plan::DESCRIPTORS;
 
 /// The size of a read: the capacity of a pipe, in bytes.
@@ -24,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The host's ends of the pipes.
 pub(super) struct HostPipes {
-    /// `None` if the tool has the host's own stdin.
+    /// `None` if the tool reads the host's own stdin.
     pub(super) stdin: Option<ThreadedWriter>,
     /// `None` if the caller holds the tool's stdout.
     pub(super) stdout: Option<ThreadedReader<Receiver>>,
@@ -55,6 +57,7 @@ impl HostPipes {
     /// stdin, stdout and stderr.
     pub(super) fn open(
         stdin: &Stdin,
+        sandbox: Sandbox,
         held: Option<ToolPipes>,
     ) -> io::Result<(Self, [OwnedFd; DESCRIPTORS])> {
         let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -64,7 +67,7 @@ impl HostPipes {
             return Ok((streams, [stdin, stdout, tool_stderr]));
         }
         let (stdin, tool_stdin) = match stdin {
-            Stdin::Inherit => (None, io::stdin().as_fd().try_clone_to_owned()?),
+            Stdin::Inherit => (None, inherited_stdin::open(sandbox)?),
             Stdin::Bytes(_) => {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
                 (Some(ThreadedWriter::new(Sender::from_owned_fd(write)?)), read)
