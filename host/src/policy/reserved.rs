@@ -3,24 +3,31 @@
 //! name such a place, or a directory or file in it.
 //!
 //! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
-//! links of the places at the decision on the grant.
+//! links of the places at each decision on a grant, if a directory with such links changed.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ikigai_protocol::{Access, GrantedDir};
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
+use crate::paths::{has_settled, resolution_steps};
 
 /// The places of secrets of this user and this host.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct SecretPaths {
-    /// The places with a known path.
-    places: Vec<PathBuf>,
+    /// The places with a known path, before links are followed. Those of one directory lie side by
+    /// side.
+    given: Vec<PathBuf>,
     /// The home, in which files with certain names are secrets.
     home: Option<PathBuf>,
+    /// The result of the last search for links.
+    known: Mutex<Arc<KnownPlaces>>,
 }
 
 impl SecretPaths {
@@ -28,28 +35,145 @@ impl SecretPaths {
     /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
         let real = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-        let mut secrets = Self { places: secret_paths(home), home: real };
+        let mut secrets = Self { home: real, ..Self::default() };
+        secrets.add(secret_paths(home));
         secrets.add(own);
         secrets.add(secret_paths(secrets.home.as_deref()));
-        let linked = secrets.home.as_deref().map(linked_secrets).unwrap_or_default();
-        secrets.add(linked);
         secrets
     }
 
-    /// Returns the places with a known path. They need not exist.
-    pub(super) fn places(&self) -> &[PathBuf] {
-        &self.places
+    /// Returns the places with a known path. They need not exist. If a place is a link now, or was
+    /// one at an earlier call, also returns each link and the target that it leads to. Otherwise,
+    /// after a tool removed a link, its next call would see the rest.
+    pub(super) fn places(&self) -> Arc<Vec<PathBuf>> {
+        let earlier = Arc::clone(&self.lock());
+        if earlier.is_current() {
+            return Arc::clone(&earlier.places);
+        }
+        // Before the search: a link that appears during it changes one of the directories.
+        let stamps = stamps(&earlier.dirs);
+        let LinkSearch { mut places, dirs } = LinkSearch::run(&self.given, self.home.as_deref());
+        let stamps = stamps.filter(|_| dirs == earlier.dirs);
+        let mut known = self.lock();
+        places.extend_from_slice(&known.places);
+        places.sort();
+        places.dedup();
+        let places = Arc::new(places);
+        *known = Arc::new(KnownPlaces { places: Arc::clone(&places), dirs, stamps });
+        places
     }
 
-    /// Adds places. If a place is a link, also adds each link and the target that it leads to.
-    /// Otherwise, after a tool removed a link, its next call would see the rest.
+    /// Adds places.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
-        for place in places {
-            self.places.extend(chain(&place));
-            self.places.push(place);
+        self.given.extend(places);
+        self.given.sort_by(|one, other| (one.parent(), one).cmp(&(other.parent(), other)));
+        self.given.dedup();
+        self.known = Mutex::default();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<KnownPlaces>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The places of secrets, with what their links lead to.
+#[derive(Debug, Default)]
+struct KnownPlaces {
+    places: Arc<Vec<PathBuf>>,
+    /// The directories in which a link can change the places.
+    dirs: BTreeSet<PathBuf>,
+    /// The states of `dirs` before the search. `None` if the search went through other directories,
+    /// or if a later change could have the same time.
+    stamps: Option<Vec<DirStamp>>,
+}
+
+impl KnownPlaces {
+    /// Returns whether a search would find the same places.
+    fn is_current(&self) -> bool {
+        self.stamps.is_some() && stamps(&self.dirs) == self.stamps
+    }
+}
+
+/// The device and the inode of a directory, and the seconds and nanoseconds of its last change.
+type DirStamp = (u64, u64, i64, i64);
+
+/// Returns the states of the directories, or `None` if one is gone or changed just now.
+fn stamps(dirs: &BTreeSet<PathBuf>) -> Option<Vec<DirStamp>> {
+    let stamp = |dir: &PathBuf| {
+        let found = dir.metadata().ok().filter(has_settled)?;
+        Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
+    };
+    dirs.iter().map(stamp).collect()
+}
+
+/// A search for the links of places.
+struct LinkSearch {
+    /// The places, and what the links among them lead to.
+    places: Vec<PathBuf>,
+    /// The directories on the way, each with those around it.
+    dirs: BTreeSet<PathBuf>,
+}
+
+impl LinkSearch {
+    /// Follows the links of these places, and those in the home with a secret's name.
+    fn run(given: &[PathBuf], home: Option<&Path>) -> Self {
+        let mut search = Self { places: given.to_vec(), dirs: BTreeSet::new() };
+        for beside in given.chunk_by(|one, next| one.parent() == next.parent()) {
+            let dir = beside.first().and_then(|place| place.parent());
+            let Some(dir) = dir.and_then(|dir| search.real_dir(dir)) else { continue };
+            for name in beside.iter().filter_map(|place| place.file_name()) {
+                search.follow(dir.join(name));
+            }
         }
-        self.places.sort();
-        self.places.dedup();
+        if let Some(home) = home.and_then(|home| search.real_dir(home)) {
+            let entries = read_dir(home).into_iter().flatten().flatten();
+            let links = entries.filter(|entry| {
+                entry.file_type().is_ok_and(|it| it.is_symlink())
+                    && is_secret_name(&entry.file_name())
+            });
+            for link in links {
+                search.follow(link.path());
+            }
+        }
+        // If another one appears, the directory around it changes.
+        search.dirs.retain(|dir| dir.is_dir());
+        search
+    }
+
+    /// Adds the path of a place and, if it is a link, of each link and of the file that it leads
+    /// to, which need not exist. The directories of the path have no links.
+    fn follow(&mut self, place: PathBuf) {
+        /// The number of links that the kernel follows before it gives up.
+        const MOST_LINKS: usize = 40;
+        let mut next = Some(place);
+        for _ in 0..MOST_LINKS {
+            let Some(at) = next else { break };
+            let target = read_link(&at).ok();
+            let target = target.and_then(|target| Some(at.parent()?.join(target)));
+            next = target.and_then(|target| self.real(&target));
+            self.places.push(at);
+        }
+    }
+
+    /// Returns a path with the links of its directory resolved.
+    fn real(&mut self, path: &Path) -> Option<PathBuf> {
+        let dir = path.parent()?;
+        match path.file_name() {
+            Some(name) => Some(self.real_dir(dir)?.join(name)),
+            // It ends in `..`.
+            None => self.real_dir(path),
+        }
+    }
+
+    /// Returns the path of a directory without links. The directory need not exist.
+    fn real_dir(&mut self, dir: &Path) -> Option<PathBuf> {
+        let mut steps = resolution_steps(dir);
+        for around in steps.iter().flat_map(|step| step.ancestors()) {
+            if !self.dirs.contains(around) {
+                self.dirs.insert(around.to_owned());
+            }
+        }
+        steps.pop()
     }
 }
 
@@ -70,7 +194,8 @@ impl Reserved {
     pub(super) fn new(secrets: &SecretPaths, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
         let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
         let home = secrets.home.clone().filter(is_in);
-        let places = secrets.places.iter().filter(|place| is_in(place));
+        let places = if dirs.is_empty() { Arc::default() } else { secrets.places() };
+        let places = places.iter().filter(|place| is_in(place));
         Self { secrets: places.cloned().collect(), home, named }
     }
 
@@ -183,31 +308,6 @@ impl Reserved {
         let mut within = self.named.iter().filter(|named| named.path.starts_with(place));
         within.any(|named| path.starts_with(&named.path) || named.path.starts_with(path))
     }
-}
-
-/// Returns the paths that links in the home with a secret's name lead to.
-fn linked_secrets(home: &Path) -> Vec<PathBuf> {
-    let entries = read_dir(home).into_iter().flatten().flatten();
-    let links = entries.filter(|entry| {
-        is_secret_name(&entry.file_name()) && entry.file_type().is_ok_and(|it| it.is_symlink())
-    });
-    links.flat_map(|entry| chain(&entry.path())).collect()
-}
-
-/// Returns the path of a place and, if it is a link, of each link and of the file that it leads to.
-/// The directories of the returned paths have no links.
-fn chain(place: &Path) -> Vec<PathBuf> {
-    /// The number of links that the kernel follows before it gives up.
-    const MOST_LINKS: usize = 40;
-    let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-    let mut found = Vec::new();
-    let mut next = real(place);
-    while let Some(at) = next.filter(|_| found.len() < MOST_LINKS) {
-        let target = read_link(&at).ok();
-        next = target.and_then(|target| real(&at.parent()?.join(target)));
-        found.push(at);
-    }
-    found
 }
 
 /// Returns whether a path lies in a directory, or is the directory. Compares bytes first, because
@@ -358,5 +458,64 @@ mod tests {
         let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
         assert!(reserved.is_secret(&dots.join("ssh/id_rsa")));
         assert!(!reserved.is_secret(&dots.join("vim")));
+    }
+
+    #[test]
+    fn a_link_that_appears_is_followed_at_the_next_decision_and_stays_known() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("resolved");
+        for dir in ["home", "dots/aws", "dots/config"] {
+            fs::create_dir_all(root.join(dir)).expect("made");
+        }
+        let (home, dots) = (root.join("home"), root.join("dots"));
+        let secrets = SecretPaths::new(Some(&home), []);
+        // The links lie outside of the granted directory.
+        let is_secret = |path: &str| {
+            let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
+            reserved.is_secret(&dots.join(path))
+        };
+        let targets = ["aws/credentials", "config/gh", "later/kube/config", "env", "npmrc"];
+        for path in targets {
+            assert!(!is_secret(path), "{path}");
+        }
+        for (target, link) in [
+            ("../dots/aws", ".aws"),
+            // What these lead to does not exist yet.
+            ("../dots/config", ".config"),
+            ("../dots/later/kube", ".kube"),
+            ("../dots/env", ".env"),
+            ("../dots/one", ".npmrc"),
+        ] {
+            symlink(target, home.join(link)).expect("linked");
+        }
+        for path in targets.into_iter().take(4) {
+            assert!(is_secret(path), "{path}");
+        }
+        // A link that another one leads to.
+        symlink("npmrc", dots.join("one")).expect("linked");
+        assert!(is_secret("npmrc"));
+        fs::remove_file(home.join(".aws")).expect("removed");
+        for path in targets {
+            assert!(is_secret(path), "{path}");
+        }
+        assert!(!is_secret("config") && !is_secret("later") && !is_secret("config/nvim"));
+    }
+
+    #[test]
+    fn the_known_places_hold_until_a_link_appears_in_a_directory_on_the_way() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let around = BTreeSet::from([scratch.path().to_owned()]);
+        let known = |stamps| KnownPlaces { dirs: around.clone(), stamps, ..KnownPlaces::default() };
+        assert!(!known(None).is_current());
+        // Until the time of the next change will be another one, nothing holds.
+        let settled = loop {
+            match stamps(&around) {
+                Some(stamps) => break known(Some(stamps)),
+                None => std::thread::yield_now(),
+            }
+        };
+        assert!(settled.is_current());
+        symlink("anywhere", scratch.path().join("link")).expect("linked");
+        assert!(!settled.is_current());
     }
 }

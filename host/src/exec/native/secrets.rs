@@ -15,7 +15,7 @@ use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, statat};
 
 use super::dir_state::{DirState, TICK};
-use crate::paths::{FoundPlace, find_place, is_absence};
+use crate::paths::{FoundPlace, find_place, is_absence, resolution_steps};
 use crate::policy::Grant;
 
 /// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
@@ -108,8 +108,8 @@ pub(super) struct SecretDirs {
 }
 
 impl SecretDirs {
-    /// Looks at the directories on the way to each place of secrets, from the granted directory that holds it. In the
-    /// home, names of secrets can appear too.
+    /// Looks at the granted directories on the way to each place of secrets, and on the way to what links there lead to,
+    /// which need not exist. In the home, names of secrets can appear too.
     pub(super) fn look(grant: &Grant) -> Self {
         /// The number of looks after which a directory may still be changing.
         const LOOKS: u32 = 3;
@@ -132,7 +132,10 @@ impl SecretDirs {
         let opened = grant.dirs.iter().map(|dir| &dir.path);
         let opened = opened.filter(|path| places.iter().any(|place| path.starts_with(place)));
         let ends = places.iter().chain(opened);
-        let dirs = ends.flat_map(|path| path.ancestors().skip(1)).chain(grant.reserved.home());
+        let steps = ends.flat_map(|path| [vec![path.clone()], resolution_steps(path)].concat());
+        let ways: Vec<PathBuf> = steps.collect();
+        let dirs = ways.iter().flat_map(|path| path.ancestors().skip(1));
+        let dirs = dirs.chain(grant.reserved.home());
         let now = SystemTime::now();
         let mut looked = Self::default();
         for dir in dirs.filter(|dir| is_granted(dir)) {
@@ -213,5 +216,27 @@ mod tests {
             let reason = found(&grant, dir, mode).expect_err(dir);
             assert!(reason.contains(dir), "{reason}");
         }
+    }
+
+    #[test]
+    fn a_place_can_appear_wherever_a_link_on_its_way_leads() {
+        let (_scratch, root) = open_scratch();
+        let home = root.join("home");
+        for dir in ["dots", "links", "conf", "other"] {
+            fs::create_dir_all(home.join(dir)).expect("made");
+        }
+        let dirs = vec![GrantedDir { access: Access::ReadOnly, path: home.clone() }];
+        let reserved = Reserved::in_home(&home, &dirs, dirs.clone());
+        let grant = Grant { dirs, reserved, ..Grant::default() };
+        // The links appear after the decision. One leads to nothing yet, and one leads to another link.
+        for (target, link) in
+            [("dots/later/aws", ".aws"), ("links/conf", ".config"), ("../conf", "links/conf")]
+        {
+            symlink(target, home.join(link)).expect("linked");
+        }
+        let looked = SecretDirs::look_once(&grant);
+        let mut dirs: Vec<&Path> = looked.states.keys().map(PathBuf::as_path).collect();
+        dirs.retain(|dir| !dir.ends_with(".config"));
+        assert_eq!(dirs, ["", "conf", "dots", "links"].map(|name| home.join(name)));
     }
 }
