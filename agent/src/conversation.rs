@@ -312,7 +312,7 @@ mod tests {
         Shorten {
             id: String,
         },
-        /// One of the cuts, by its index.
+        /// A cut, by its index.
         Summarize {
             cut: usize,
             most_typed: usize,
@@ -338,8 +338,7 @@ mod tests {
         prop_oneof![1 => Just(Operation::Clear), 2 => shorten, 3 => summarize, 9 => turn]
     }
 
-    /// Leaves out the messages before one of the cuts, and checks that the other messages did not
-    /// change.
+    /// Leaves out the messages before a cut, and checks that the other messages did not change.
     fn summarize(
         conversation: &mut Conversation,
         cut: usize,

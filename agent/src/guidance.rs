@@ -223,8 +223,8 @@ fn excerpt(file: File) -> io::Result<FileExcerpt> {
     Ok(FileExcerpt { text: visible(&text), cut })
 }
 
-/// Returns the length of the whole lines among these bytes, or of the whole characters if there is
-/// no whole line.
+/// Returns the length of the whole lines among these bytes. If no line is whole, returns the length
+/// of the whole characters.
 pub(super) fn whole_lines(bytes: &[u8]) -> usize {
     if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
         return end + 1;

@@ -2,11 +2,11 @@
 //! asset. A file that is an image by its first bytes goes with the prompt, and its mention stays.
 //!
 //! ikigai resolves mentions when the user submits the prompt, with the user's own rights. A
-//! relative path leads to no file outside the workspace, and to none that is kept from models, not
-//! even by a link, because a tool could have made the link. To mention such a file, write its
-//! absolute path without links. It asks no policy then, since the user wants to show the model this
-//! file. If ikigai cannot show the mentioned file or asset, the mention stays as it is written, and
-//! a warning gives the reason.
+//! relative path cannot lead out of the workspace, or to a file that is kept from models. That
+//! includes links, because a tool could have made the link. To mention such a file, write its
+//! absolute path without links. ikigai asks no policy then, since the user wants to show the model
+//! this file. If ikigai cannot show the mentioned file or asset, the mention stays as it is written,
+//! and a warning gives the reason.
 
 mod parse;
 

@@ -389,7 +389,7 @@ impl Session {
         self.answer_schema = schema;
     }
 
-    /// Sets the user who is asked about the model's calls; `None` if there is no user to ask.
+    /// Sets the user who is asked about the model's calls; `None` if ikigai cannot ask a user.
     pub fn set_front_end(&mut self, front_end: Option<Arc<dyn FrontEnd>>) {
         self.environment.front_end = front_end;
     }

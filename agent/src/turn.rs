@@ -463,7 +463,7 @@ impl Rounds<'_> {
     }
 
     /// Leaves out the images of results after the model refused them. The user did not ask for
-    /// these images, and they would block the conversation. Returns false if there are none.
+    /// these images, and they would block the conversation. Returns false if no result has an image.
     async fn leave_out_images(&mut self, exchange: &mut ModelTurn<'_>) -> bool {
         let results = images::without_those_of_results(exchange.messages());
         if results.is_empty() {

@@ -83,7 +83,7 @@ impl Passage {
 }
 
 /// Returns the number of characters that a character takes in JSON. An escape of a backslash and a
-/// single letter counts as one character: such escapes occur in all texts, and the line ends of a
+/// single letter counts as one character. Such escapes occur in all texts, and the line ends of a
 /// text must not make it too long.
 fn weight(character: char) -> usize {
     match character {

@@ -160,7 +160,7 @@ fn a_large_file_is_cut_between_lines_and_says_so() {
     let all = 10_000 * line.len();
     assert!(notes[0].block.ends_with(&format!("these were {shown} of {all} bytes.")));
     assert!(warnings[0].ends_with(&format!("{shown} of its {all} bytes are sent")), "{warnings:?}");
-    // The largest text that is sent, and one of a single line that ends within a character.
+    // The largest text that is sent, then a text with a single line that ends within a character.
     rig.write("workspace/AGENTS.md", "a".repeat(MAX_BYTES as usize));
     assert!(!rig.note().block.contains("cut"));
     rig.write("workspace/AGENTS.md", format!("a{}", "ä".repeat(20_000)));
