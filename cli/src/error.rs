@@ -10,11 +10,11 @@ use ikigai_host::BuildError;
 use ikigai_host::paths::{WorkspaceError, lock_holder};
 use ikigai_host::policy::Denial;
 use ikigai_host::toml_file::TomlError;
-use ikigai_supply::download::DownloadError;
-use ikigai_supply::layout::LayoutError;
-use ikigai_supply::oci::OciError;
-use ikigai_supply::reference::ReferenceError;
-use ikigai_supply::transport::TransportError;
+use ikigai_packages::download::DownloadError;
+use ikigai_packages::layout::LayoutError;
+use ikigai_packages::oci::OciError;
+use ikigai_packages::reference::ReferenceError;
+use ikigai_packages::transport::TransportError;
 
 /// The exit code if the tool or the operation failed.
 pub(crate) const FAILED: u8 = 1;

@@ -1,6 +1,6 @@
 //! Lock files. A workspace's lock can come from any author.
 
-use ikigai_supply::ToolsLock;
+use ikigai_packages::ToolsLock;
 
 use crate::section::check_refusal;
 

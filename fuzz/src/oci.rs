@@ -4,9 +4,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use ikigai_packages::oci::{ContentSource, Descriptor, OciError, referrers, resolve};
+use ikigai_packages::reference::Pointer;
 use ikigai_protocol::Digest;
-use ikigai_supply::oci::{ContentSource, Descriptor, OciError, referrers, resolve};
-use ikigai_supply::reference::Pointer;
 
 /// A registry that answers every question with the same bytes.
 struct Echo(Bytes);

@@ -1,6 +1,6 @@
 //! References to tools. Users copy them from web pages, and workspaces' locks contain them.
 
-use ikigai_supply::reference::Reference;
+use ikigai_packages::reference::Reference;
 
 /// Checks that a reference reads back from its text, or is refused in one line with a hint in one
 /// line, neither with a character that would move a cursor.

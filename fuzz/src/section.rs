@@ -1,7 +1,7 @@
 //! Tool files and the manifests in them, both from other authors.
 
+use ikigai_packages::{DocumentError, Manifest, ManifestError, section};
 use ikigai_protocol::is_invisible;
-use ikigai_supply::{DocumentError, Manifest, ManifestError, section};
 
 /// The smallest core module.
 const MODULE: &[u8] = b"\0asm\x01\0\0\0";

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use ikigai_supply::signature::{Payload, Signature, SigstoreRoot};
+use ikigai_packages::signature::{Payload, Signature, SigstoreRoot};
 
 /// A file for which the corpus has no signature.
 const FILE: &[u8] = b"nobody signed this";

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ikigai_host::paths::Paths;
-use ikigai_supply::{LockedTool, ToolsLock};
+use ikigai_packages::{LockedTool, ToolsLock};
 
 use super::lock_file::read_lock;
 use super::staging::ToolSource;

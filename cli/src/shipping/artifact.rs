@@ -2,10 +2,10 @@
 //! signatures attached to it.
 
 use bytes::Bytes;
-use ikigai_supply::lock::{Tag, WantedVersion};
-use ikigai_supply::oci::{self, ContentSource, Repository, ToolArtifact};
-use ikigai_supply::reference::{Pointer, RegistryReference};
-use ikigai_supply::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
+use ikigai_packages::lock::{Tag, WantedVersion};
+use ikigai_packages::oci::{self, ContentSource, Repository, ToolArtifact};
+use ikigai_packages::reference::{Pointer, RegistryReference};
+use ikigai_packages::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::{Version, VersionReq};
 
 use super::staging::ToolSource;

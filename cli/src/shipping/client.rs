@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use ikigai_host::paths::{Paths, lock_holder};
-use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::{CachedFile, DownloadCache, DownloadSource};
-use ikigai_supply::oci::Repository;
-use ikigai_supply::reference::RegistryReference;
-use ikigai_supply::signature::SigstoreRoot;
-use ikigai_supply::transport::{Transport, TransportSettings};
+use ikigai_packages::credentials::Credentials;
+use ikigai_packages::download::{CachedFile, DownloadCache, DownloadSource};
+use ikigai_packages::oci::Repository;
+use ikigai_packages::reference::RegistryReference;
+use ikigai_packages::signature::SigstoreRoot;
+use ikigai_packages::transport::{Transport, TransportSettings};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;

@@ -6,7 +6,7 @@ use std::path::Path;
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
 use ikigai_host::registry::{ScanDepth, Tool, is_wrap_definition};
-use ikigai_supply::Manifest;
+use ikigai_packages::Manifest;
 
 use super::artifact::version_of;
 use super::staging::Fetched;

@@ -6,8 +6,8 @@ use std::path::Path;
 use ikigai_host::host::Host;
 use ikigai_host::policy::Backend;
 use ikigai_host::registry::Tool;
-use ikigai_supply::Manifest;
-use ikigai_supply::lock::LockedTool;
+use ikigai_packages::Manifest;
+use ikigai_packages::lock::LockedTool;
 use serde_json::{Map, Value, json};
 
 use super::lock_file::read_lock;

@@ -1,4 +1,4 @@
-//! The lock of a user or of a workspace on disk. `ikigai-supply` owns its text.
+//! The lock of a user or of a workspace on disk. `ikigai-packages` owns its text.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use ikigai_host::paths::{draft_in, lock_of_user};
-use ikigai_supply::lock::MAX_LOCK_BYTES;
-use ikigai_supply::{LockedTool, ToolsLock, open_regular};
+use ikigai_packages::lock::MAX_LOCK_BYTES;
+use ikigai_packages::{LockedTool, ToolsLock, open_regular};
 
 use crate::error::CliError;
 

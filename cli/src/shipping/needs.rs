@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{NewKey, NewValue, is_public};
-use ikigai_supply::needs::{Need, Needs, NetworkPeer};
+use ikigai_packages::needs::{Need, Needs, NetworkPeer};
 
 /// The grant that a tool requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn objection(peer: &NetworkPeer) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use ikigai_supply::Manifest;
+    use ikigai_packages::Manifest;
 
     use super::*;
 

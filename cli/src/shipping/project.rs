@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use ikigai_supply::{
+use ikigai_packages::{
     MAX_PROJECT_BYTES, Manifest, PROJECT_FILE, Project, ProjectBuild, open_regular,
 };
 

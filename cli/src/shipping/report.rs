@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use bytesize::ByteSize;
-use ikigai_supply::lock::LockedTool;
-use ikigai_supply::needs::{Need, Needs};
+use ikigai_packages::lock::LockedTool;
+use ikigai_packages::needs::{Need, Needs};
 use serde_json::{Value, json};
 use similar::TextDiff;
 

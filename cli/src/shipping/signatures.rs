@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce};
-use ikigai_supply::ToolsLock;
-use ikigai_supply::trust::Trust;
+use ikigai_packages::ToolsLock;
+use ikigai_packages::trust::Trust;
 
 use super::lock_file::read_lock;
 use super::verdict;

@@ -6,13 +6,13 @@ use std::path::{Component, Path, PathBuf};
 
 use bytes::Bytes;
 use ikigai_host::Digest;
-use ikigai_supply::download::{DownloadCache, DownloadSource, SourceRecord};
-use ikigai_supply::layout::OciLayout;
-use ikigai_supply::lock::{LockedTool, WantedVersion};
-use ikigai_supply::oci::{self, LARGEST_MANIFEST};
-use ikigai_supply::open_regular;
-use ikigai_supply::reference::{FileUrl, LocalTool, Pointer, Reference, RegistryReference};
-use ikigai_supply::signature::{self, MAX_SIGNATURE_BYTES, SignatureKind};
+use ikigai_packages::download::{DownloadCache, DownloadSource, SourceRecord};
+use ikigai_packages::layout::OciLayout;
+use ikigai_packages::lock::{LockedTool, WantedVersion};
+use ikigai_packages::oci::{self, LARGEST_MANIFEST};
+use ikigai_packages::open_regular;
+use ikigai_packages::reference::{FileUrl, LocalTool, Pointer, Reference, RegistryReference};
+use ikigai_packages::signature::{self, MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::VersionReq;
 use strum::VariantArray as _;
 

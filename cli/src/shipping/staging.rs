@@ -15,10 +15,10 @@ use bytes::Bytes;
 use bytesize::ByteSize;
 use ikigai_host::Digest;
 use ikigai_host::paths::make_private;
-use ikigai_supply::download::LARGEST_FILE;
-use ikigai_supply::lock::WantedVersion;
-use ikigai_supply::open_regular;
-use ikigai_supply::section::MAGIC;
+use ikigai_packages::download::LARGEST_FILE;
+use ikigai_packages::lock::WantedVersion;
+use ikigai_packages::open_regular;
+use ikigai_packages::section::MAGIC;
 use tempfile::TempDir;
 
 use crate::error::CliError;

@@ -5,14 +5,14 @@ use std::fs;
 
 use anyhow::Context as _;
 use ikigai_host::policy::{SignerIdentity, SignerRule, SignersInForce};
-use ikigai_supply::signature::{
+use ikigai_packages::signature::{
     MinisignKey, Payload, PemKey, Signature, SignatureError, SignatureKind, SignerKey,
     SigstoreRoot, SshKey,
 };
-use ikigai_supply::trust::{
+use ikigai_packages::trust::{
     PinStatus, Trust, TrustAdmission, TrustedIdentity, TrustedSigner, check_pin,
 };
-use ikigai_supply::{LockedTool, Signer};
+use ikigai_packages::{LockedTool, Signer};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;

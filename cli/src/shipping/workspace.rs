@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use ikigai_host::Digest;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry::WorkspaceTool;
-use ikigai_supply::lock::LockedTool;
+use ikigai_packages::lock::LockedTool;
 
 use super::approvals::{APPROVED, Approvals, locks_in};
 use super::lock_file::{IN_WORKSPACE, LockFile, read_lock};

@@ -22,9 +22,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // A terminal for the tests of the package and of the program.
     ("ikigai-terminal-testing", &[]),
     ("ikigai-supervisor", &[]),
-    ("ikigai-supply", &["ikigai-protocol", "ikigai-supply-testing"]),
+    ("ikigai-packages", &["ikigai-protocol", "ikigai-packages-testing"]),
     // Registries for tests, written from the specification, without our code.
-    ("ikigai-supply-testing", &[]),
+    ("ikigai-packages-testing", &[]),
     // The host must never depend on `ikigai-tools`: to the host, a built-in tool is a program like
     // any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
@@ -54,7 +54,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",
-            "ikigai-supply",
+            "ikigai-packages",
             "ikigai-terminal",
         ],
     ),
@@ -69,7 +69,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-protocol",
             "ikigai-provider",
             "ikigai-supervisor",
-            "ikigai-supply",
+            "ikigai-packages",
             "ikigai-tools",
         ],
     ),

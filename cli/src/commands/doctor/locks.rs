@@ -3,7 +3,7 @@
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::registry::Snapshot;
-use ikigai_supply::ToolsLock;
+use ikigai_packages::ToolsLock;
 
 use super::DoctorCheck;
 use crate::error::CliError;

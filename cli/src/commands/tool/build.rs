@@ -19,8 +19,8 @@ use std::process::{ExitCode, ExitStatus};
 
 use clap::{Args, ValueHint};
 use ikigai_host::paths::draft_directory_in;
+use ikigai_packages::Manifest;
 use ikigai_protocol::Digest;
-use ikigai_supply::Manifest;
 use serde_json::json;
 use tempfile::TempDir;
 

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueHint};
-use ikigai_supply::download::DownloadSource;
-use ikigai_supply::layout::OciLayout;
-use ikigai_supply::oci::{self, MOST_REFERRERS};
-use ikigai_supply::reference::{Reference, RegistryReference};
-use ikigai_supply::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
+use ikigai_packages::download::DownloadSource;
+use ikigai_packages::layout::OciLayout;
+use ikigai_packages::oci::{self, MOST_REFERRERS};
+use ikigai_packages::reference::{Reference, RegistryReference};
+use ikigai_packages::signature::{MAX_SIGNATURE_BYTES, SignatureKind};
 use semver::VersionReq;
 use serde_json::{Value, json};
 

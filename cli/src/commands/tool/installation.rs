@@ -11,10 +11,10 @@ use ikigai_host::audit::{GrantSummary, InstallationRecord as Recorded, ProgramRe
 use ikigai_host::host::{CallTarget, Host};
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::{Profile, ToolOrigin};
-use ikigai_supply::ToolsLock;
-use ikigai_supply::lock::LockedTool;
-use ikigai_supply::signature::SigstoreRoot;
-use ikigai_supply::trust::{Trust, check_pin};
+use ikigai_packages::ToolsLock;
+use ikigai_packages::lock::LockedTool;
+use ikigai_packages::signature::SigstoreRoot;
+use ikigai_packages::trust::{Trust, check_pin};
 use serde::Serialize;
 use serde_json::{Value, json};
 

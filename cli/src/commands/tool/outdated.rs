@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use ikigai_supply::lock::LockedTool;
-use ikigai_supply::oci::{self, ContentSource as _, Repository};
-use ikigai_supply::reference::{LocalTool, Pointer, Reference};
+use ikigai_packages::lock::LockedTool;
+use ikigai_packages::oci::{self, ContentSource as _, Repository};
+use ikigai_packages::reference::{LocalTool, Pointer, Reference};
 use semver::{Version, VersionReq};
 use serde_json::json;
 

@@ -7,14 +7,14 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use bytes::Bytes;
 use clap::{Args, ValueHint};
-use ikigai_supply::Signer;
-use ikigai_supply::layout::OciLayout;
-use ikigai_supply::oci::{self, ArtifactDetails, Attached, OciError, Packed};
-use ikigai_supply::reference::{Pointer, Reference, RegistryReference};
-use ikigai_supply::signature::{
+use ikigai_packages::Signer;
+use ikigai_packages::layout::OciLayout;
+use ikigai_packages::oci::{self, ArtifactDetails, Attached, OciError, Packed};
+use ikigai_packages::reference::{Pointer, Reference, RegistryReference};
+use ikigai_packages::signature::{
     MAX_SIGNATURE_BYTES, Payload, Signature, SignatureError, SignatureKind,
 };
-use ikigai_supply::trust::Trust;
+use ikigai_packages::trust::Trust;
 use serde_json::json;
 
 use super::install::RegistryFlags;
@@ -231,7 +231,7 @@ fn signed(
     component: &Bytes,
     packed: &Packed,
     trust: &Trust,
-    root: &ikigai_supply::signature::SigstoreRoot,
+    root: &ikigai_packages::signature::SigstoreRoot,
 ) -> Result<(Attached, String), CliError> {
     let shown = path.display();
     let read = std::fs::metadata(path).and_then(|metadata| {

@@ -10,7 +10,7 @@ use ikigai_host::Digest;
 use ikigai_host::audit::InstallationRecord as Recorded;
 use ikigai_host::policy::{Backend, ToolOrigin, shell_quoted};
 use ikigai_host::registry::Tool;
-use ikigai_supply::LockedTool;
+use ikigai_packages::LockedTool;
 use serde_json::json;
 
 use super::target::{InstallTarget, user_lock};

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use ikigai_host::Digest;
 use ikigai_host::paths::Paths;
-use ikigai_supply::reference::Reference;
-use ikigai_supply::{LockedTool, ToolsLock};
+use ikigai_packages::reference::Reference;
+use ikigai_packages::{LockedTool, ToolsLock};
 
 use crate::error::CliError;
 use crate::options::SharedOptions;

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
-use ikigai_supply::Manifest;
+use ikigai_packages::Manifest;
 use serde_json::{Value, json};
 
 use crate::commands::cancelled_by_signals;

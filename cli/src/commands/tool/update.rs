@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use ikigai_supply::ToolsLock;
-use ikigai_supply::lock::{LockedTool, WantedVersion};
-use ikigai_supply::reference::Reference;
+use ikigai_packages::ToolsLock;
+use ikigai_packages::lock::{LockedTool, WantedVersion};
+use ikigai_packages::reference::Reference;
 use semver::VersionReq;
 
 use super::install::{Consent, DisplayFlags, RegistryFlags, RequestedTool, ToolResults};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueHint};
 use ikigai_host::Digest;
-use ikigai_supply::LockedTool;
+use ikigai_packages::LockedTool;
 use serde_json::{Value, json};
 
 use super::install::{DisplayFlags, RegistryFlags};
@@ -21,8 +21,8 @@ use crate::shipping::{
     manifest_at, root, trust, typed,
 };
 use ikigai_host::host::Host;
-use ikigai_supply::signature::SigstoreRoot;
-use ikigai_supply::trust::Trust;
+use ikigai_packages::signature::SigstoreRoot;
+use ikigai_packages::trust::Trust;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool verify                              every installed tool\n  \

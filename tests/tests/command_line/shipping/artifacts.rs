@@ -1,6 +1,6 @@
 //! Registry artifacts that are not tools, or that lead to the wrong tool.
 
-use ikigai_supply_testing::Fake;
+use ikigai_packages_testing::Fake;
 use ikigai_tests::host::Host;
 use serde_json::json;
 
@@ -122,7 +122,7 @@ fn a_manifest_that_was_changed_on_its_way_is_refused_with_both_digests() {
     let digest = publish(&fake, "2", &weather("2.0.0"));
     let other = artifact(&fake, &[(WASM, &weather("3.0.0"))]);
     let path = format!("/v2/{REPOSITORY}/manifests/{digest}");
-    fake.page(&path, ikigai_supply_testing::Reply::new(200, MANIFEST, other.as_bytes()));
+    fake.page(&path, ikigai_packages_testing::Reply::new(200, MANIFEST, other.as_bytes()));
     let reference = at(&fake.host(), &format!("@{digest}"));
     let found = format!("sha256:{}", sha256(other.as_bytes()));
     refused(&host, &["tool", "install", "--yes", &reference], 1, &[&digest, &found]);
@@ -135,7 +135,7 @@ fn foreign_addresses_of_a_layer_are_not_followed() {
     let (fake, foreign) = (net.registry(), net.registry());
     let host = installed_from(&fake);
     let file = weather("2.0.0");
-    foreign.page("/weather.wasm", ikigai_supply_testing::Reply::new(200, WASM, file.clone()));
+    foreign.page("/weather.wasm", ikigai_packages_testing::Reply::new(200, WASM, file.clone()));
     let text = artifact(&fake, &[(WASM, b"x")]);
     let (before, _) = text.split_once("\"layers\":[").expect("layers");
     let layer = json!({"mediaType": WASM, "digest": format!("sha256:{}", sha256(&file)),

@@ -1,6 +1,6 @@
 //! The hosts that are contacted, and the credentials that they receive.
 
-use ikigai_supply_testing::{Fake, Reply, Style};
+use ikigai_packages_testing::{Fake, Reply, Style};
 use ikigai_tests::host::Host;
 
 use crate::shipping::scene::*;

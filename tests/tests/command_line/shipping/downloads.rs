@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ikigai_supply_testing::{Fake, Fault, Proxy, Reply};
+use ikigai_packages_testing::{Fake, Fault, Proxy, Reply};
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ikigai_supply_testing::Reply;
+use ikigai_packages_testing::Reply;
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
 

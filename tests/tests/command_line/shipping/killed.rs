@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use ikigai_supply::ToolsLock;
-use ikigai_supply_testing::Fault;
+use ikigai_packages::ToolsLock;
+use ikigai_packages_testing::Fault;
 use ikigai_tests::draw::Draw;
 use ikigai_tests::host::Host;
 use rustix::process::Signal;

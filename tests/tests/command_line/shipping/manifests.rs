@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use ikigai_supply::section::SECTION;
+use ikigai_packages::section::SECTION;
 use ikigai_tests::host::Host;
 use serde_json::json;
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ikigai_supply_testing::{REQUIRE_VARIABLE, Real};
+use ikigai_packages_testing::{REQUIRE_VARIABLE, Real};
 use ikigai_tests::core_module;
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;

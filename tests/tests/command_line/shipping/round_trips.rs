@@ -1,8 +1,8 @@
 //! The round trips of a question about many tools. They are as many as for one tool.
 
 use ikigai_host::Digest;
-use ikigai_supply::{LockedTool, Signer, ToolsLock};
-use ikigai_supply_testing::{Fake, Reply, Style, Waves};
+use ikigai_packages::{LockedTool, Signer, ToolsLock};
+use ikigai_packages_testing::{Fake, Reply, Style, Waves};
 use ikigai_tests::host::Host;
 
 use crate::shipping::scene::*;

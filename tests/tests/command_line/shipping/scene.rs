@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use ikigai_host::Digest;
-use ikigai_supply::{Manifest, section};
-use ikigai_supply_testing::{Fake, Proxy, Style, Waves};
+use ikigai_packages::{Manifest, section};
+use ikigai_packages_testing::{Fake, Proxy, Style, Waves};
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran};
 use serde_json::Value;

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use ikigai_supply_testing::Reply;
+use ikigai_packages_testing::Reply;
 use ikigai_tests::host::Host;
 use ikigai_tests::paths;
 
@@ -136,7 +136,7 @@ fn a_key_of_minisign_has_to_be_named() {
 #[test]
 fn bundles_of_sigstore_that_are_bad_expired_or_unknown_are_told_apart() {
     let (host, path) = installed();
-    let bundles = paths::repository().join("supply/tests/sigstore-conformance");
+    let bundles = paths::repository().join("packages/tests/sigstore-conformance");
     for (case, text) in [
         (
             "happy-path-v0.3",

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ikigai_supply::signature::{MinisignKey, SignerKey, SshKey};
+use ikigai_packages::signature::{MinisignKey, SignerKey, SshKey};
 use ikigai_tests::host::{Host, Ran};
 
 use crate::shipping::scene::*;

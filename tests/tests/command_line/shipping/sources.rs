@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use ikigai_supply::{Manifest, Needs};
-use ikigai_supply_testing::{Fake, Reply, Style};
+use ikigai_packages::{Manifest, Needs};
+use ikigai_packages_testing::{Fake, Reply, Style};
 use ikigai_tests::host::Host;
 use serde_json::{Value, json};
 

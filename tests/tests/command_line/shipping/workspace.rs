@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use ikigai_supply_testing::Fake;
+use ikigai_packages_testing::Fake;
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
 

@@ -6,9 +6,9 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_packages::Manifest;
+use ikigai_packages::section::{MAGIC, MAX_FILE_BYTES};
 use ikigai_protocol::Digest;
-use ikigai_supply::Manifest;
-use ikigai_supply::section::{MAGIC, MAX_FILE_BYTES};
 use tokio_util::sync::CancellationToken;
 
 use super::script;

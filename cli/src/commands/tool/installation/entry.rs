@@ -1,6 +1,6 @@
 //! The lock's entry for a tool, and the checks of a file against it.
 
-use ikigai_supply::lock::LockedTool;
+use ikigai_packages::lock::LockedTool;
 
 use crate::error::CliError;
 use crate::shipping::{ExaminedTool, Fetched, SignatureVerdict};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::ToolOrigin;
-use ikigai_supply::{LockedTool, ToolsLock};
+use ikigai_packages::{LockedTool, ToolsLock};
 
 use super::{InstallTarget, Installer};
 use crate::commands::tool::target::pinned;

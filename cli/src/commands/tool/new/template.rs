@@ -100,7 +100,7 @@ mod tests {
     use std::fs;
     use std::path::{Path, PathBuf};
 
-    use ikigai_supply::Project;
+    use ikigai_packages::Project;
 
     use super::*;
 

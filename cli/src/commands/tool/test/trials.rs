@@ -15,9 +15,9 @@ use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::BackendChoice;
+use ikigai_packages::needs::AssetNeed;
+use ikigai_packages::{Manifest, PROJECT_FILE};
 use ikigai_protocol::Digest;
-use ikigai_supply::needs::AssetNeed;
-use ikigai_supply::{Manifest, PROJECT_FILE};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use toml_edit::{Array, DocumentMut, InlineTable, Table, Value, value};
@@ -296,7 +296,7 @@ fn policy_text(
 
 #[cfg(test)]
 mod tests {
-    use ikigai_supply::Project;
+    use ikigai_packages::Project;
 
     use super::*;
 

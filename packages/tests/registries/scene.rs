@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::DownloadCache;
-use ikigai_supply::oci::{ArtifactDetails, Attached, Packed, Repository};
-use ikigai_supply::reference::{Pointer, Reference, RegistryReference};
-use ikigai_supply::transport::{Transport, TransportSettings};
-use ikigai_supply_testing::{Fake, Real, Style};
+use ikigai_packages::credentials::Credentials;
+use ikigai_packages::download::DownloadCache;
+use ikigai_packages::oci::{ArtifactDetails, Attached, Packed, Repository};
+use ikigai_packages::reference::{Pointer, Reference, RegistryReference};
+use ikigai_packages::transport::{Transport, TransportSettings};
+use ikigai_packages_testing::{Fake, Real, Style};
 use tempfile::TempDir;
 
 pub(crate) enum Server {

@@ -1,4 +1,4 @@
-//! The supply of tools: what a tool's file says about itself, where files come from, who signed
+//! Packages of tools: what a tool's file says about itself, where files come from, who signed
 //! them, and which tools were installed.
 //!
 //! This crate knows no grants, and runs no tools. It decides only by signatures whether a tool may

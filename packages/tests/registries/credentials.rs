@@ -5,11 +5,11 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::DownloadSource;
-use ikigai_supply::oci::{OciError, resolve};
-use ikigai_supply::transport::TransportSettings;
-use ikigai_supply_testing::{Fake, Real, Reply, Style};
+use ikigai_packages::credentials::Credentials;
+use ikigai_packages::download::DownloadSource;
+use ikigai_packages::oci::{OciError, resolve};
+use ikigai_packages::transport::TransportSettings;
+use ikigai_packages_testing::{Fake, Real, Reply, Style};
 
 use crate::scene::*;
 

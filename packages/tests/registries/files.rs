@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use ikigai_packages::download::{DownloadError, DownloadSource};
+use ikigai_packages::reference::{FileUrl, Reference};
+use ikigai_packages_testing::{Fake, Fault, Proxy, Reply, Style};
 use ikigai_protocol::Digest;
-use ikigai_supply::download::{DownloadError, DownloadSource};
-use ikigai_supply::reference::{FileUrl, Reference};
-use ikigai_supply_testing::{Fake, Fault, Proxy, Reply, Style};
 
 use crate::scene::*;
 

@@ -2,12 +2,12 @@
 
 use std::process::Command;
 
+use ikigai_packages::download::DownloadSource;
+use ikigai_packages::layout::OciLayout;
+use ikigai_packages::oci::{ContentSource as _, OciError, referrers, resolve, signature};
+use ikigai_packages::reference::Pointer;
+use ikigai_packages_testing::{Fake, Reply, Style};
 use ikigai_protocol::Digest;
-use ikigai_supply::download::DownloadSource;
-use ikigai_supply::layout::OciLayout;
-use ikigai_supply::oci::{ContentSource as _, OciError, referrers, resolve, signature};
-use ikigai_supply::reference::Pointer;
-use ikigai_supply_testing::{Fake, Reply, Style};
 
 use crate::scene::*;
 
@@ -69,7 +69,7 @@ async fn a_tool_comes_back_as_it_was_pushed_with_its_signatures() {
 #[allow(clippy::disallowed_methods, reason = "the other program")]
 async fn another_program_copies_what_was_pushed_and_its_copy_is_read() {
     if Command::new("skopeo").arg("--version").output().is_err() {
-        let is_required = std::env::var_os(ikigai_supply_testing::REQUIRE_VARIABLE);
+        let is_required = std::env::var_os(ikigai_packages_testing::REQUIRE_VARIABLE);
         assert!(is_required.is_none_or(|it| it != "1"), "`skopeo` is not installed");
         return;
     }

@@ -5,11 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use ikigai_supply::signature::{
+use ikigai_packages::signature::{
     Payload, PemKey, PublicKeyError, RootError, Signature, SignatureError, Signed, SignedPart,
     SignerKey, SigstoreRoot,
 };
-use ikigai_supply::{CertificateIdentity, Signer};
+use ikigai_packages::{CertificateIdentity, Signer};
 
 const IDENTITY: &str = "https://github.com/sigstore-conformance/extremely-dangerous-public-oidc-beacon/.github/workflows/extremely-dangerous-oidc-beacon.yml@refs/heads/main";
 const ISSUER: &str = "https://token.actions.githubusercontent.com";

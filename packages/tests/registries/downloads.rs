@@ -3,11 +3,11 @@
 use std::fs;
 use std::sync::Mutex;
 
+use ikigai_packages::credentials::Credentials;
+use ikigai_packages::download::{CachedFile, DownloadError, DownloadSource};
+use ikigai_packages::oci::{OciError, Repository, ToolArtifact, resolve};
+use ikigai_packages_testing::{Fault, Proxy};
 use ikigai_protocol::Digest;
-use ikigai_supply::credentials::Credentials;
-use ikigai_supply::download::{CachedFile, DownloadError, DownloadSource};
-use ikigai_supply::oci::{OciError, Repository, ToolArtifact, resolve};
-use ikigai_supply_testing::{Fault, Proxy};
 
 use crate::scene::*;
 
@@ -143,7 +143,7 @@ async fn an_endless_manifest_is_refused_while_it_is_read() {
 async fn a_manifest_with_a_flipped_byte_is_refused() {
     behind_a_proxy(async |name, proxy, repository, artifact| {
         proxy.next("/manifests/", Fault::Flip(30));
-        let pointer = ikigai_supply::reference::Pointer::Digest(artifact.manifest);
+        let pointer = ikigai_packages::reference::Pointer::Digest(artifact.manifest);
         let error = resolve(repository, &pointer).await.expect_err(name);
         let is_named =
             matches!(&error, OciError::Digest { expected, .. } if *expected == artifact.manifest);

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use ikigai_supply::Signer;
-use ikigai_supply::signature::{
+use ikigai_packages::Signer;
+use ikigai_packages::signature::{
     MinisignKey, Payload, PublicKeyError, Signature, SignatureError, SignatureKind, SignerKey,
     SigstoreRoot, SshKey, beside,
 };
