@@ -1,0 +1,18 @@
+//! The instructions of a filter, as the kernel reads them: `linux/bpf_common.h`.
+
+use seccompiler::sock_filter;
+
+/// The offsets in `seccomp_data`.
+pub(crate) const NUMBER: u32 = 0;
+pub(crate) const ARCHITECTURE: u32 = 4;
+
+pub(crate) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+pub(crate) fn line(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}
+
+pub(crate) fn jump(condition: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
+    line(libc::BPF_JMP | condition | libc::BPF_K, jt, jf, k)
+}
