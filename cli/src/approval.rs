@@ -21,9 +21,8 @@ pub(crate) const KEY: &str = "approve";
 const HEADING: &str = "Policy";
 
 /// When ikigai asks the user, by the names that other programs use.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum Approval {
     /// As [`Approval::OnRequest`], and before every call that may change something, except a script

@@ -25,9 +25,8 @@ const AGENTS_MD: &str = "IKIGAI_AGENTS_MD";
 const AUTO_SUMMARY: &str = "IKIGAI_AUTO_SUMMARY";
 
 /// A setting that is on unless somebody turns it off.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Display, EnumString, IntoStaticStr, VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum OnOff {
     #[default]

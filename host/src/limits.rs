@@ -91,19 +91,8 @@ pub fn check_unit(text: &str) -> Result<(), String> {
 /// A limit that ended a call: the field `limit` of an envelope.
 ///
 /// [`CallLimits`] lists the defaults and units. [`LimitKey`](crate::LimitKey) sets a limit.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Limit {
     /// The wall clock. The code of the envelope is `TOOL_TIMEOUT`.

@@ -214,22 +214,8 @@ pub struct GrantedLink {
 }
 
 /// The access of a tool to the assets of the host: the key `assets` of a policy file.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum AssetAccess {
     /// No access.
@@ -248,22 +234,8 @@ pub enum AssetAccess {
 /// [`Changes`](Self::Changes). For a `bash` that may change something, `Changes` is stricter,
 /// because it asks about each call. For any other `bash`, `Unlisted` is stricter. So the value in
 /// force asks about every call that the value of any layer asks about.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Approve {
     /// No calls. Earlier releases wrote `never`, which a command-line flag uses for the opposite.
@@ -298,22 +270,8 @@ impl AssetAccess {
 /// The built-in rules for tools that no policy file names: the key `profile` of a policy file, or
 /// [`HostBuilder::profile`](crate::HostBuilder::profile). The strictest value that a ceiling, the
 /// user or the workspace sets applies.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Profile {
     /// Built-in tools work in the workspace. User components can touch nothing. User native tools
@@ -335,21 +293,8 @@ impl Profile {
 
 /// The directory of tools that a tool comes from. The built-in grants are for system tools only: a
 /// user tool with the name `file_write` gets nothing from them.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum ToolOrigin {
     /// The tools that are installed with the host.
@@ -367,21 +312,8 @@ impl ToolOrigin {
 }
 
 /// The kind of program that a tool runs as.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A WebAssembly component.
@@ -402,19 +334,8 @@ impl Backend {
 
 /// The build that runs if a tool has two builds: the key `backend` of a policy file, or
 /// [`HostBuilder::backend`](crate::HostBuilder::backend).
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum BackendChoice {
     /// The component, or the native build if the component cannot be used. For the built-in `bash`,

@@ -167,24 +167,8 @@ pub enum WatchLevel {
 
 /// The rule for a native call on a machine that cannot enforce its whole grant: the key `sandbox`
 /// of a policy file. From the least strict to the strictest.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-    Serialize,
-    Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray, Serialize, Deserialize)]
 #[strum(serialize_all = "snake_case")]
 pub enum Sandbox {
     /// The tool runs without a sandbox, with all rights of its user.

@@ -111,21 +111,8 @@ pub struct Record {
 }
 
 /// The command that a call comes from. The calls of an embedding program are [`Via::Call`].
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-    Serialize,
-    Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Via {

@@ -10,21 +10,8 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use super::Profile;
 
 /// The author of a policy file, which decides its effect.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    AsRefStr,
-    Display,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum LayerKind {
     /// The administrator, whose file bounds all others.

@@ -9,19 +9,8 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 use crate::document::{DocumentError, Node};
 
 /// The name of a limit, as in a policy. The variants are sorted by name.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    EnumString,
-    IntoStaticStr,
-    VariantArray,
-    Serialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(EnumString, IntoStaticStr, VariantArray, Serialize)]
 #[strum(serialize_all = "snake_case")]
 #[serde(rename_all = "snake_case")]
 pub enum LimitName {
