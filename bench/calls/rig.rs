@@ -10,10 +10,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use ikigai_host::exec::native::Supervisor;
-use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline};
+use ikigai_host::limits::CallLimits;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;
 use ikigai_host::{Host, HostBuilder, Reactor, Snapshot};
@@ -127,20 +126,11 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 pub(crate) fn call(workspace: &Path, input: &Bytes) -> Call {
     let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace.to_owned() }];
     Call {
-        args: Vec::new(),
         stdin: Stdin::Bytes(input.clone()),
-        stdout: Sink::Head,
-        stderr: Sink::Head,
         grant: Arc::new(Grant { env: environment(workspace), dirs, ..Grant::default() }),
-        principal: None,
-        front_end: None,
-        widening: None,
-        assets: None,
-        workspace: workspace.into(),
         // A slow disk must not end a call.
         limits: CallLimits { wall_clock: Duration::from_secs(600), ..CallLimits::default() },
-        deadline: Deadline::default(),
-        cancel: CancellationToken::new(),
+        ..Call::new(workspace)
     }
 }
 

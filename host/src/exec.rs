@@ -89,6 +89,29 @@ pub struct Call {
     pub cancel: CancellationToken,
 }
 
+impl Call {
+    /// Returns a call with the default limits, and without arguments, input or permissions.
+    /// Keeps the beginnings of stdout and stderr.
+    #[must_use]
+    pub fn new(workspace: impl Into<Arc<Path>>) -> Self {
+        Self {
+            args: Vec::new(),
+            stdin: Stdin::Bytes(Bytes::new()),
+            stdout: Sink::Head,
+            stderr: Sink::Head,
+            grant: Arc::default(),
+            principal: None,
+            front_end: None,
+            widening: None,
+            assets: None,
+            workspace: workspace.into(),
+            limits: CallLimits::default(),
+            deadline: Deadline::default(),
+            cancel: CancellationToken::new(),
+        }
+    }
+}
+
 /// The source of a program's stdin.
 #[derive(Clone)]
 pub enum Stdin {

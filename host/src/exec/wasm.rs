@@ -507,9 +507,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::exec::Stdin;
-    use crate::exec::output::Sink;
-    use crate::limits::{CallLimits, Deadline};
+    use crate::limits::CallLimits;
 
     /// A command that succeeds.
     const COMMAND: &str = r#"(component
@@ -539,21 +537,7 @@ mod tests {
     }
 
     pub(super) fn call() -> Call {
-        Call {
-            args: Vec::new(),
-            stdin: Stdin::Bytes(::bytes::Bytes::new()),
-            stdout: Sink::Head,
-            stderr: Sink::Head,
-            grant: Arc::default(),
-            principal: None,
-            front_end: None,
-            widening: None,
-            assets: None,
-            workspace: Path::new("/").into(),
-            limits: CallLimits::default(),
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
-        }
+        Call::new(Path::new("/"))
     }
 
     #[tokio::test]

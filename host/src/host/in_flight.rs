@@ -18,7 +18,6 @@ use crate::exec::scrub::SecretValues;
 use crate::exec::widening::Widening;
 use crate::exec::wrap::Runnable;
 use crate::exec::{Call, Exit, Outcome, Stdin};
-use crate::limits::CallLimits;
 use crate::policy::{Backend, Decision, Denial, PolicySnapshot, Requirement, secret_names};
 use crate::registry::{Tool, before_deadline};
 
@@ -90,19 +89,14 @@ impl<'a> CallInFlight<'a> {
         let CallOrigin { principal, without_assets, front_end, control } = origin;
         let Control { cancel, deadline } = control;
         let call = Call {
-            args: Vec::new(),
             stdin,
             stdout,
             stderr,
-            grant: Arc::default(),
             principal,
             front_end,
-            widening: None,
-            assets: None,
-            workspace: Arc::clone(&host.workspace),
-            limits: CallLimits::default(),
             deadline,
             cancel,
+            ..Call::new(Arc::clone(&host.workspace))
         };
         Self { host, entry, target, tool: None, without_assets, call }
     }

@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use bytes::Bytes;
 use ikigai_protocol::ToolSchema;
-use tokio_util::sync::CancellationToken;
 
 use super::candidate::Candidate;
 use super::file;
@@ -20,8 +18,8 @@ use crate::exec::arguments;
 use crate::exec::envelope;
 use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
-use crate::exec::{Call, Exit, Outcome, Stdin};
-use crate::limits::{CallLimits, Deadline, Limit, STDERR_KEPT};
+use crate::exec::{Call, Exit, Outcome};
+use crate::limits::{CallLimits, Limit, STDERR_KEPT};
 use crate::policy::{Authority, Backend, Grant, Sandbox, ToolOrigin};
 
 /// The number of candidates asked at once per core. Most of them only wait for their process.
@@ -222,18 +220,10 @@ impl ScanContext {
     fn schema_call(&self, grant: Grant) -> Call {
         Call {
             args: vec!["--schema".into()],
-            stdin: Stdin::Bytes(Bytes::new()),
-            stdout: Sink::Head,
             stderr: Sink::Tail(STDERR_KEPT),
             grant: Arc::new(grant),
-            principal: None,
-            front_end: None,
-            widening: None,
-            assets: None,
-            workspace: Arc::clone(&self.workspace),
             limits: self.limits.for_schema(),
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
+            ..Call::new(Arc::clone(&self.workspace))
         }
     }
 }

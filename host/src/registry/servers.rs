@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use ikigai_protocol::{Digest, ResultKind, ToolSchema};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::candidate::{Candidate, DEFINITION};
 use super::definition::ServerDefinition;
@@ -19,9 +17,7 @@ use crate::exec::arguments;
 use crate::exec::mcp::{
     AddressGate, Remote, ServerProgram, ServerTarget, ServerTools, ToolDescription,
 };
-use crate::exec::output::Sink;
-use crate::exec::{Call, Refusals, Stdin};
-use crate::limits::Deadline;
+use crate::exec::{Call, Refusals};
 use crate::policy::{Backend, Decision, PolicyRequest, ServerTool, ToolOrigin};
 
 /// The number of servers that are asked at once.
@@ -268,19 +264,9 @@ impl ScanContext {
 
     fn server_call(&self, decision: &Decision) -> Call {
         Call {
-            args: Vec::new(),
-            stdin: Stdin::Bytes(Bytes::new()),
-            stdout: Sink::Head,
-            stderr: Sink::Head,
             grant: Arc::new(decision.grant.clone()),
-            principal: None,
-            front_end: None,
-            widening: None,
-            assets: None,
-            workspace: Arc::clone(&self.workspace),
             limits: decision.limits,
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
+            ..Call::new(Arc::clone(&self.workspace))
         }
     }
 

@@ -16,8 +16,8 @@ use ikigai_host::exec::native::{
 };
 use ikigai_host::exec::output::{Captured, Sink};
 use ikigai_host::exec::wasm::SharedNetwork;
-use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline, STDERR_KEPT};
+use ikigai_host::exec::{Call, Executor, Outcome};
+use ikigai_host::limits::STDERR_KEPT;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -365,19 +365,9 @@ fn call(workspace: &Path, env: &[(&str, &str)], sandbox: Sandbox) -> Call {
     let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.to_owned() }];
     let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     Call {
-        args: Vec::new(),
-        stdin: Stdin::Bytes(bytes::Bytes::new()),
-        stdout: Sink::Head,
         stderr: Sink::Tail(STDERR_KEPT),
         grant: Arc::new(Grant { dirs, env: env.collect(), sandbox, ..Grant::default() }),
-        principal: None,
-        front_end: None,
-        widening: None,
-        assets: None,
-        workspace: workspace.into(),
-        limits: CallLimits::default(),
-        deadline: Deadline::default(),
-        cancel: CancellationToken::new(),
+        ..Call::new(workspace)
     }
 }
 

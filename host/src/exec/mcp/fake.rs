@@ -13,10 +13,8 @@ use super::{
     Attended, Auth, Connect, DefinedServer, McpConnection, Remote, ServerAnswer, ServerCallError,
     ServerFuture, ServerStreams, ServerTarget, ServerTools, ToolDescription,
 };
+use crate::exec::Call;
 use crate::exec::output::Sink;
-use crate::exec::{Call, Stdin};
-use crate::limits::{CallLimits, Deadline};
-use crate::policy::Grant;
 
 /// The request that a server never answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -126,19 +124,5 @@ pub(super) fn server() -> DefinedServer {
 
 /// Returns a call for a principal.
 pub(super) fn call_of(principal: Option<&str>) -> Call {
-    Call {
-        args: Vec::new(),
-        stdin: Stdin::Bytes(Bytes::new()),
-        stdout: Sink::Head,
-        stderr: Sink::Tail(0),
-        grant: Arc::new(Grant::default()),
-        principal: principal.map(Arc::from),
-        front_end: None,
-        widening: None,
-        assets: None,
-        workspace: Path::new("/").into(),
-        limits: CallLimits::default(),
-        deadline: Deadline::default(),
-        cancel: CancellationToken::new(),
-    }
+    Call { stderr: Sink::Tail(0), principal: principal.map(Arc::from), ..Call::new(Path::new("/")) }
 }

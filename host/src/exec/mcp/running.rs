@@ -329,15 +329,12 @@ fn spawn(
     (stderr, refusals): (&Stderr, &Refusals),
     end: &CancellationToken,
 ) -> io::Result<ServerProcess> {
-    use bytes::Bytes;
     use rustix::pipe::{PipeFlags, pipe_with};
     use tokio::net::unix::pipe::{Receiver, Sender};
 
-    use crate::exec::Stdin;
     use crate::exec::native::NativeProgram;
-    use crate::exec::output::Sink;
     use crate::exec::pipes::{ThreadedReader, ThreadedWriter};
-    use crate::limits::{CallLimits, Deadline};
+    use crate::limits::CallLimits;
 
     /// A server has no limit on time, but each of its calls has: a century.
     const ALWAYS: Duration = Duration::from_secs(100 * 365 * 86_400);
@@ -354,16 +351,11 @@ fn spawn(
     let whole_life = Call {
         grant: Arc::new(with_offline(&call.grant)),
         args: args.clone(),
-        stdin: Stdin::Bytes(Bytes::new()),
-        stdout: Sink::Head,
         stderr: stderr.sink(),
-        front_end: None,
-        widening: None,
-        assets: None,
+        principal: call.principal.clone(),
         limits: CallLimits { wall_clock: ALWAYS, output: u64::MAX, ..call.limits },
-        deadline: Deadline::default(),
         cancel: end.clone(),
-        ..call.clone()
+        ..Call::new(Arc::clone(&call.workspace))
     };
     let program = NativeProgram::new(program.as_path(), supervisor.clone());
     let process = program.hold(whole_life, [its_stdin, its_stdout], refusals.clone());

@@ -515,7 +515,6 @@ mod tests {
     use ikigai_supervisor::plan::ObservedAccesses;
 
     use super::*;
-    use crate::limits::Deadline;
     use crate::policy::RemedyHints;
 
     fn report(end: ToolEnd, peak_memory: u64) -> SupervisorReport {
@@ -536,21 +535,7 @@ mod tests {
 
     #[test]
     fn a_hint_follows_where_the_machine_lacks_the_sandbox() {
-        let call = Call {
-            args: Vec::new(),
-            stdin: Stdin::Bytes(Bytes::new()),
-            stdout: Sink::Head,
-            stderr: Sink::Head,
-            grant: Arc::default(),
-            principal: None,
-            front_end: None,
-            widening: None,
-            assets: None,
-            workspace: Path::new("/w").into(),
-            limits: CallLimits::default(),
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
-        };
+        let call = Call::new(Path::new("/w"));
         let hints = RemedyHints::new(|remedy| format!("{remedy:?}"));
         let supervisor = Supervisor::new(None, 0).with_hints(hints);
         let reason = |end| {

@@ -17,7 +17,7 @@ use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::Runtime as Components;
 use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline};
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
@@ -25,7 +25,6 @@ use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 use ikigai_tools::ports::{Assets as _, LineWindow};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-use tokio_util::sync::CancellationToken;
 
 /// The timeout of a case, far longer than any case takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -262,19 +261,11 @@ impl Rig {
             most: AssetAccess::Write,
         });
         Call {
-            args: Vec::new(),
-            stdin: Stdin::Bytes(Bytes::new()),
-            stdout: Sink::Head,
             stderr: Sink::Tail(64 << 10),
             grant: Arc::new(Grant { dirs, env, assets, sandbox, ..Grant::default() }),
-            principal: None,
-            front_end: None,
-            widening: None,
             assets: handle,
-            workspace: workspace.into(),
             limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
+            ..Call::new(workspace)
         }
     }
 

@@ -2,17 +2,12 @@
 //! memories.
 
 use std::fs;
-use std::sync::Arc;
 
-use bytes::Bytes;
-use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
-use ikigai_host::exec::{Call, Executor as _, Exit, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline, Limit};
-use ikigai_host::policy::Grant;
+use ikigai_host::exec::{Call, Executor as _, Exit};
+use ikigai_host::limits::{CallLimits, Limit};
 use ikigai_tests::component::{Ending, Hoard, hoarding, printing};
 use ikigai_tests::host::{Host, schema};
-use tokio_util::sync::CancellationToken;
 
 use super::{HOST_ALONE, within_means};
 
@@ -103,19 +98,8 @@ fn a_host_that_is_idle_has_given_the_tables_back() {
 
 fn call(memory: u64) -> Call {
     Call {
-        args: Vec::new(),
-        stdin: Stdin::Bytes(Bytes::new()),
-        stdout: Sink::Head,
-        stderr: Sink::Head,
-        grant: Arc::new(Grant::default()),
-        principal: None,
-        front_end: None,
-        widening: None,
-        assets: None,
-        workspace: std::env::temp_dir().into(),
         limits: CallLimits { wasm_memory: memory, ..CallLimits::default() },
-        deadline: Deadline::default(),
-        cancel: CancellationToken::new(),
+        ..Call::new(std::env::temp_dir())
     }
 }
 

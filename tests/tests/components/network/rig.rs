@@ -11,16 +11,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, NameResolver, Runtime, SharedNetwork};
-use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline};
+use ikigai_host::exec::{Call, Executor as _, Exit, Outcome};
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio_util::sync::CancellationToken;
 
 /// The timeout of a case, far longer than any case takes on a busy machine.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -89,18 +87,10 @@ fn call(net: &[&str], mode: &str, targets: &str) -> Call {
     let net = Net::parse(net.iter().copied()).expect("a list");
     Call {
         args: vec![mode.into(), targets.into()],
-        stdin: Stdin::Bytes(Bytes::new()),
-        stdout: Sink::Head,
         stderr: Sink::Tail(64 << 10),
         grant: Arc::new(Grant { net, ..Grant::default() }),
-        principal: None,
-        front_end: None,
-        widening: None,
-        assets: None,
-        workspace: std::env::temp_dir().into(),
         limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
-        deadline: Deadline::default(),
-        cancel: CancellationToken::new(),
+        ..Call::new(std::env::temp_dir())
     }
 }
 

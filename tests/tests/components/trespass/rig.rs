@@ -9,13 +9,12 @@ use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, Runtime};
 use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
-use ikigai_host::limits::{CallLimits, Deadline};
+use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Grant, Hide, Reserved};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
 /// The timeout of a case, far longer than any case takes on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -94,17 +93,10 @@ impl Tree {
         let call = Call {
             args: args.iter().map(Into::into).collect(),
             stdin: Stdin::Bytes(Bytes::copy_from_slice(input)),
-            stdout: Sink::Head,
             stderr: Sink::Tail(64 << 10),
             grant: grant.clone().into(),
-            principal: None,
-            front_end: None,
-            widening: None,
-            assets: None,
-            workspace: self.path("work").into(),
             limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
-            deadline: Deadline::default(),
-            cancel: CancellationToken::new(),
+            ..Call::new(self.path("work"))
         };
         let one_thread = tokio::runtime::Builder::new_current_thread().enable_time().build();
         one_thread.expect("a runtime").block_on(async {
