@@ -16,12 +16,13 @@ mod typed;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anstyle::{AnsiColor, Style};
 use ikigai_protocol::written_out;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use self::excerpt::ExcerptKind;
 use self::line::{LimitSource, StatusLine, StatusSubject};
@@ -401,7 +402,7 @@ impl Screen {
     }
 
     fn state(&self) -> MutexGuard<'_, ScreenState> {
-        lock(&self.shared)
+        self.shared.state.lock()
     }
 }
 
@@ -543,13 +544,12 @@ impl ScreenState {
 /// Turns the spinners of a screen, while it has any.
 fn turn(shared: &Weak<SharedScreen>) {
     while let Some(shared) = shared.upgrade() {
-        let mut state = lock(&shared);
+        let mut state = shared.state.lock();
         if state.lines.is_empty() {
             state.has_ticker = false;
             return;
         }
-        let waited = shared.changed.wait_timeout(state, TURN);
-        let (mut state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waited = shared.changed.wait_for(&mut state, TURN);
         // Nothing moves next to a question.
         if waited.timed_out() && !state.lines.is_empty() && state.asked.is_none() {
             state.turns += 1;
@@ -557,11 +557,6 @@ fn turn(shared: &Weak<SharedScreen>) {
             let _ = state.write("");
         }
     }
-}
-
-fn lock(shared: &SharedScreen) -> MutexGuard<'_, ScreenState> {
-    // A panic while this lock is held can leave at most a half-finished drawing.
-    shared.state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

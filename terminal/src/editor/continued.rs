@@ -1,7 +1,8 @@
 //! Lines that a backslash at their end continues.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use reedline::{ValidationResult, Validator};
 
 /// The texts after which Enter began another line. They are remembered so that only the backslashes
@@ -14,7 +15,7 @@ impl Validator for LineContinuations {
         if !is_continued(line) {
             return ValidationResult::Complete;
         }
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+        self.0.lock().push(line.to_owned());
         ValidationResult::Incomplete
     }
 }
@@ -22,8 +23,7 @@ impl Validator for LineContinuations {
 impl LineContinuations {
     /// Returns `text` without the backslashes that continued its lines.
     pub(super) fn joined(&self, mut text: String) -> String {
-        let mut before =
-            std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut before = std::mem::take(&mut *self.0.lock());
         // From the back, so that the text before each backslash has not changed yet.
         before.sort_unstable_by_key(|line| std::cmp::Reverse(line.len()));
         before.dedup();

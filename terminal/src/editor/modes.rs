@@ -4,10 +4,11 @@
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossterm::event;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
@@ -102,7 +103,7 @@ impl Modes {
     }
 
     fn lock(&self) -> MutexGuard<'_, ModeState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Line reading on a terminal that cannot move its cursor.
 
 use std::io::{self, BufRead as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use super::ahead::TypeAhead;
 use super::continued::is_continued;
@@ -33,18 +35,14 @@ impl VisiblePrompt {
     /// Writes lines and repeats the prompt below them, so that the user knows that ikigai still
     /// expects a line.
     pub(super) fn print(&self, text: &str, screen: &Screen) -> io::Result<()> {
-        let prompt = self.lock();
+        let prompt = self.0.lock();
         screen.line(text)?;
         prompt.as_deref().map_or(Ok(()), |prompt| screen.text(prompt))
     }
 
     fn ask(&self, prompt: &str, screen: &Screen) -> io::Result<()> {
-        *self.lock() = Some(prompt.to_owned());
+        *self.0.lock() = Some(prompt.to_owned());
         screen.text(prompt)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,7 +142,7 @@ impl Plain {
     fn line(&mut self, screen: &Screen) -> io::Result<Option<String>> {
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
-        *self.asked.lock() = None;
+        *self.asked.0.lock() = None;
         if read? == 0 {
             screen.end_text()?;
             return Ok(None);

@@ -4,12 +4,13 @@
 //! [`rules`](super::rules) can read those. Symbolic links are not followed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ignore::WalkState;
+use parking_lot::Mutex;
 
 use super::ranking::MatchableName;
 use super::rules;
@@ -59,7 +60,7 @@ impl FileIndex {
     /// Begins a walk, unless one is running or the list is fresh. An earlier list is used until the
     /// walk has ended. Without an earlier list, files are listed as they are found.
     pub(super) fn refresh(&self) {
-        let mut list = self.shared.lock();
+        let mut list = self.shared.list.lock();
         if list.is_walking || list.walked.is_some_and(|walked| walked.elapsed() < FRESH) {
             return;
         }
@@ -71,24 +72,24 @@ impl FileIndex {
 
     /// Returns the list, and a number that changes with it.
     pub(super) fn found(&self) -> (u64, Vec<NameChunk>) {
-        let list = self.shared.lock();
+        let list = self.shared.list.lock();
         (list.generation, list.chunks.clone())
     }
 
     pub(super) fn is_walking(&self) -> bool {
-        self.shared.lock().is_walking
+        self.shared.list.lock().is_walking
     }
 
     /// Keeps the list fresh, however long a test takes.
     #[cfg(test)]
     pub(super) fn stay_fresh(&self) {
-        self.shared.lock().walked = Some(Instant::now() + Duration::from_secs(3_600));
+        self.shared.list.lock().walked = Some(Instant::now() + Duration::from_secs(3_600));
     }
 
     /// Makes the list stale.
     #[cfg(test)]
     pub(super) fn grow_old(&self) {
-        self.shared.lock().walked = None;
+        self.shared.list.lock().walked = None;
     }
 }
 
@@ -99,12 +100,8 @@ impl Drop for FileIndex {
 }
 
 impl SharedIndex {
-    fn lock(&self) -> MutexGuard<'_, IndexState> {
-        self.list.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn walk(&self) {
-        let shows_at_once = self.lock().chunks.is_empty();
+        let shows_at_once = self.list.lock().chunks.is_empty();
         let found = Mutex::new(Vec::new());
         let seen = AtomicUsize::new(0);
         rules::walk(&self.root).build_parallel().run(|| {
@@ -119,7 +116,7 @@ impl SharedIndex {
                 let Some(name) = is_file.then(|| self.name(entry.path())).flatten() else {
                     return WalkState::Continue;
                 };
-                let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut found = found.lock();
                 found.push(name);
                 if shows_at_once && found.len().is_multiple_of(CHUNK) {
                     let news = NameChunk::from(&found[found.len() - CHUNK..]);
@@ -128,7 +125,7 @@ impl SharedIndex {
                 WalkState::Continue
             })
         });
-        let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut found = found.into_inner();
         // The suggestions for an empty word are the first files, so the files at the top come
         // first.
         found.sort_by_cached_key(|name| (name.text().matches('/').count(), name.text().to_owned()));
@@ -140,7 +137,7 @@ impl SharedIndex {
     }
 
     fn show(&self, change: impl FnOnce(&mut IndexState)) {
-        let mut list = self.lock();
+        let mut list = self.list.lock();
         change(&mut list);
         list.generation += 1;
     }

@@ -12,10 +12,11 @@ use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use ignore::{DirEntry, Match, WalkBuilder};
+use parking_lot::RwLock;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
@@ -101,7 +102,7 @@ impl Rules {
     }
 
     fn directory(&self, path: &Path) -> Option<Arc<DirectoryRules>> {
-        let entered = self.entered.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+        let entered = self.entered.as_ref()?.read();
         entered.get(path).map(Arc::clone)
     }
 
@@ -111,7 +112,7 @@ impl Rules {
         let Ok(directory) = DirectoryRules::read(&path, WorkspaceSide::Inside, above) else {
             return false;
         };
-        entered.write().unwrap_or_else(PoisonError::into_inner).insert(path, directory);
+        entered.write().insert(path, directory);
         true
     }
 }

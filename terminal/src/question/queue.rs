@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{KeyQuestion, KeyReply};
 
@@ -51,7 +53,7 @@ impl QuestionSender {
         let is_void = Arc::new(AtomicBool::new(false));
         let asked = QuestionHandle(Arc::clone(&is_void));
         let pending = PendingQuestion { question, on_answer: Box::new(on_answer), is_void };
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         if !queue.is_closed {
             queue.waiting.push_back(pending);
             self.0.changed.notify_all();
@@ -61,30 +63,25 @@ impl QuestionSender {
 
     /// Returns the next question that was not withdrawn.
     pub(crate) fn take(&self) -> Option<PendingQuestion> {
-        self.queue().take()
+        self.0.queue.lock().take()
     }
 
     /// Returns the next question, and waits at most `time` for it.
     pub(crate) fn wait(&self, time: Duration) -> Option<PendingQuestion> {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         if queue.waiting.is_empty() {
-            let waited = self.0.changed.wait_timeout(queue, time);
-            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.0.changed.wait_for(&mut queue, time);
         }
         queue.take()
     }
 
     /// Drops the questions that wait, and all later ones.
     pub(crate) fn close(&self) {
-        let mut queue = self.queue();
+        let mut queue = self.0.queue.lock();
         queue.is_closed = true;
         let waiting = std::mem::take(&mut queue.waiting);
         drop(queue);
         drop(waiting);
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +110,7 @@ impl Drop for QuestionHandle {
 
 impl fmt::Debug for QuestionSender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asker").field("waiting", &self.queue().waiting.len()).finish()
+        f.debug_struct("Asker").field("waiting", &self.0.queue.lock().waiting.len()).finish()
     }
 }
 

@@ -27,7 +27,7 @@ impl Terminal {
     /// Makes the terminal narrower, as most terminals do it: it breaks the lines that do not fit,
     /// and the cursor stays before its character.
     fn narrow(&self, columns: u16) {
-        let mut parser = self.0.lock().expect("the parser");
+        let mut parser = self.0.lock();
         let screen = parser.screen();
         let (row, column) = screen.cursor_position();
         let rows: Vec<String> = screen.rows(0, screen.size().1.get()).collect();
@@ -45,14 +45,14 @@ impl Terminal {
 
     fn resize(&self, columns: u16) {
         let rows = const { NonZero::new(24).expect("rows") };
-        let mut parser = self.0.lock().expect("the parser");
+        let mut parser = self.0.lock();
         parser.screen_mut().set_size(rows, NonZero::new(columns).expect("columns"));
         self.1.store(columns.into(), Ordering::SeqCst);
     }
 
     /// Returns the lines of the terminal, with every spinner at its first turn.
     fn lines(&self) -> Vec<String> {
-        let contents = self.0.lock().expect("the parser").screen().contents();
+        let contents = self.0.lock().screen().contents();
         let still = |c: char| if ('\u{2800}'..='\u{28ff}').contains(&c) { '⠋' } else { c };
         contents.lines().map(|line| line.chars().map(still).collect()).collect()
     }
@@ -60,7 +60,7 @@ impl Terminal {
 
 impl Write for Terminal {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut parser = self.0.lock().expect("the parser");
+        let mut parser = self.0.lock();
         for byte in bytes {
             match byte {
                 b'\n' => parser.process(b"\r\n"),
@@ -150,7 +150,7 @@ fn thoughts_are_dimmed_and_wrapped() {
     screen.thought("one two three four five\nsix\x1b[7m\n").expect("a screen");
     screen.line("after").expect("a screen");
     assert_eq!(terminal.lines(), ["An answer", "one two three four", "five", "six␛[7m", "after"]);
-    let parser = terminal.0.lock().expect("the parser");
+    let parser = terminal.0.lock();
     let is_dim = |row| parser.screen().cell(row, 0).expect("a cell").dim();
     assert_eq!([0, 1, 2, 3, 4].map(is_dim), [false, true, true, true, false]);
 }
@@ -201,7 +201,7 @@ fn more_calls_than_rows_are_not_drawn_over_text() {
     for id in 0..40 {
         screen.end_call(&id.to_string(), "bash", ended(None)).expect("a screen");
     }
-    let mut parser = terminal.0.lock().expect("the parser");
+    let mut parser = terminal.0.lock();
     parser.screen_mut().set_scrollback(usize::MAX);
     assert!(parser.screen().contents().starts_with("the text before\n✓ bash"));
 }
@@ -211,7 +211,7 @@ fn spinners_turn_by_themselves() {
     let terminal = Terminal::new(60);
     let screen = terminal.screen(OutputFeatures::FULL);
     screen.begin_call("1", "bash", "{}").expect("a screen");
-    let drawn = || terminal.0.lock().expect("the parser").screen().contents();
+    let drawn = || terminal.0.lock().screen().contents();
     let first = drawn();
     while drawn() == first {
         thread::yield_now();
@@ -241,7 +241,7 @@ fn without_colours_lines_change_all_the_same() {
     screen.end_call("1", "a\x1b[2Jb", ended(None)).expect("a screen");
     assert_eq!(terminal.lines(), ["x `y`", "✓ a␛[2Jb {} · 12 ms · 3.2k chars"]);
     screen.diff("-a\n+b\n").expect("a screen");
-    let parser = terminal.0.lock().expect("the parser");
+    let parser = terminal.0.lock();
     let cell = |row, column| parser.screen().cell(row, column).expect("a cell");
     assert!(cell(0, 0).bold());
     for (row, column) in [(0, 3), (1, 0), (2, 0), (3, 0)] {

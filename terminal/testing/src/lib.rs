@@ -22,10 +22,11 @@ use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::num::NonZero;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use pty_process::Size;
 use pty_process::blocking::Pty;
 use rustix::process::{Pid, Signal, kill_process};
@@ -120,7 +121,7 @@ impl Terminal {
     /// Makes the terminal `columns` by `rows`.
     pub fn resize(&self, columns: u16, rows: u16) {
         let pty = self.pty.as_ref().expect("the terminal is open");
-        self.shared.lock().parser.screen_mut().set_size(cells(rows), cells(columns));
+        self.shared.0.lock().parser.screen_mut().set_size(cells(rows), cells(columns));
         pty.resize(Size::new(rows, columns)).expect("a size");
     }
 
@@ -134,7 +135,7 @@ impl Terminal {
 
     /// Stops answering the program's requests to the terminal.
     pub fn fall_silent(&self) {
-        self.shared.lock().parser.callbacks_mut().is_silent = true;
+        self.shared.0.lock().parser.callbacks_mut().is_silent = true;
     }
 
     /// Waits until `text` is on the screen, and returns the screen.
@@ -173,7 +174,7 @@ impl Terminal {
     #[track_caller]
     fn wait_for_state<T>(&self, what: &str, look: impl Fn(&Screen) -> Option<T>) -> T {
         let attempt = || {
-            let screen = self.shared.lock();
+            let screen = self.shared.0.lock();
             let found = look(&screen);
             (found.is_some() || screen.is_closed).then_some(found)
         };
@@ -186,13 +187,13 @@ impl Terminal {
     /// Returns the screen, without trailing white space.
     #[must_use]
     pub fn screen(&self) -> String {
-        self.shared.lock().contents()
+        self.shared.0.lock().contents()
     }
 
     /// Returns all lines since the start, including those above the screen.
     #[must_use]
     pub fn everything(&self) -> String {
-        let mut screen = self.shared.lock();
+        let mut screen = self.shared.0.lock();
         let screen = screen.parser.screen_mut();
         let mut above = Vec::new();
         for offset in (1..=screen.scrollback_len()).rev() {
@@ -207,13 +208,13 @@ impl Terminal {
     /// Returns every byte that the program wrote.
     #[must_use]
     pub fn written(&self) -> String {
-        self.shared.lock().written()
+        self.shared.0.lock().written()
     }
 
     /// Returns the column and row of the cursor, from 0.
     #[must_use]
     pub fn cursor(&self) -> (u16, u16) {
-        let (row, column) = self.shared.lock().parser.screen().cursor_position();
+        let (row, column) = self.shared.0.lock().parser.screen().cursor_position();
         (column, row)
     }
 
@@ -252,9 +253,9 @@ impl Terminal {
         let Self { shown, child, shared, .. } = self;
         let attempt = || {
             let status = child.try_wait().expect("waited for");
-            status.filter(|_| shared.lock().is_closed)
+            status.filter(|_| shared.0.lock().is_closed)
         };
-        let failure = || format!("{shown} does not end\n{}", framed(&shared.lock().contents()));
+        let failure = || format!("{shown} does not end\n{}", framed(&shared.0.lock().contents()));
         wait_until_some(attempt, failure)
     }
 }
@@ -293,16 +294,12 @@ impl Drop for Terminal {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Screen> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Draws the program's output on the screen, until the program has ended.
     fn read(&self, pty: &Pty) {
         let mut buffer = [0; 4096];
         // Reading fails (EIO) once no process has the terminal open.
         while let Ok(count @ 1..) = (&mut &*pty).read(&mut buffer) {
-            let mut screen = self.lock();
+            let mut screen = self.0.lock();
             screen.parser.process(&buffer[..count]);
             screen.written.extend(&buffer[..count]);
             let replies = std::mem::take(&mut screen.parser.callbacks_mut().due);
@@ -311,7 +308,7 @@ impl Shared {
                 break;
             }
         }
-        self.lock().is_closed = true;
+        self.0.lock().is_closed = true;
     }
 }
 
