@@ -14,7 +14,6 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt as _};
 use ikigai_host::exec::KeptFromModels;
@@ -22,6 +21,7 @@ use ikigai_host::paths;
 use ikigai_host::{Digest, Paths};
 use ikigai_protocol::{is_invisible, written_out};
 use ikigai_supervisor::filesystems;
+use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::OnceCell;
 
@@ -93,7 +93,7 @@ impl Guidance {
             let (notes, warnings) = read.unwrap_or_else(|error| {
                 (Vec::new(), vec![format!("notes for agents are not read: {error}")])
             });
-            *self.warnings() = warnings;
+            *self.warnings.lock() = warnings;
             notes
         };
         self.notes.get_or_init(|| read).await
@@ -101,11 +101,7 @@ impl Guidance {
 
     /// Returns the warnings about the files that were read, and clears them.
     pub(super) fn take_warnings(&self) -> Vec<String> {
-        std::mem::take(&mut *self.warnings())
-    }
-
-    fn warnings(&self) -> MutexGuard<'_, Vec<String>> {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut *self.warnings.lock())
     }
 }
 

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ikigai_assets::SCHEME;
 use ikigai_host::Digest;
@@ -21,6 +21,7 @@ use ikigai_host::policy::ToolOrigin;
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::ModelCall;
 use ikigai_supervisor::filesystems;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, fchmod, openat2, renameat, unlinkat};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -125,21 +126,17 @@ pub struct FileContents {
 impl Undo {
     /// Forgets the turn before.
     pub(super) fn begin(&self) {
-        self.copies().turn.clear();
+        self.0.lock().turn.clear();
     }
 
     /// Forgets the conversation before, with its last turn.
     pub(super) fn begin_conversation(&self) {
-        *self.copies() = Copies::default();
-    }
-
-    fn copies(&self) -> MutexGuard<'_, Copies> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = Copies::default();
     }
 
     /// Returns the files that the conversation changed and that differ from their state before it.
     pub(super) fn changed(&self, workspace: &Path) -> Vec<ChangedFile> {
-        let before = self.copies().conversation.clone();
+        let before = self.0.lock().conversation.clone();
         let changed = before.into_iter().filter_map(|(path, before)| {
             let contents = before.and_then(|before| {
                 let now = read(workspace, &path, MOST_BYTES)?.into_content();
@@ -173,7 +170,7 @@ impl Undo {
 
     fn copy(&self, workspace: &Path, path: PathBuf) {
         let held: u64 = {
-            let copies = self.copies();
+            let copies = self.0.lock();
             if copies.turn.contains_key(&path) {
                 return;
             }
@@ -181,7 +178,7 @@ impl Undo {
         };
         let before = read(workspace, &path, MOST_BYTES.saturating_sub(held));
         let after = before.as_ref().ok().and_then(OriginalFile::digest);
-        let mut copies = self.copies();
+        let mut copies = self.0.lock();
         let room = MOST_BYTES.saturating_sub(bytes(copies.conversation.values()));
         copies.conversation.entry(path.clone()).or_insert_with(|| {
             before.clone().and_then(|before| match before.bytes() <= room {
@@ -197,7 +194,7 @@ impl Undo {
         let (undo, workspace) = (self.clone(), workspace.to_owned());
         let noted = tokio::task::spawn_blocking(move || {
             let found = digest(&workspace, &path);
-            if let (Ok(found), Some(change)) = (found, undo.copies().turn.get_mut(&path)) {
+            if let (Ok(found), Some(change)) = (found, undo.0.lock().turn.get_mut(&path)) {
                 change.after = found;
             }
         });
@@ -209,7 +206,7 @@ impl Undo {
     /// Restores the files that the last turn changed, and forgets them.
     pub(super) fn take_back(&self, workspace: &Path) -> Undone {
         let mut undone = Undone::default();
-        for (path, FileChange { before, after }) in std::mem::take(&mut self.copies().turn) {
+        for (path, FileChange { before, after }) in std::mem::take(&mut self.0.lock().turn) {
             let before = match before {
                 Ok(before) if before.digest() == after => continue,
                 Ok(before) => before,

@@ -1,8 +1,7 @@
 //! The cost of requests: sums of tokens, and a counter for requests outside a conversation.
 
-use std::sync::{Mutex, PoisonError};
-
 use ikigai_provider::TokenUsage;
+use parking_lot::Mutex;
 
 /// A counter to which commands add the cost of their requests, such as the request of a compaction.
 #[derive(Debug, Default)]
@@ -11,18 +10,18 @@ pub(super) struct UsageMeter(Mutex<TokenUsage>);
 impl UsageMeter {
     /// Adds the cost of a request.
     pub(super) fn add(&self, usage: TokenUsage) {
-        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.0.lock();
         *counted = sum(*counted, usage);
     }
 
     /// Returns the cost that was not taken yet.
     pub(super) fn untaken(&self) -> TokenUsage {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 
     /// Returns the cost since this was last called.
     pub(super) fn take(&self) -> TokenUsage {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
