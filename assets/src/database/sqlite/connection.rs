@@ -11,10 +11,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use backon::BackoffBuilder as _;
+use parking_lot::Mutex;
 use rusqlite::config::DbConfig;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, OpenFlags, ToSql};
@@ -90,7 +91,7 @@ impl SqlitePool {
         if let Some(file) = self.file.get() {
             self.check_file(*file)?;
         }
-        let open = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let open = self.idle.lock().pop();
         Ok(PooledConnection { open, pool: Arc::clone(self), _permit: permit, _turn: turn })
     }
 
@@ -131,7 +132,7 @@ impl SqlitePool {
         // Fails only if they have been closed.
         let _all = self.permits.acquire_many(self.target.connections).await;
         self.permits.close();
-        let idle = std::mem::take(&mut *self.idle.lock().unwrap_or_else(PoisonError::into_inner));
+        let idle = std::mem::take(&mut *self.idle.lock());
         // Fails only if the runtime ends, which drops the connections.
         let _ = tokio::task::spawn_blocking(|| drop(idle)).await;
     }
@@ -175,7 +176,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// process that opens it.
 impl Drop for SqlitePool {
     fn drop(&mut self) {
-        let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let idle = self.idle.get_mut();
         for open in idle {
             // If this fails, the connection still closes, but moves the log first.
             let _ = open.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
@@ -340,7 +341,7 @@ impl Drop for PooledConnection {
         }
         // A database in memory ends with its connection.
         if open.is_autocommit() || self.pool.target.path.is_none() {
-            self.pool.idle.lock().unwrap_or_else(PoisonError::into_inner).push(open);
+            self.pool.idle.lock().push(open);
         }
     }
 }
