@@ -15,10 +15,11 @@ mod tools;
 
 use std::collections::HashMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::http::HeaderMap;
+use parking_lot::Mutex;
 use rmcp::ClientHandler;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationCapability,
@@ -253,12 +254,12 @@ impl RemoteConnection {
 
     /// Stores the arguments that are repeated as headers from now on.
     fn repeat(&self, repeated: HashMap<String, Repeated>) {
-        *self.repeated.lock().unwrap_or_else(PoisonError::into_inner) = repeated;
+        *self.repeated.lock() = repeated;
     }
 
     /// Returns the headers that repeat arguments of a call.
     fn headers(&self, tool: &str, arguments: &RawValue) -> HeaderMap {
-        let repeated = self.repeated.lock().unwrap_or_else(PoisonError::into_inner);
+        let repeated = self.repeated.lock();
         // The arguments may be long, so they are not read while the lock is held.
         let of_tool = repeated.get(tool).cloned();
         drop(repeated);

@@ -5,8 +5,9 @@
 //! bounds and times are in `questions`.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rmcp::model::{CallToolResponse, ClientCapabilities, ErrorData, InputResponses};
 use rmcp::service::{RequestContext, RoleServer};
 use tokio::sync::{Semaphore, watch};
@@ -95,7 +96,7 @@ impl ClientAsker {
     /// Returns the response to the call, if it differs from the offer's result.
     pub(super) fn response(&self) -> Option<Result<CallToolResponse, ErrorData>> {
         let Self { questions, way, subject, .. } = self;
-        match std::mem::take(&mut *self.fate()) {
+        match std::mem::take(&mut *self.fate.lock()) {
             Fate::Offered => None,
             Fate::Asked(message) => Some(Ok(questions.result(&message, subject).into())),
             // Clients of older revisions would not understand the error code.
@@ -109,10 +110,6 @@ impl ClientAsker {
             ))),
         }
     }
-
-    fn fate(&self) -> MutexGuard<'_, Fate> {
-        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Asker for ClientAsker {
@@ -121,19 +118,19 @@ impl Asker for ClientAsker {
             let Self { questions, way, .. } = self;
             match way {
                 AskChannel::None(_) => {
-                    *self.fate() = Fate::Unable;
+                    *self.fate.lock() = Fate::Unable;
                     let reason =
                         "the client lacks the capability `elicitation`, by which it would ask";
                     QuestionVerdict::Unavailable(reason.to_owned()).into()
                 }
                 AskChannel::Request(client, room) => questions.ask(client, message, room).await,
                 AskChannel::Result(None) => {
-                    *self.fate() = Fate::Asked(message.to_owned());
+                    *self.fate.lock() = Fate::Asked(message.to_owned());
                     QuestionVerdict::Pending.into()
                 }
                 AskChannel::Result(Some(answered)) if answered.is_of(message) => answered.reply(),
                 AskChannel::Result(Some(_)) => {
-                    *self.fate() = Fate::Changed;
+                    *self.fate.lock() = Fate::Changed;
                     let reason = "the answer is to another question";
                     QuestionVerdict::Unavailable(reason.to_owned()).into()
                 }

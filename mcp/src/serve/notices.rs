@@ -1,9 +1,10 @@
 //! Notifications of changes, for the clients that want them.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{ErrorData, ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, RoleServer, SubscriptionContext};
 use tokio::sync::Semaphore;
@@ -48,7 +49,7 @@ impl<O: Offer> ConnectionNotices<O> {
         client: Option<String>,
     ) -> Result<(), ErrorData> {
         self.offer.watch(uri, client).await.map_err(|it| lists::read_error(it, uri))?;
-        let mut subscribed = lock(&self.subscribed);
+        let mut subscribed = self.subscribed.lock();
         let has_room = subscribed.len() < SUBSCRIPTIONS || subscribed.contains(uri);
         if !has_room || !subscribed.insert(uri.to_owned()) {
             self.offer.unwatch(uri);
@@ -62,7 +63,7 @@ impl<O: Offer> ConnectionNotices<O> {
 
     /// Ends a subscription to a resource.
     pub(super) fn unsubscribe(&self, uri: &str) {
-        if lock(&self.subscribed).remove(uri) {
+        if self.subscribed.lock().remove(uri) {
             self.offer.unwatch(uri);
         }
     }
@@ -79,7 +80,7 @@ impl<O: Offer> ConnectionNotices<O> {
                 let told = match changes.recv().await {
                     Err(RecvError::Closed) => return,
                     Ok(change) => vec![change],
-                    Err(RecvError::Lagged(_)) => everything(lock(&subscribed).iter()),
+                    Err(RecvError::Lagged(_)) => everything(subscribed.lock().iter()),
                 };
                 for change in told {
                     let sent = match change {
@@ -87,7 +88,7 @@ impl<O: Offer> ConnectionNotices<O> {
                         CatalogChange::Resources if has_resources => {
                             peer.notify_resource_list_changed().await
                         }
-                        CatalogChange::Resource(uri) if lock(&subscribed).contains(&*uri) => {
+                        CatalogChange::Resource(uri) if subscribed.lock().contains(&*uri) => {
                             let uri = ResourceUpdatedNotificationParam::new(uri.to_string());
                             peer.notify_resource_updated(uri).await
                         }
@@ -156,7 +157,7 @@ fn everything<'a>(uris: impl Iterator<Item = &'a String>) -> Vec<CatalogChange> 
 impl<O: Offer> Drop for ConnectionNotices<O> {
     fn drop(&mut self) {
         self.has_ended.cancel();
-        for uri in lock(&self.subscribed).drain() {
+        for uri in self.subscribed.lock().drain() {
             self.offer.unwatch(&uri);
         }
     }
@@ -184,8 +185,4 @@ impl<O: Offer> Drop for WatchedResources<'_, O> {
             self.offer.unwatch(uri);
         }
     }
-}
-
-fn lock(subscribed: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
-    subscribed.lock().unwrap_or_else(PoisonError::into_inner)
 }

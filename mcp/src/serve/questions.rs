@@ -6,11 +6,12 @@
 //! digest, and an expiry time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rmcp::model::{
     ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
     ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses, RequestStateCodec,
@@ -200,7 +201,7 @@ impl ServerQuestions {
 
     fn seal(&self, message: &str, subject: &QuestionedCall) -> String {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut open = self.sealed();
+        let mut open = self.sealed.lock();
         open.retain(|sealed| sealed.asked.elapsed() < self.patience);
         let own = |sealed: &Sealed| sealed.principal == subject.principal;
         if open.iter().filter(|it| own(it)).count() == OPEN
@@ -252,7 +253,7 @@ impl ServerQuestions {
         let answer = answers.and_then(|answers| answers.get(FORM)).ok_or(StateError::Unanswered)?;
         let answer: ElicitResult =
             serde_json::from_value(answer.clone()).map_err(|_| StateError::Unanswered)?;
-        let mut open = self.sealed();
+        let mut open = self.sealed.lock();
         let place = open.iter().position(|sealed| sealed.id == id).ok_or(StateError::Used)?;
         let asked = open.remove(place).ok_or(StateError::Used)?.asked;
         // The seal's own time comes from a clock that can be set back.
@@ -260,10 +261,6 @@ impl ServerQuestions {
             return Err(StateError::Expired);
         }
         Ok(RepeatedCallAnswer { agreed: is_yes(&answer), waited: asked.elapsed(), message })
-    }
-
-    fn sealed(&self) -> MutexGuard<'_, VecDeque<Sealed>> {
-        self.sealed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -371,15 +368,15 @@ mod tests {
         let questions = ServerQuestions::new().expect("a key");
         let call = subject(None, "tool", "{}");
         let states: Vec<_> = (0..=OPEN).map(|_| questions.seal("may it?", &call)).collect();
-        assert_eq!(questions.sealed().len(), OPEN);
+        assert_eq!(questions.sealed.lock().len(), OPEN);
         assert!(refusal(&questions, &states[0], &call).contains("other questions"));
         // A principal's questions never replace another principal's.
         let other = subject(Some("anna"), "tool", "{}");
         (0..=OPEN).for_each(|_| drop(questions.seal("may it?", &other)));
-        assert_eq!(questions.sealed().len(), 2 * OPEN);
+        assert_eq!(questions.sealed.lock().len(), 2 * OPEN);
         for state in &states[1..] {
             assert!(questions.opened(state, &call, Some(&answers("accept"))).is_ok());
         }
-        assert_eq!(questions.sealed().len(), OPEN);
+        assert_eq!(questions.sealed.lock().len(), OPEN);
     }
 }

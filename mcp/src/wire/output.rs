@@ -1,10 +1,11 @@
 //! The messages to a peer: one writer, and a bounded backlog.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Notify;
@@ -59,7 +60,7 @@ impl OutputQueue {
         if self.0.closed.is_cancelled() {
             return false;
         }
-        let mut waiting = self.0.waiting();
+        let mut waiting = self.0.waiting.lock();
         let before = waiting.len();
         if let Err(error) = serde_json::to_writer(&mut *waiting, message) {
             waiting.truncate(before);
@@ -91,7 +92,7 @@ impl OutputQueue {
             if self.0.backlog() <= most {
                 return true;
             }
-            let since = *self.0.unread_since().get_or_insert_with(Instant::now);
+            let since = *self.0.unread_since.lock().get_or_insert_with(Instant::now);
             if timeout_at(since + timeout, read).await.is_err() {
                 return false;
             }
@@ -111,7 +112,7 @@ impl OutputQueue {
     /// Waits until everything is written, or until the peer is gone or has read nothing for too
     /// long. After that, nothing more is written.
     pub(crate) async fn finish(&self) {
-        *self.0.unread_since() = None;
+        *self.0.unread_since.lock() = None;
         self.falls_to(0, LAST_WORDS).await;
         self.0.closed.cancel();
     }
@@ -123,15 +124,6 @@ impl OutputQueue {
 }
 
 impl OutputState {
-    fn waiting(&self) -> MutexGuard<'_, Vec<u8>> {
-        // A panic while a message is appended leaves an incomplete line, which the peer notices.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unread_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unread_since.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn backlog(&self) -> usize {
         self.backlog.load(Ordering::Relaxed)
     }
@@ -139,7 +131,7 @@ impl OutputState {
     /// Subtracts bytes from the backlog, because they were written or can no longer be read.
     fn take(&self, bytes: usize) {
         self.backlog.fetch_sub(bytes, Ordering::Relaxed);
-        *self.unread_since() = None;
+        *self.unread_since.lock() = None;
         self.is_read.notify_waiters();
     }
 }
@@ -147,7 +139,7 @@ impl OutputState {
 async fn write(shared: Arc<OutputState>, mut stream: impl AsyncWrite + Unpin) {
     let mut batch = Vec::new();
     loop {
-        std::mem::swap(&mut *shared.waiting(), &mut batch);
+        std::mem::swap(&mut *shared.waiting.lock(), &mut batch);
         if batch.is_empty() {
             tokio::select! {
                 () = shared.is_filled.notified() => continue,
@@ -218,11 +210,11 @@ mod tests {
         // Each message to the peer interrupts the wait.
         let begun = async || {
             assert!(timeout_at(Instant::now(), output.room()).await.is_err());
-            output.0.unread_since().expect("a beginning")
+            output.0.unread_since.lock().expect("a beginning")
         };
         let first = begun().await;
         assert_eq!(begun().await, first);
-        *output.0.unread_since() = first.checked_sub(UNREAD);
+        *output.0.unread_since.lock() = first.checked_sub(UNREAD);
         assert!(!output.room().await);
         drop(far);
     }

@@ -1,8 +1,8 @@
 //! The requests of a client that are in flight, by their ids.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use rmcp::model::{ErrorData, RequestId};
 
 /// The number of cancelled requests that are remembered. Their answers may still be on their way
@@ -51,7 +51,7 @@ pub(crate) enum RequestAdmission {
 impl RequestIds {
     /// Records the start of a request.
     pub(crate) fn begin(&self, id: RequestId) -> RequestAdmission {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if let Some(error) = state.taken(&id) {
             return RequestAdmission::Refused(error);
         }
@@ -66,27 +66,23 @@ impl RequestIds {
     /// Returns an error for a request with this id, if the client would take its answer for the
     /// answer to another request.
     pub(crate) fn taken(&self, id: &RequestId) -> Option<ErrorData> {
-        self.state().taken(id)
+        self.0.lock().taken(id)
     }
 
     /// Records that a request was answered.
     pub(crate) fn end(&self, id: &RequestId) {
-        self.state().in_flight.remove(id);
+        self.0.lock().in_flight.remove(id);
     }
 
     /// Records that the client no longer wants the answer to a request.
     pub(crate) fn cancel(&self, id: RequestId) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if state.in_flight.remove(&id) {
             if state.cancelled.len() == CANCELLED_REMEMBERED {
                 state.cancelled.pop_front();
             }
             state.cancelled.push_back(id);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, InFlightRequests> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

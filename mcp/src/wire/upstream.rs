@@ -11,10 +11,11 @@ mod stream;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, GetExtensions as _, GetMeta as _,
     JsonRpcMessage, ProgressToken, RequestId,
@@ -143,7 +144,7 @@ impl UpstreamState {
             JsonRpcMessage::Request(message) => {
                 let kind = RequestKind::from_request(&message.request);
                 let token = message.request.get_meta().get_progress_token();
-                let mut flights = self.flights();
+                let mut flights = self.flights.lock();
                 if matches!(kind, RequestKind::Initialize) {
                     // The library no longer waits for the answer to its earlier attempt.
                     give_up_discovery(&mut flights);
@@ -154,7 +155,7 @@ impl UpstreamState {
                 if let ClientNotification::CancelledNotification(it) = &message.notification
                     && let Some(id) = &it.params.request_id
                 {
-                    self.flights().remove(id);
+                    self.flights.lock().remove(id);
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
@@ -164,7 +165,7 @@ impl UpstreamState {
     /// Records that a request could not be sent, so that no answer will come. Keeps a request that
     /// opens the connection, because another one follows it.
     pub(crate) fn unsent(&self, id: &RequestId) {
-        let mut flights = self.flights();
+        let mut flights = self.flights.lock();
         let opens = |flight: &Flight| {
             matches!(
                 flight.kind,
@@ -178,7 +179,7 @@ impl UpstreamState {
 
     /// Takes the request that a message with this id answers, if it is in flight.
     fn answered(&self, id: &RequestId) -> Option<(RequestId, RequestKind)> {
-        let mut flights = self.flights();
+        let mut flights = self.flights.lock();
         let (id, flight) = flights.remove_entry(id).or_else(|| {
             // Some servers send every id back as a string.
             let RequestId::String(id) = id else { return None };
@@ -189,7 +190,7 @@ impl UpstreamState {
 
     /// Takes the request that opens the connection, if its answer is still missing.
     fn opening(&self) -> Option<(RequestId, RequestKind)> {
-        let mut flights = self.flights();
+        let mut flights = self.flights.lock();
         let is_opening =
             |kind: &RequestKind| matches!(kind, RequestKind::Discover | RequestKind::Initialize);
         let id = flights.iter().find(|(_, flight)| is_opening(&flight.kind))?.0.clone();
@@ -199,12 +200,12 @@ impl UpstreamState {
 
     /// Stops waiting for the answer to `server/discover`, and returns its id if it was in flight.
     fn give_up_discovery(&self) -> Option<RequestId> {
-        give_up_discovery(&mut self.flights())
+        give_up_discovery(&mut self.flights.lock())
     }
 
     /// Returns whether the answer to `server/discover` is still expected.
     fn is_discovering(&self) -> bool {
-        self.flights().values().any(|flight| matches!(flight.kind, RequestKind::Discover))
+        self.flights.lock().values().any(|flight| matches!(flight.kind, RequestKind::Discover))
     }
 
     /// Returns true once, for a server that refused the newest revision but says that it supports
@@ -225,12 +226,12 @@ impl UpstreamState {
 
     /// Returns whether a subscription exists that a message may belong to.
     fn is_listening(&self) -> bool {
-        self.flights().values().any(|flight| matches!(flight.kind, RequestKind::Listen))
+        self.flights.lock().values().any(|flight| matches!(flight.kind, RequestKind::Listen))
     }
 
     /// Passes the progress of a call on to its caller.
     fn progress(&self, token: &ProgressToken, progress: CallProgress) {
-        let flights = self.flights();
+        let flights = self.flights.lock();
         let flight = flights.values().find(|flight| flight.token.as_ref() == Some(token));
         if let Some(Flight { kind: RequestKind::Asked(asked), .. }) = flight {
             asked.progress.send_replace(Some(progress));
@@ -242,13 +243,13 @@ impl UpstreamState {
     /// to. So exactly one call must be in flight, because the form of one caller must not reach
     /// another.
     fn take_form(&self) -> bool {
-        let flights = self.flights();
+        let flights = self.flights.lock();
         let mut calls = flights.values().filter_map(|flight| match &flight.kind {
             RequestKind::Asked(asked) if asked.forms.is_some() => Some(asked),
             _ => None,
         });
         let (Some(call), None) = (calls.next(), calls.next()) else { return false };
-        let mut asking = self.asking();
+        let mut asking = self.asking.lock();
         let is_free = asking.is_none();
         asking.get_or_insert_with(|| Arc::clone(call));
         is_free
@@ -257,7 +258,7 @@ impl UpstreamState {
     /// Has the caller of the only call fill a form. The form is cancelled with the call.
     pub(crate) async fn fill(&self, form: Option<FormRequest>) -> FormReply {
         let _asking = OpenForm(self);
-        let forms = self.asking().as_ref().and_then(|call| call.forms.clone());
+        let forms = self.asking.lock().as_ref().and_then(|call| call.forms.clone());
         let (Some(form), Some(forms)) = (form, forms) else { return FormReply::Declined };
         let (answer, filled) = oneshot::channel();
         if forms.try_send(PendingForm { form, answer }).is_err() {
@@ -270,11 +271,7 @@ impl UpstreamState {
 
     /// Returns whether the server waits for a form.
     fn is_asking(&self) -> bool {
-        self.asking().is_some()
-    }
-
-    fn asking(&self) -> MutexGuard<'_, Option<Arc<ExtensionRequest>>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asking.lock().is_some()
     }
 
     /// Records a change of the list of tools.
@@ -308,10 +305,6 @@ impl UpstreamState {
     pub(crate) fn reason(&self) -> Option<Arc<str>> {
         self.end.borrow().clone()
     }
-
-    fn flights(&self) -> MutexGuard<'_, HashMap<RequestId, Flight>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Implements [`UpstreamState::give_up_discovery`]. A late answer is still recognised.
@@ -327,7 +320,7 @@ struct OpenForm<'a>(&'a UpstreamState);
 
 impl Drop for OpenForm<'_> {
     fn drop(&mut self) {
-        *self.0.asking() = None;
+        *self.0.asking.lock() = None;
     }
 }
 

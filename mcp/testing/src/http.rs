@@ -10,13 +10,14 @@ mod request;
 use std::io::{self, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::Mutex;
 use serde_json::json;
 
 use crate::definition::{Definition, Http, Redirect};
-use crate::peer::{Peer, lock};
+use crate::peer::Peer;
 use crate::stdio;
 
 use oauth::Oauth;
@@ -113,7 +114,7 @@ impl Server {
             "GET" if self.http.sse => self.listen(connection),
             "DELETE" if self.http.sessions => {
                 let number = session_number(request);
-                let mut sessions = lock(&self.sessions);
+                let mut sessions = self.sessions.lock();
                 if let Some(session) = number.and_then(|number| sessions.get_mut(number)) {
                     *session = false;
                 }
@@ -140,7 +141,7 @@ impl Server {
                 .http
                 .oauth
                 .as_ref()
-                .is_some_and(|options| lock(&self.oauth).accepts(token, options));
+                .is_some_and(|options| self.oauth.lock().accepts(token, options));
             self.http.token.as_deref() == Some(token) || by_oauth
         });
         if is_known {
@@ -180,7 +181,7 @@ impl Server {
         if request.header("mcp-session-id").is_none() {
             return Err(Response::empty(400));
         }
-        let sessions = lock(&self.sessions);
+        let sessions = self.sessions.lock();
         let number = session_number(request);
         let is_open = number.is_some_and(|number| sessions.get(number) == Some(&true));
         if is_open { Ok(()) } else { Err(Response::empty(404)) }
@@ -188,7 +189,7 @@ impl Server {
 
     /// Opens a session and returns its id.
     fn open_session(&self) -> String {
-        let mut sessions = lock(&self.sessions);
+        let mut sessions = self.sessions.lock();
         sessions.push(true);
         format!("session-{}", sessions.len() - 1)
     }
@@ -196,7 +197,7 @@ impl Server {
     /// Answers a request to any other path than the protocol's endpoint.
     fn other(&self, request: &Request) -> Response {
         match &self.http.oauth {
-            Some(options) => lock(&self.oauth).answer(request, options),
+            Some(options) => self.oauth.lock().answer(request, options),
             None => Response::json(404, &json!({ "error": "not found" })),
         }
     }

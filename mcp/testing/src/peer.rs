@@ -1,8 +1,9 @@
 //! A peer: its state, and how it handles a message. It does not know the transport.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::calls::{self, Call};
@@ -55,7 +56,7 @@ impl Peer {
 
     /// Returns the current definition.
     pub(crate) fn definition(&self) -> Arc<Definition> {
-        lock(&self.definition).clone()
+        self.definition.lock().clone()
     }
 
     /// Handles a message.
@@ -64,7 +65,7 @@ impl Peer {
             Ok(message) => message,
             Err(error) => return self.violation(&format!("no message: {error}")),
         };
-        let faults = lock(&self.seen).check(&message);
+        let faults = self.seen.lock().check(&message);
         for fault in faults {
             self.violation(&fault);
         }
@@ -154,7 +155,7 @@ impl Peer {
 
     /// Adds a client that gets notifications of changes without having asked for them in a message.
     pub(crate) fn add_listener(&self, out: Out) {
-        lock(&self.listeners).push(Listener { subscription: None, out });
+        self.listeners.lock().push(Listener { subscription: None, out });
     }
 
     fn listen(&self, id: &Value, out: &Out) {
@@ -167,7 +168,7 @@ impl Peer {
             },
         });
         out.send(&acknowledged.to_string());
-        lock(&self.listeners).push(Listener { subscription: Some(id.clone()), out: out.clone() });
+        self.listeners.lock().push(Listener { subscription: Some(id.clone()), out: out.clone() });
     }
 
     /// Reads the definition again. If it has changed, announces that its tools changed.
@@ -179,10 +180,10 @@ impl Peer {
             return;
         }
         let announces = definition.announces;
-        *lock(&self.definition) = Arc::new(definition);
+        *self.definition.lock() = Arc::new(definition);
         self.journal.note("reload");
         if announces {
-            for listener in lock(&self.listeners).iter() {
+            for listener in self.listeners.lock().iter() {
                 let mut params = json!({});
                 if let Some(id) = &listener.subscription {
                     params["_meta"] = json!({ SUBSCRIPTION_KEY: id });
@@ -196,11 +197,6 @@ impl Peer {
             }
         }
     }
-}
-
-/// Locks a mutex. A thread that panicked has already failed the test.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Writes a line to stderr.

@@ -2,12 +2,10 @@
 //! answer.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use parking_lot::Mutex;
 use serde_json::Value;
-
-use crate::peer::lock;
 
 /// The calls and questions that wait for the client.
 #[derive(Default)]
@@ -22,13 +20,13 @@ impl Pending {
     /// Returns a receiver that reports the cancellation of a call.
     pub(crate) fn until_cancelled(&self, id: &Value) -> Receiver<()> {
         let (sender, receiver) = channel();
-        lock(&self.calls).insert(id.to_string(), sender);
+        self.calls.lock().insert(id.to_string(), sender);
         receiver
     }
 
     /// Cancels a call. Ignores a call that has ended or never existed.
     pub(crate) fn cancel(&self, id: &Value) {
-        if let Some(call) = lock(&self.calls).remove(&id.to_string()) {
+        if let Some(call) = self.calls.lock().remove(&id.to_string()) {
             // The thread of a call lives until this message.
             let _ = call.send(());
         }
@@ -37,13 +35,13 @@ impl Pending {
     /// Returns a receiver of the answer to a question of the peer.
     pub(crate) fn until_answered(&self, question: &Value) -> Receiver<Value> {
         let (sender, receiver) = channel();
-        lock(&self.questions).insert(question.to_string(), sender);
+        self.questions.lock().insert(question.to_string(), sender);
         receiver
     }
 
     /// Takes an answer. Returns `false` if it answers no question.
     pub(crate) fn answered(&self, question: &Value, answer: &Value) -> bool {
-        let asked = lock(&self.questions).remove(&question.to_string());
+        let asked = self.questions.lock().remove(&question.to_string());
         asked.is_some_and(|asked| asked.send(answer.clone()).is_ok())
     }
 }

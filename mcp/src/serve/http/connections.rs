@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -99,7 +100,7 @@ impl HttpConnections {
     }
 
     fn try_admit(self: &Arc<Self>, peer: IpAddr) -> ConnectionAdmission {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let unknown = open.entries.values().filter(|it| it.is_of_nobody()).count();
         let is_full = open.entries.len() >= self.bounds.connections;
         if is_full || unknown >= self.bounds.unauthenticated {
@@ -118,10 +119,6 @@ impl HttpConnections {
         let (peer, since) = (network(peer), Instant::now());
         open.entries.insert(number, OpenConnection { peer, owner, since, closed: closed.clone() });
         ConnectionAdmission::Admitted(AdmittedConnection { all: Arc::clone(self), number, closed })
-    }
-
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,20 +163,20 @@ impl AdmittedConnection {
     }
 
     fn is_asking(&self) -> bool {
-        let open = self.all.open();
+        let open = self.all.open.lock();
         let owner = open.entries.get(&self.number).map(|it| &it.owner);
         matches!(owner, Some(ConnectionOwner::Nobody { is_asking: true }))
     }
 
     fn has_principal(&self) -> bool {
-        let open = self.all.open();
+        let open = self.all.open.lock();
         let owner = open.entries.get(&self.number).map(|it| &it.owner);
         matches!(owner, Some(ConnectionOwner::Principal { .. }))
     }
 
     /// Records whether a request is being checked.
     pub(super) fn asks(&self, now: bool) {
-        let mut open = self.all.open();
+        let mut open = self.all.open.lock();
         let owner = open.entries.get_mut(&self.number).map(|it| &mut it.owner);
         if let Some(ConnectionOwner::Nobody { is_asking }) = owner {
             *is_asking = now;
@@ -196,7 +193,7 @@ impl AdmittedConnection {
         principal: &Arc<str>,
         session: Option<&str>,
     ) -> Result<(), Full> {
-        let mut open = self.all.open();
+        let mut open = self.all.open.lock();
         let owner = ConnectionOwner::Principal {
             name: Arc::clone(principal),
             session: session.map(Box::from),
@@ -235,7 +232,7 @@ impl AdmittedConnection {
 
 impl Drop for AdmittedConnection {
     fn drop(&mut self) {
-        self.all.open().entries.remove(&self.number);
+        self.all.open.lock().entries.remove(&self.number);
         self.all.given_back.notify_one();
     }
 }
@@ -339,6 +336,6 @@ mod tests {
         drop(ann);
         assert!(admit().is_some());
         drop(idle);
-        assert_eq!(all.open().entries.len(), 4);
+        assert_eq!(all.open.lock().entries.len(), 4);
     }
 }

@@ -4,7 +4,7 @@
 //! request without the call's arguments and without secret headers.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use http::request::Parts;
 use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
+use parking_lot::Mutex;
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::sync::Semaphore;
@@ -241,7 +242,7 @@ impl<O: Offer> Endpoint<O> {
 
     /// Returns the calls of a principal. All its clients share their bounds.
     fn calls_of(&self, principal: &Principal) -> Arc<ClientCalls> {
-        let mut principals = self.principals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut principals = self.principals.lock();
         let name = principal.shared_name();
         if let Some(calls) = principals.get(name).and_then(Weak::upgrade) {
             return calls;

@@ -2,10 +2,11 @@
 //! Within a session, each id belongs to at most one request in flight.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ErrorData, JsonRpcMessage, RequestId, ServerJsonRpcMessage,
 };
@@ -95,7 +96,7 @@ impl Sessions {
 
     /// Returns whether this principal can begin a session.
     pub(super) fn has_room(&self, principal: &str) -> bool {
-        let begun = self.begun();
+        let begun = self.begun.lock();
         begun.len() < self.most || begun.values().any(|it| &*it.principal == principal)
     }
 
@@ -111,13 +112,9 @@ impl Sessions {
         id: &str,
         request: &RequestId,
     ) -> Option<ErrorData> {
-        let begun = self.begun();
+        let begun = self.begun.lock();
         let session = begun.get(id).filter(|it| &*it.principal == principal)?;
         session.requests.taken(request)
-    }
-
-    fn begun(&self) -> MutexGuard<'_, HashMap<SessionId, ClientSession>> {
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,7 +127,7 @@ pub(super) struct OwnSessions {
 impl OwnSessions {
     /// Returns whether this principal began the session. If so, records that the session is used.
     fn is_own(&self, id: &SessionId) -> bool {
-        match self.all.begun().get_mut(id) {
+        match self.all.begun.lock().get_mut(id) {
             Some(begun) if begun.principal == self.principal => {
                 begun.used = Instant::now();
                 true
@@ -146,7 +143,7 @@ impl OwnSessions {
     /// Returns the requests in flight of this principal's session, and records that it is used.
     fn requests(&self, id: &SessionId) -> Result<Arc<RequestIds>, SessionError> {
         if self.is_own(id)
-            && let Some(begun) = self.all.begun().get(id)
+            && let Some(begun) = self.all.begun.lock().get(id)
         {
             return Ok(Arc::clone(&begun.requests));
         }
@@ -160,7 +157,7 @@ impl OwnSessions {
         id: &SessionId,
         requests: &Arc<RequestIds>,
     ) -> Result<Option<SessionId>, SessionError> {
-        let mut begun = self.all.begun();
+        let mut begun = self.all.begun.lock();
         let mut oldest = None;
         if begun.len() >= self.all.most {
             let own = begun.iter().filter(|(_, it)| it.principal == self.principal);
@@ -210,7 +207,7 @@ impl SessionManager for OwnSessions {
         if !self.is_own(id) {
             return Ok(());
         }
-        self.all.begun().remove(id);
+        self.all.begun.lock().remove(id);
         Ok(self.all.local.close_session(id).await?)
     }
 

@@ -375,7 +375,7 @@ pub(crate) mod fuzzing {
         let kinds = kinds.into_iter().chain([RequestKind::Asked(Arc::clone(&asked))]);
         for (id, kind) in (0..).map(RequestId::Number).zip(kinds) {
             let token = Some(ProgressToken(id.clone()));
-            upstream.flights().insert(id, Flight { kind, token });
+            upstream.flights.lock().insert(id, Flight { kind, token });
         }
         let heard = match ServerMessage::read(text, &upstream) {
             ServerMessage::Message(message) => {

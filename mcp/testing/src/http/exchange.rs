@@ -2,16 +2,17 @@
 
 use std::io;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::Server;
 use super::request::{self, Request, Response};
 use crate::message::{self, MODERN, VERSION_KEY};
-use crate::peer::{Out, Outlet, lock};
+use crate::peer::{Out, Outlet};
 
 /// The time between two checks for a client that may have gone.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -22,7 +23,7 @@ struct Channel(Mutex<Sender<String>>);
 impl Outlet for Channel {
     fn send(&self, line: &str) {
         // The exchange may have ended because the client has gone.
-        let _ = lock(&self.0).send(line.to_owned());
+        let _ = self.0.lock().send(line.to_owned());
     }
 }
 
