@@ -1,13 +1,14 @@
 //! A repository of a registry, read over the OCI distribution API.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 use reqwest::Response;
 use serde::Deserialize;
 use tokio::sync::OnceCell;
@@ -151,7 +152,7 @@ impl Repository {
         };
         let second = again(&request);
         if is_registry {
-            request.authorization = self.allowed().get(&access).cloned();
+            request.authorization = self.allowed.lock().get(&access).cloned();
         }
         let response = self.transport.send(request).await?;
         let is_asked = is_registry && is_same_origin(base, response.url());
@@ -176,7 +177,7 @@ impl Repository {
         second.authorization = Some(answer.clone());
         let response = self.transport.send(second).await?;
         let response = self.unless_denied(base, response)?;
-        self.allowed().insert(access, answer);
+        self.allowed.lock().insert(access, answer);
         Ok(response)
     }
 
@@ -195,10 +196,6 @@ impl Repository {
         let host = self.reference.host().to_owned();
         let what = format!("`{}`", self.reference.repository());
         OciError::Denied { host, what, had_credential }
-    }
-
-    fn allowed(&self) -> std::sync::MutexGuard<'_, BTreeMap<RepositoryAccess, HeaderValue>> {
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the body of a successful answer that is a document.

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 /// The size of a piece in bytes.
@@ -46,7 +47,7 @@ impl Activity {
     }
 
     fn last(&self) -> Instant {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 
@@ -58,7 +59,7 @@ impl Body for WatchedBody {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        *self.activity.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self.activity.0.lock() = Instant::now();
         if self.rest.is_empty() {
             return Poll::Ready(None);
         }

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 
 use crate::http::{Received, Reply, request};
-use crate::serving::{Serving, lock};
+use crate::serving::Serving;
 
 /// The differences between registries.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +99,7 @@ impl Fake {
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let Some(asked) = request(&mut BufReader::new(reader)).await? else { return Ok(()) };
-    let reply = lock(&state).answer(&asked);
+    let reply = state.lock().answer(&asked);
     reply.write(&mut writer, &asked.method).await
 }
 

@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 use crate::http::{Received, Reply, reply, request};
-use crate::serving::{Serving, lock};
+use crate::serving::Serving;
 
 /// The damage to one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +91,7 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()
     let mut reader = BufReader::new(reader);
     let Some(asked) = request(&mut reader).await? else { return Ok(()) };
     let (fault, upstream) = {
-        let mut state = lock(&state);
+        let mut state = state.lock();
         (state.fault(&asked), state.upstream.clone())
     };
     let keeps_range = !matches!(fault, Some(Fault::Whole | Fault::WrongRange | Fault::WrongPart));

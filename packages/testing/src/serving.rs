@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
@@ -45,7 +46,7 @@ impl<S> Serving<S> {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, S> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 
@@ -53,8 +54,4 @@ impl<S> Drop for Serving<S> {
     fn drop(&mut self) {
         self.task.abort();
     }
-}
-
-pub(crate) fn lock<S>(state: &Mutex<S>) -> MutexGuard<'_, S> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,9 +6,10 @@
 //! until a limit, after which the test has failed.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::http::{Reply, request};
 use crate::proxy::forward;
-use crate::serving::{Serving, lock};
+use crate::serving::Serving;
 
 /// The longest time that a request is held back. It is shorter than clients wait.
 const MOST: Duration = Duration::from_secs(20);
@@ -78,9 +79,9 @@ impl State {
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) -> io::Result<()> {
     let (reader, mut writer) = stream.split();
     let Some(asked) = request(&mut BufReader::new(reader)).await? else { return Ok(()) };
-    let passed = lock(&state).hold(asked.path.clone());
+    let passed = state.lock().hold(asked.path.clone());
     let is_passed = timeout(MOST, passed).await.is_ok_and(|it| it.is_ok());
-    let upstream = lock(&state).upstream.clone();
+    let upstream = state.lock().upstream.clone();
     let reply = if is_passed {
         forward(&upstream, &asked, true).await?
     } else {
