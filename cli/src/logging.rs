@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ikigai_terminal::sanitize;
+use parking_lot::Mutex;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
@@ -70,13 +70,13 @@ pub(crate) fn log_in_background() {
         }
         drop(end);
     });
-    *BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner) = Some(Background { lines, ended });
+    *BACKGROUND.lock() = Some(Background { lines, ended });
 }
 
 /// Waits until the lines so far are written, but at most [`LAST_LINES`] for a reader that does not
 /// read.
 pub(crate) fn finish_log() {
-    let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let background = BACKGROUND.lock().take();
     let Some(Background { lines, ended }) = background else { return };
     drop(lines);
     let _ = ended.recv_timeout(LAST_LINES);
@@ -93,7 +93,7 @@ impl std::io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let shown = if self.has_colours { text } else { sanitize(&text).into_owned().into() };
-        let background = BACKGROUND.lock().unwrap_or_else(PoisonError::into_inner);
+        let background = BACKGROUND.lock();
         if let Some(Background { lines, .. }) = &*background {
             let _ = lines.try_send(shown.into_owned().into_bytes());
         } else {

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar};
+use parking_lot::Mutex;
 
 use ikigai_host::registry::{CompileEvent, ProgressFn};
 
@@ -25,7 +26,7 @@ fn spinners() -> ProgressFn {
     let bars = MultiProgress::new();
     let running: Mutex<HashMap<String, ProgressBar>> = Mutex::default();
     Arc::new(move |progress| {
-        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = running.lock();
         match progress {
             CompileEvent::Compiling(name) => {
                 let bar = bars.add(ProgressBar::new_spinner());

@@ -29,12 +29,13 @@ mod usage;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ikigai_provider::Provider;
 use ikigai_terminal::EditorEvent;
 use ikigai_terminal::editor::History;
 use ikigai_terminal::finder::Finder;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use out::Out;
@@ -178,7 +179,7 @@ struct AssetNames(Arc<Mutex<Vec<String>>>);
 
 impl AssetNames {
     fn all(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// Reads the names again, in the background. Does not create a store.
@@ -192,7 +193,7 @@ impl AssetNames {
             let Ok(all) = store.list("", None).await else { return };
             let shown = all.into_iter().filter(|asset| !asset.path.is_output());
             let shown = shown.map(|asset| asset.path.to_string()).collect();
-            *names.0.lock().unwrap_or_else(PoisonError::into_inner) = shown;
+            *names.0.lock() = shown;
         });
     }
 }

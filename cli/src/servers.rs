@@ -8,7 +8,7 @@ pub(crate) mod oauth;
 mod tokens;
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -21,6 +21,7 @@ use ikigai_mcp::{
     BoxFuture, CallProgress, ClientIdentity, ConnectError, Era, FormReply, FormRequest,
     HostResolver, HttpServer, Interaction, RemoteTool, connect_http, connect_streams,
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -129,7 +130,7 @@ impl OpenServer {
     }
 
     fn connection(&self) -> Option<Arc<ikigai_mcp::RemoteConnection>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.connection.lock().clone()
     }
 }
 
@@ -197,7 +198,7 @@ impl McpConnection for OpenServer {
 
     fn close(&self) -> ServerFuture<'_, ()> {
         Box::pin(async {
-            let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let connection = self.connection.lock().take();
             // A connection that is still in use ends with its last call.
             if let Some(Ok(connection)) = connection.map(Arc::try_unwrap) {
                 connection.close().await;

@@ -9,11 +9,12 @@ mod stream;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::Args;
 use ikigai_provider::FailureKind;
 use ikigai_terminal::one_line;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::cancelled_by_signals;
@@ -247,7 +248,7 @@ pub(super) async fn run(
     }
     let turn = turn.map_err(CliError::usage)?;
 
-    let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shown = shown.lock();
     if let Some(error) = shown.failed.take() {
         return Err(error);
     }
@@ -351,7 +352,7 @@ fn on_event(
 ) -> impl for<'e> FnMut(TurnEvent<'e>) + Send {
     let (shown, cancel) = (Arc::clone(shown), cancel.clone());
     move |event| {
-        let mut shown = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = shown.lock();
         if let Err(error) = shown.report.on_event(&event) {
             shown.failed.get_or_insert(error);
             cancel.cancel();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_agent::SessionAssets;
@@ -11,6 +11,7 @@ use ikigai_host::Host;
 use ikigai_host::audit::Requester;
 use ikigai_mcp::CatalogChange;
 use notify::{Config, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher as _};
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
@@ -42,7 +43,7 @@ struct WatchState {
 impl WatchedAssets {
     /// Starts a client's watch on an asset. Changes are relative to its present version.
     pub(super) fn begin(&self, uri: &str, now: &[AssetMetadata]) {
-        let mut look = self.look();
+        let mut look = self.0.lock();
         *look.uris.entry(uri.to_owned()).or_default() += 1;
         look.versions.get_or_insert_with(|| {
             let mut seen = versions(now);
@@ -58,7 +59,7 @@ impl WatchedAssets {
 
     /// Ends a watch.
     pub(super) fn end(&self, uri: &str) {
-        let mut look = self.look();
+        let mut look = self.0.lock();
         if let Some(count) = look.uris.get_mut(uri) {
             *count -= 1;
             if *count == 0 {
@@ -69,19 +70,19 @@ impl WatchedAssets {
 
     /// Notes that a client has received this list of the assets, which may change.
     pub(super) fn note_list(&self, now: &[AssetMetadata]) {
-        let mut look = self.look();
+        let mut look = self.0.lock();
         look.has_listed = true;
         look.versions.get_or_insert_with(|| versions(now));
     }
 
     fn is_wanted(&self) -> bool {
-        let look = self.look();
+        let look = self.0.lock();
         look.has_listed || !look.uris.is_empty()
     }
 
     /// Returns the changes since the last poll.
     fn changes(&self, now: &[AssetMetadata]) -> Vec<CatalogChange> {
-        let mut look = self.look();
+        let mut look = self.0.lock();
         let now = versions(now);
         let changes = match &look.versions {
             Some(last) => differences(last, &now, &look.uris),
@@ -89,10 +90,6 @@ impl WatchedAssets {
         };
         look.versions = Some(now);
         changes
-    }
-
-    fn look(&self) -> MutexGuard<'_, WatchState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

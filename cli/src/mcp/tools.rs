@@ -1,6 +1,6 @@
 //! The tools of a host as a catalog.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_agent::about_bash;
@@ -9,6 +9,7 @@ use ikigai_host::nearest::nearest;
 use ikigai_host::policy::{Backend, Decision, Effects};
 use ikigai_host::registry::{ScanState, Snapshot, Tool};
 use ikigai_mcp::{Catalog, ToolEntry, ToolHints};
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 use crate::decision::without_sandbox;
@@ -51,7 +52,7 @@ impl HostTools {
         let offered = snapshot.tools().filter(|tool| self.is_offered(tool.name()));
         let entry = |tool| entry(host, tool, self.result_characters);
         let catalog = Catalog::new(offered.filter_map(entry).collect());
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         match &*last {
             Some(last) if last.revision() == catalog.revision() => Arc::clone(last),
             _ => Arc::clone(last.insert(Arc::new(catalog))),
@@ -88,7 +89,7 @@ impl HostTools {
 
     /// Returns the revision of the catalog that was listed last, if there is one.
     pub(super) fn revision(&self) -> Option<u64> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = self.last.lock();
         last.as_ref().map(|catalog| catalog.revision())
     }
 

@@ -1,12 +1,13 @@
 //! Questions at a terminal without an editor. Each has a thread, which blocks until there is an
 //! answer.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ikigai_terminal::Screen;
 use ikigai_terminal::question::{self, KeyQuestion};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::{PendingAnswer, QuestionTerminal};
@@ -40,7 +41,7 @@ impl QuestionTerminal for Alone {
         let (screen, terminal) = (self.screen.clone(), Arc::clone(&self.terminal));
         let (sender, receiver) = oneshot::channel();
         let ask = move || {
-            let one = terminal.lock().unwrap_or_else(PoisonError::into_inner);
+            let one = terminal.lock();
             let given = question::ask(&screen, &question, &|| is_over.load(Ordering::Relaxed));
             drop(one);
             // The call may have ended in the meantime. A terminal that fails gives no answer.
@@ -57,6 +58,6 @@ impl QuestionTerminal for Alone {
 
     /// Waits for the terminal. A withdrawn question releases it at once.
     fn settle(&self) {
-        drop(self.terminal.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.terminal.lock());
     }
 }

@@ -3,10 +3,11 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use ikigai_terminal::editor::LinePrinter;
 use ikigai_terminal::{OutputFeatures, Screen};
+use parking_lot::Mutex;
 
 use ikigai_host::registry::{CompileEvent, ProgressFn};
 
@@ -63,16 +64,12 @@ impl Out {
 
     /// Sets whether a line is being read.
     pub(super) fn set_reading(&self, is_reading: bool) {
-        *self.reading() = is_reading;
-    }
-
-    fn reading(&self) -> MutexGuard<'_, bool> {
-        self.is_reading.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.is_reading.lock() = is_reading;
     }
 
     /// Writes lines.
     pub(super) fn line(&self, text: &str) -> io::Result<()> {
-        let is_reading = self.reading();
+        let is_reading = self.is_reading.lock();
         match self.printer.get() {
             Some(printer) if *is_reading => printer.print(text),
             _ => self.screen.line(text),

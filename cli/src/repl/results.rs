@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::out::Out;
 use super::result::{ResultExcerpt, ResultView};
@@ -25,7 +27,7 @@ struct ResultQueue {
 impl RecentResults {
     /// Keeps the result of the newest call.
     pub(super) fn push(&self, result: ResultView) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.results.push_front(result);
         state.results.truncate(KEPT);
         state.seen = 0;
@@ -33,7 +35,7 @@ impl RecentResults {
 
     /// Shows the whole result of the `nth` last call, counted from 1.
     pub(super) fn show(&self, nth: usize, out: &Out) -> io::Result<()> {
-        let state = self.lock();
+        let state = self.0.lock();
         let count = state.results.len();
         let Some(result) = nth.checked_sub(1).and_then(|at| state.results.get(at)) else {
             return out.line(&match count {
@@ -62,14 +64,10 @@ impl RecentResults {
     /// before.
     pub(super) fn show_next(&self, out: &Out) -> io::Result<()> {
         let nth = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.seen = if state.seen < state.results.len() { state.seen + 1 } else { 1 };
             state.seen
         };
         self.show(nth, out)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ResultQueue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,13 @@
 //! The view of a turn: shows its events on the screen as they happen.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_host::limits::{Deadline, Extended};
 use ikigai_terminal::editor::WorkKey;
 use ikigai_terminal::{Busy, CallSummary, Screen, TimeLimit, in_words, one_line};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::keyboard::OnKey;
@@ -80,7 +81,7 @@ impl Show {
     pub(super) fn on_event(&self) -> impl for<'e> FnMut(TurnEvent<'e>) + Send + use<> {
         let show = self.clone();
         move |event| {
-            let mut state = show.lock();
+            let mut state = show.state.lock();
             let shown = state.on_event(&event);
             state.keep_error(shown);
         }
@@ -90,7 +91,7 @@ impl Show {
     pub(super) fn on_key(&self) -> OnKey {
         let show = self.clone();
         Arc::new(move |key| {
-            let mut state = show.lock();
+            let mut state = show.state.lock();
             match key {
                 WorkKey::Interrupt => state.cancel.cancel(),
                 WorkKey::MoreTime => {
@@ -103,19 +104,19 @@ impl Show {
 
     /// Shows a text while ikigai waits.
     pub(super) fn wait_for(&self, what: &str) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let shown = state.wait_for(what);
         state.keep_error(shown);
     }
 
     /// Removes the text of [`Self::wait_for`].
     pub(super) fn stop_waiting(&self) {
-        self.lock().busy = None;
+        self.state.lock().busy = None;
     }
 
     /// Ends the view: the model's text, and the lines of calls that were dropped.
     pub(super) fn finish(&self) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.busy = None;
         if let Some(error) = state.failed.take() {
             return Err(error);
@@ -123,10 +124,6 @@ impl Show {
         state.end_thought()?;
         state.screen.end_calls("cancelled")?;
         state.screen.end_text()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DisplayState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,12 +7,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{Signatures, SignerRule, SignersInForce};
 use ikigai_packages::ToolsLock;
 use ikigai_packages::trust::Trust;
+use parking_lot::Mutex;
 
 use super::lock_file::read_lock;
 use super::verdict;
@@ -40,7 +41,7 @@ impl LockedSignatures {
     }
 
     fn trust(&self, signers: &Arc<SignersInForce>) -> Result<Arc<Trust>, String> {
-        let mut known = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.trust.lock();
         if let Some((of, trust)) = &*known
             && Arc::ptr_eq(of, signers)
         {
@@ -65,7 +66,7 @@ impl WatchedLock {
                 it.ctime_nsec(),
             ]
         });
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if let Some((known, lock)) = &*seen
             && *known == identity
         {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::future::ready;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use ikigai_host::consent::{self, ConsentQuestion, ConsentReply, Respondent};
 use ikigai_host::front_end::{AnswerFuture, Costs, FrontEnd, Recording};
 use ikigai_host::policy::{RequestedAccess, UsedAccess};
+use parking_lot::Mutex;
 
 use crate::commands::policy::least::proposal::ObservedAccess;
 use crate::commands::policy::least::recorded::GrantUse;
@@ -40,12 +40,12 @@ impl PolicyRecorder {
 
     /// Returns the record so far.
     pub(super) fn noted(&self) -> RecordedAccesses {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.noted.lock().clone()
     }
 
     /// Resets the numbers of the last call, since a call that never begins records nothing.
     pub(super) fn begin(&self) {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).last = (0, 0);
+        self.noted.lock().last = (0, 0);
     }
 }
 
@@ -74,7 +74,7 @@ impl FrontEnd for PolicyRecorder {
     }
 
     fn recorded(&self, reached: &[RequestedAccess], used: &[UsedAccess], costs: Costs) {
-        let mut noted = self.noted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noted = self.noted.lock();
         noted.last = (reached.len(), used.len());
         noted.reached.extend(reached.iter().map(ToolAccess::from));
         let used = used.iter().map(GrantUse::from).filter_map(|used| match used {
@@ -92,7 +92,7 @@ impl FrontEnd for PolicyRecorder {
     }
 
     fn unwatched(&self) {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner).is_unwatched = true;
+        self.noted.lock().is_unwatched = true;
     }
 }
 

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -46,7 +47,7 @@ impl Server {
 
     /// Returns the requests that the case has no answer for, as `METHOD PATH`.
     pub(super) fn unexpected(&self) -> Vec<String> {
-        self.unexpected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.unexpected.lock().clone()
     }
 }
 
@@ -83,7 +84,7 @@ fn answer(
         let asked = format!("{method} {path}");
         let mut response = Response::new(format!("the case has no answer for {asked}\n").into());
         *response.status_mut() = StatusCode::NOT_FOUND;
-        unexpected.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        unexpected.lock().push(asked);
         return response;
     };
     let mut builder = Response::builder().status(route.status);
