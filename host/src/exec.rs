@@ -32,10 +32,11 @@ use std::ffi::OsString;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::assets::AssetHandle;
@@ -210,22 +211,18 @@ pub(crate) struct Refusals(Arc<Mutex<DeniedAccesses>>);
 impl Refusals {
     /// Notes one refusal.
     pub(crate) fn note(&self, what: String) {
-        self.lock().note(what);
+        self.0.lock().note(what);
     }
 
     /// Returns the refusals so far.
     pub(crate) fn so_far(&self) -> DeniedAccesses {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     /// Returns the refusals since the last time, for a program that serves one call after the
     /// other.
     pub(crate) fn take(&self) -> DeniedAccesses {
-        std::mem::take(&mut self.lock())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, DeniedAccesses> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        std::mem::take(&mut self.0.lock())
     }
 }
 

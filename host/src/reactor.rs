@@ -17,11 +17,12 @@ use std::io;
 use std::mem;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 
 /// The microseconds for which no thread needs to look for events again while calls wait, so that
@@ -194,7 +195,7 @@ impl Reactor {
             }
             future.as_mut().poll(&mut Context::from_waker(&waker))
         };
-        *owner.thread() = Some(thread::current());
+        *owner.thread.lock() = Some(thread::current());
         owner.is_woken.store(true, Ordering::SeqCst);
         owner.is_asked.store(true, Ordering::Release);
         loop {
@@ -241,12 +242,8 @@ fn release(runtime: Option<Arc<Runtime>>) {
 }
 
 impl OwnerThread {
-    fn thread(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn unpark(&self) {
-        if let Some(thread) = &*self.thread() {
+        if let Some(thread) = &*self.thread.lock() {
             thread.unpark();
         }
     }
@@ -269,10 +266,6 @@ impl Wake for SharedReactor {
 }
 
 impl SharedReactor {
-    fn leader(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         self.nudge();
@@ -312,7 +305,7 @@ impl SharedReactor {
 
     /// Makes the leading thread check whether to continue.
     pub(crate) fn nudge(&self) {
-        if let Some(waker) = &*self.leader() {
+        if let Some(waker) = &*self.leader.lock() {
             waker.wake_by_ref();
         }
     }
@@ -364,7 +357,7 @@ impl Leadership {
         let mut has_begun = false;
         runtime.block_on(poll_fn(|context| {
             if !mem::replace(&mut has_begun, true) {
-                *shared.leader() = Some(context.waker().clone());
+                *shared.leader.lock() = Some(context.waker().clone());
                 // Continue after the tasks that are ready.
                 context.waker().wake_by_ref();
             } else if is_enough() {
@@ -393,7 +386,7 @@ impl Drop for Leadership {
             TERM.set(outer);
         }
         let shared = &self.shared;
-        *shared.leader() = None;
+        *shared.leader.lock() = None;
         release(self.runtime.take());
         shared.last_end.store(shared.now(), Ordering::Relaxed);
         shared.turns.fetch_add(1, Ordering::Relaxed);

@@ -11,9 +11,10 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::Once;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, FlockOperation};
 use rustix::io::Errno;
 
@@ -78,7 +79,7 @@ impl Log {
 
     /// Appends one line, which ends in its newline. The line is in the file when this returns.
     pub(super) fn append(&self, line: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         for _ in 0..ATTEMPTS {
             let mut open = match state.open.take() {
                 Some(open) => open,
@@ -341,10 +342,10 @@ mod tests {
         }
         // If each append waited, this would take 50 s.
         assert!(begun.elapsed() < LOCK_TIMEOUT * 100, "{:?}", begun.elapsed());
-        assert!(log.state.lock().expect("not poisoned").stuck);
+        assert!(log.state.lock().stuck);
         drop(holder);
         log.append(b"three\n").expect("appended");
-        assert!(!log.state.lock().expect("not poisoned").stuck);
+        assert!(!log.state.lock().stuck);
         assert_eq!(fs::read_to_string(log.path()).expect("read").lines().count(), 202);
     }
 

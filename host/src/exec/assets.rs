@@ -8,12 +8,13 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
 use ikigai_protocol::ToolCode;
 use ikigai_protocol::host_socket::MAX_CONTENT;
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
@@ -219,7 +220,7 @@ impl AssetGate {
 
     /// Returns the refusals so far.
     pub(super) fn denied(&self) -> DeniedAccesses {
-        self.denied.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.denied.lock().clone()
     }
 
     pub(super) async fn read(&self, uri: String, window: Window) -> Result<String, AssetError> {
@@ -334,7 +335,7 @@ impl AssetGate {
 
     fn note_refusal(&self, what: &str, name: &str) {
         let shown: String = name.escape_debug().take(NAME_KEPT).collect();
-        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut denied = self.denied.lock();
         denied.note(format!("{what} {shown}"));
     }
 

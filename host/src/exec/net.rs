@@ -19,10 +19,11 @@ use std::future::Future;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use http::uri::Authority;
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
@@ -253,8 +254,7 @@ impl NetworkGate {
 
     /// Returns whether this is true of the grant, or of what the call was allowed.
     fn has(&self, allows: impl Fn(&Net) -> bool) -> bool {
-        allows(&self.grant.net)
-            || allows(&self.widened.lock().unwrap_or_else(PoisonError::into_inner))
+        allows(&self.grant.net) || allows(&self.widened.lock())
     }
 
     /// Returns whether the call is recorded. Such a call may reach every public address.
@@ -279,7 +279,7 @@ impl NetworkGate {
         if !widening.may(reached).await {
             return false;
         }
-        let mut widened = self.widened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut widened = self.widened.lock();
         *widened = widening.net();
         true
     }
@@ -361,7 +361,7 @@ impl NetworkGate {
         if !self.remembers || self.grant.net.any {
             return Ok(());
         }
-        let mut resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut resolved = self.resolved.lock();
         for ip in found.iter().filter(|ip| is_public(**ip)) {
             if resolved.len() >= MAX_RESOLVED && !resolved.contains_key(ip) {
                 return Err(NoAddress::TooMany);
@@ -378,7 +378,7 @@ impl NetworkGate {
 
     /// Returns a granted name that led to the address.
     fn name_of(&self, address: SocketAddr) -> Option<String> {
-        let resolved = self.resolved.lock().unwrap_or_else(PoisonError::into_inner);
+        let resolved = self.resolved.lock();
         let names = resolved.get(&address.ip().to_canonical())?;
         let is_granted = |name: &&String| {
             let port = Some(address.port());
@@ -567,7 +567,7 @@ mod tests {
             _: &'a str,
             place: OwnedSemaphorePermit,
         ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
-            self.0.lock().expect("no panic").push(place);
+            self.0.lock().push(place);
             Box::pin(std::future::pending())
         }
     }
@@ -582,7 +582,7 @@ mod tests {
         let begin = async |reach: &NetworkGate| {
             let asked = reach.resolve("a.test", None);
             assert!(timeout(Duration::ZERO, asked).await.is_err(), "it is never answered");
-            stuck.0.lock().expect("no panic").len()
+            stuck.0.lock().len()
         };
         for begun in 1..=LOOKUPS_OF_A_CALL {
             assert_eq!(begin(&reach).await, begun);

@@ -4,10 +4,12 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use parking_lot::Mutex;
 
 /// A stream of the host that a program's output is passed on to.
-pub type Forward = Arc<Mutex<dyn Write + Send>>;
+pub type Forward = Arc<std::sync::Mutex<dyn Write + Send>>;
 
 /// The destination of one output stream of a program.
 #[derive(Clone)]
@@ -104,7 +106,7 @@ impl Pipe {
     ///
     /// Fails if the limit is exceeded, or if the stream behind [`Sink::Forward`] failed.
     pub(crate) fn write(&self, bytes: &[u8]) -> Result<(), PipeError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Sink::Tail(kept) = self.sink {
             state.total += bytes.len() as u64;
             state.push_tail(bytes, kept);
@@ -130,12 +132,12 @@ impl Pipe {
 
     /// Returns whether the program wrote more than the limit.
     pub(crate) fn is_full(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).full
+        self.state.lock().full
     }
 
     /// Takes what was kept so far. Later writes start anew.
     pub(crate) fn take(&self) -> Captured {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let state = std::mem::take(&mut *state);
         let bytes = match self.sink {
             Sink::Tail(_) => Vec::from(state.tail),
@@ -178,7 +180,7 @@ mod tests {
 
     #[test]
     fn forwarded_bytes_arrive_up_to_the_limit() {
-        let stream = Arc::new(Mutex::new(Vec::new()));
+        let stream = Arc::new(std::sync::Mutex::new(Vec::new()));
         let pipe = Pipe::new(Sink::Forward(stream.clone()), 3);
         assert!(matches!(pipe.write(b"abcd"), Err(PipeError::Full)));
         assert_eq!(*stream.lock().expect("not poisoned"), b"abc");

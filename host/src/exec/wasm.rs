@@ -42,10 +42,11 @@ use std::fs::File;
 use std::future::Future;
 use std::io::Seek as _;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ikigai_protocol::Digest;
+use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use wasmtime::component::Component;
@@ -400,13 +401,13 @@ struct CompiledCommand {
 
 impl GuestProgram {
     fn code(&self) -> CompiledCommand {
-        self.code.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.code.read().clone()
     }
 
     /// Returns the tier of the code that its next call runs.
     #[must_use]
     pub fn tier(&self) -> Tier {
-        self.code.read().unwrap_or_else(PoisonError::into_inner).tier
+        self.code.read().tier
     }
 
     /// Carries out a call of the program on a thread of its pool.

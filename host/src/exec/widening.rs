@@ -14,11 +14,12 @@ mod recording;
 pub(super) mod tests;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 
 use self::notes::Notes;
 use crate::front_end::FrontEnd;
@@ -137,7 +138,7 @@ impl Widening {
     /// Returns the accesses that the user allowed for this call only. A tool that is recorded
     /// permissively runs in the sandbox, granted or not.
     pub(crate) fn once(&self) -> Vec<RequestedAccess> {
-        let mut once = self.notes().once.clone();
+        let mut once = self.notes.lock().once.clone();
         once.extend(self.is_permissive().then_some(RequestedAccess::Run));
         once
     }

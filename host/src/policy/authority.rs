@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 
 use ikigai_protocol::{Access, Digest, GrantedDir};
+use parking_lot::Mutex;
 
 use super::decide;
 use super::decision::{Decision, Denial, PolicyRequest};
@@ -819,7 +820,7 @@ impl Authority {
     }
 
     fn log_once(&self, text: &str) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.insert(text.to_owned()) {
             tracing::warn!("{text}");
         }

@@ -9,9 +9,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Once};
 
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 
 use super::parse::{self, Base};
 use super::provenance::LayerKind;
@@ -141,7 +142,7 @@ impl LivePolicy {
         };
         for file in live.files() {
             file.refresh(&live.base);
-            if let Some(problem) = file.seen().problem.take() {
+            if let Some(problem) = file.seen.lock().problem.take() {
                 return Err(problem);
             }
         }
@@ -158,20 +159,20 @@ impl LivePolicy {
         self.refresh();
         let mut ceilings = Vec::with_capacity(self.ceilings.len());
         for ceiling in &self.ceilings {
-            let seen = ceiling.seen();
+            let seen = ceiling.seen.lock();
             if let Some(problem) = &seen.problem {
                 return Err(problem.clone());
             }
             ceilings.push(Arc::clone(&seen.layer));
         }
-        let workspace = Arc::clone(&self.workspace.seen().layer);
+        let workspace = Arc::clone(&self.workspace.seen.lock().layer);
         Ok(PolicyLayers { ceilings, user: self.user(), workspace })
     }
 
     /// Returns the contents of the user's file at the last check.
     pub(super) fn user(&self) -> Arc<PolicyLayer> {
         match &self.user {
-            Some(user) => Arc::clone(&user.seen().layer),
+            Some(user) => Arc::clone(&user.seen.lock().layer),
             None => Arc::clone(&self.no_user),
         }
     }
@@ -189,14 +190,14 @@ impl LivePolicy {
 
     /// Returns the errors of the files whose present contents are not in force.
     pub(super) fn problems(&self) -> Vec<(LayerKind, TomlError)> {
-        let problem = |file: &OneFile| Some((file.kind, file.seen().problem.clone()?));
+        let problem = |file: &OneFile| Some((file.kind, file.seen.lock().problem.clone()?));
         self.files().filter_map(problem).collect()
     }
 
     /// Returns the status of each file at the last check.
     pub(super) fn statuses(&self) -> Vec<FileStatus> {
         let file = |file: &OneFile| {
-            let seen = file.seen();
+            let seen = file.seen.lock();
             FileStatus {
                 kind: file.kind,
                 path: file.path.clone(),
@@ -210,7 +211,7 @@ impl LivePolicy {
     /// Returns the digest of each file's text in force, with the author of the file.
     pub(super) fn digests(&self) -> Vec<(LayerKind, Option<Digest>)> {
         self.refresh();
-        self.files().map(|file| (file.kind, file.seen().text)).collect()
+        self.files().map(|file| (file.kind, file.seen.lock().text)).collect()
     }
 
     fn files(&self) -> impl Iterator<Item = &OneFile> + Clone {
@@ -235,13 +236,9 @@ impl OneFile {
         Self { kind, path: path.to_owned(), must_exist, rules, seen: Mutex::new(seen) }
     }
 
-    fn seen(&self) -> MutexGuard<'_, LoadedFile> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reads the file again if its metadata changed, or cannot show yet whether the file changed.
     fn refresh(&self, base: &Base) {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let before = identity(&self.path);
         let is_as_read = before.is_some() && seen.identity == before;
         // The problem may be the mode of a directory on the way, if the owner is checked. A

@@ -10,9 +10,10 @@ use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ikigai_protocol::{Access, GrantedDir};
+use parking_lot::Mutex;
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
@@ -46,7 +47,7 @@ impl SecretPaths {
     /// one at an earlier call, also returns each link and the target that it leads to. Otherwise,
     /// after a tool removed a link, its next call would see the rest.
     pub(super) fn places(&self) -> Arc<Vec<PathBuf>> {
-        let earlier = Arc::clone(&self.lock());
+        let earlier = Arc::clone(&self.known.lock());
         if earlier.is_current() {
             return Arc::clone(&earlier.places);
         }
@@ -54,7 +55,7 @@ impl SecretPaths {
         let stamps = stamps(&earlier.dirs);
         let LinkSearch { mut places, dirs } = LinkSearch::run(&self.given, self.home.as_deref());
         let stamps = stamps.filter(|_| dirs == earlier.dirs);
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         places.extend_from_slice(&known.places);
         places.sort();
         places.dedup();
@@ -69,10 +70,6 @@ impl SecretPaths {
         self.given.sort_by(|one, other| (one.parent(), one).cmp(&(other.parent(), other)));
         self.given.dedup();
         self.known = Mutex::default();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Arc<KnownPlaces>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

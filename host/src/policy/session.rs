@@ -4,9 +4,8 @@
 //! It widens the user's file. Ceilings and the workspace bound it in the same way as that file. It
 //! is kept in memory. An entry applies to the contents that the user was asked about.
 
-use std::sync::{Mutex, PoisonError};
-
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 
 use super::Backend;
 use super::decision::PolicyRequest;
@@ -72,7 +71,7 @@ impl SessionAnswers {
         allowed: bool,
     ) {
         let subject = ToolIdentity::from_request(request);
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         entries.retain(|entry| entry.subject != subject || entry.reached != *reached);
         if entries.len() >= ENTRIES {
             entries.remove(0);
@@ -83,7 +82,7 @@ impl SessionAnswers {
     /// Returns all answers, with the oldest first. Equal answers about several builds of a tool are
     /// merged.
     pub(super) fn answers(&self) -> Vec<SessionAnswer> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         let mut answers: Vec<SessionAnswer> = Vec::with_capacity(entries.len());
         for answer in entries.iter().map(AnswerEntry::answer) {
             if !answers.contains(&answer) {
@@ -94,13 +93,13 @@ impl SessionAnswers {
     }
 
     pub(super) fn forget(&self, answer: &SessionAnswer) {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         entries.retain(|entry| entry.answer() != *answer);
     }
 
     /// Returns the accesses that were allowed to the subject of a request.
     pub(super) fn allowed(&self, request: &PolicyRequest<'_>) -> Vec<RequestedAccess> {
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         if entries.is_empty() {
             return Vec::new();
         }
@@ -124,7 +123,7 @@ impl SessionAnswers {
             ) => access >= refused && path.starts_with(dir),
             (refused, reached) => refused == reached,
         };
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         entries.iter().any(|it| !it.allowed && it.subject == subject && is_in(&it.reached))
     }
 
@@ -135,7 +134,7 @@ impl SessionAnswers {
         reached: &RequestedAccess,
     ) -> bool {
         let subject = ToolIdentity::from_request(request);
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.0.lock();
         entries.iter().any(|it| !it.allowed && it.reached == *reached && it.subject == subject)
     }
 }

@@ -5,9 +5,10 @@
 
 mod meet;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 
 use super::provenance::Provenance;
 use super::rule::{PolicyLayers, provenance_of};
@@ -70,7 +71,7 @@ impl Signing {
 
     /// Returns the signers in force. The result stays the same while the layers do.
     pub(super) fn in_force(&self, layers: &PolicyLayers) -> Arc<SignersInForce> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         if let Some((known, in_force)) = &*last
             && known.are_same(layers)
         {

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// The variables that the user has set, by name.
 #[derive(Debug, Default)]
@@ -15,22 +16,18 @@ pub(super) struct Variables(Mutex<BTreeMap<OsString, OsString>>);
 impl Variables {
     /// Sets a variable for every later call.
     pub(super) fn set(&self, name: &str, value: &str) {
-        self.of_this_run().insert(name.into(), value.into());
+        self.0.lock().insert(name.into(), value.into());
     }
 
     pub(super) fn get(&self, name: &str) -> Option<OsString> {
-        let set = self.of_this_run().get(OsStr::new(name)).cloned();
+        let set = self.0.lock().get(OsStr::new(name)).cloned();
         set.or_else(|| std::env::var_os(name))
     }
 
     pub(super) fn all(&self) -> Vec<(OsString, OsString)> {
         let mut all: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        all.extend(self.of_this_run().iter().map(|(name, value)| (name.clone(), value.clone())));
+        all.extend(self.0.lock().iter().map(|(name, value)| (name.clone(), value.clone())));
         all.into_iter().collect()
-    }
-
-    fn of_this_run(&self) -> MutexGuard<'_, BTreeMap<OsString, OsString>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -13,10 +13,11 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use ikigai_protocol::{Access, GrantedDir};
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::paths;
@@ -74,7 +75,7 @@ impl WritableRecord {
     ///
     /// Fails if the record cannot be read. The text is the reason.
     pub(super) fn dirs(&self) -> Result<Arc<Dirs>, String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         self.refresh(&mut known).map_err(|error| self.format_error(&error))?;
         Ok(Arc::clone(&known.dirs))
     }
@@ -87,7 +88,7 @@ impl WritableRecord {
     /// have filled the disk to prevent the record. If the record cannot be written for another
     /// reason, that is logged once.
     pub(super) fn record(&self, dirs: &[GrantedDir]) -> Result<(), String> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let fresh = |known: &RecordCache| -> Vec<PathBuf> {
             let written = dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
             let fresh = written.filter(|dir| !known.dirs.contains(&dir.path));

@@ -10,9 +10,9 @@ use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -145,7 +145,7 @@ impl Memo {
     }
 
     pub(super) fn digest(&self, identity: &FileIdentity) -> Option<Digest> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let digest = state.entries.digests.get(&identity.0).copied()?;
         if !state.used_digests.contains(&identity.0) {
             state.used_digests.insert(identity.0.clone());
@@ -162,7 +162,7 @@ impl Memo {
         if !paths::has_settled(metadata) {
             return;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.entries.digests.insert(identity.0.clone(), digest);
         state.used_digests.insert(identity.0.clone());
         state.changed = true;
@@ -171,14 +171,14 @@ impl Memo {
     /// Returns whether the sandbox worked in these surroundings, if it was tried there recently.
     pub(super) fn confines(&self, surroundings: &str) -> Option<bool> {
         let surroundings = Digest::from_bytes(surroundings.as_bytes());
-        let state = self.lock();
+        let state = self.state.lock();
         let known = state.entries.sandbox.iter().find(|(known, _)| *known == surroundings);
         known.map(|(_, holds)| *holds)
     }
 
     pub(super) fn keep_confines(&self, surroundings: &str, holds: bool) {
         let kept = (Digest::from_bytes(surroundings.as_bytes()), holds);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.entries.sandbox.contains(&kept) {
             return;
         }
@@ -190,7 +190,7 @@ impl Memo {
     }
 
     pub(super) fn answer(&self, question: &SchemaKey) -> Option<SchemaReply> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let answer = state.entries.answers.get(question).cloned()?;
         if !state.used_answers.contains(question) {
             state.used_answers.insert(question.clone());
@@ -199,7 +199,7 @@ impl Memo {
     }
 
     pub(super) fn keep_answer(&self, question: SchemaKey, answer: SchemaReply) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.used_answers.insert(question.clone());
         state.entries.answers.insert(question, answer);
         state.changed = true;
@@ -208,7 +208,7 @@ impl Memo {
     /// Writes the memo if it has something new. Logs a failure once, and continues.
     pub(super) fn save(&self) {
         let Some(path) = &self.path else { return };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !std::mem::take(&mut state.changed) {
             return;
         }
@@ -216,10 +216,6 @@ impl Memo {
         if let Err(error) = write(path, &state.entries) {
             paths::log_uncached(path.parent().unwrap_or(path), &error);
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, MemoState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -346,11 +342,11 @@ mod tests {
             assert!(memo.answer(&question("tool")).is_some());
         }
         let identity = FileIdentity("1:2:3".to_owned());
-        memo.lock().entries.digests.insert(identity.0.clone(), Digest::from_bytes(b"x"));
+        memo.state.lock().entries.digests.insert(identity.0.clone(), Digest::from_bytes(b"x"));
         for _ in 0..100 {
             assert!(memo.digest(&identity).is_some());
         }
-        let state = memo.lock();
+        let state = memo.state.lock();
         assert_eq!((state.used_answers.len(), state.used_digests.len()), (1, 1));
     }
 

@@ -2,10 +2,11 @@
 //! that keeps data of one principal must not give it to another.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
@@ -146,7 +147,7 @@ impl ServerPool {
     /// Returns the tools that a server in use has now, and the revision of the protocol that it
     /// speaks.
     pub(crate) fn listed(&self, server: &DefinedServer) -> Option<(Arc<ServerTools>, String)> {
-        let slots = self.slots();
+        let slots = self.slots.lock();
         let of_server = slots.iter().filter(|((digest, _), _)| *digest == server.digest);
         // The user's server comes first: its list is the approved one.
         let mut of_server: Vec<_> = of_server.collect();
@@ -162,8 +163,12 @@ impl ServerPool {
     /// Retires each server in use whose grant no longer applies. Its calls continue, and it ends
     /// with the last of them.
     pub(crate) fn retain(&self, is_granted: impl Fn(Digest, &Grant) -> bool) {
-        let slots: Vec<(Digest, Arc<ServerSlot>)> =
-            self.slots().iter().map(|((digest, _), slot)| (*digest, Arc::clone(slot))).collect();
+        let slots: Vec<(Digest, Arc<ServerSlot>)> = self
+            .slots
+            .lock()
+            .iter()
+            .map(|((digest, _), slot)| (*digest, Arc::clone(slot)))
+            .collect();
         for (digest, slot) in slots {
             // A server that is being started is checked when its list was read, as for any other
             // change.
@@ -174,7 +179,7 @@ impl ServerPool {
 
     /// Remembers the revision of the protocol that a server spoke in another run.
     pub(crate) fn remember(&self, server: &DefinedServer, revision: &str) {
-        self.revisions().entry(server.digest).or_insert_with(|| revision.to_owned());
+        self.revisions.lock().entry(server.digest).or_insert_with(|| revision.to_owned());
     }
 
     /// Returns the server with the grant of a call. It is started if it is not in use.
@@ -201,20 +206,20 @@ impl ServerPool {
         let Some(connect) = &self.connect else {
             return Err(Outcome::not_started("this program does not speak to servers of MCP"));
         };
-        let revision = self.revisions().get(&server.digest).cloned();
+        let revision = self.revisions.lock().get(&server.digest).cloned();
         let (connect, changes) = ((&**connect, revision), self.changes.clone());
         let starting =
             RunningServer::start(server, connect, &self.supervisor, call, changes, self.patience);
         match starting.await {
             Ok(running) => {
-                self.revisions().insert(server.digest, running.connection().revision());
+                self.revisions.lock().insert(server.digest, running.connection().revision());
                 state.running = Some(Arc::clone(&running));
                 Ok(running)
             }
             Err(outcome) => {
                 state.failures.note(Instant::now());
                 // The server may have another version now.
-                self.revisions().remove(&server.digest);
+                self.revisions.lock().remove(&server.digest);
                 Err(outcome)
             }
         }
@@ -222,7 +227,7 @@ impl ServerPool {
 
     /// Returns the place of a server for the principal of a call.
     fn slot(&self, server: &DefinedServer, call: &Call) -> Result<Arc<ServerSlot>, String> {
-        let mut slots = self.slots();
+        let mut slots = self.slots.lock();
         let key = (server.digest, call.principal.clone());
         if let Some(slot) = slots.get(&key) {
             return Ok(Arc::clone(slot));
@@ -238,14 +243,6 @@ impl ServerPool {
             ));
         }
         Ok(Arc::clone(slots.entry(key).or_default()))
-    }
-
-    fn slots(&self) -> MutexGuard<'_, HashMap<SlotKey, Arc<ServerSlot>>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn revisions(&self) -> MutexGuard<'_, HashMap<Digest, String>> {
-        self.revisions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -89,7 +90,7 @@ pub(super) struct ServerUse<'a>(&'a RunningServer);
 
 impl Drop for ServerUse<'_> {
     fn drop(&mut self) {
-        let mut calls = self.0.calls();
+        let mut calls = self.0.calls.lock();
         calls.running -= 1;
         calls.last = Instant::now();
     }
@@ -187,12 +188,12 @@ impl RunningServer {
 
     /// Returns the tools that the server has now.
     pub(super) fn tools(&self) -> Arc<ServerTools> {
-        Arc::clone(&self.listed().tools)
+        Arc::clone(&self.listed.lock().tools)
     }
 
     /// Returns the digest of the description that a tool has now.
     pub(super) fn digest(&self, tool: &str) -> Option<Digest> {
-        self.listed().digests.get(tool).copied()
+        self.listed.lock().digests.get(tool).copied()
     }
 
     /// Returns the end of the server's stderr.
@@ -217,7 +218,7 @@ impl RunningServer {
 
     /// Returns whether the server may be called again, or still answers a call.
     pub(super) fn is_in_use(&self) -> bool {
-        !self.retired.is_cancelled() || self.calls().running > 0
+        !self.retired.is_cancelled() || self.calls.lock().running > 0
     }
 
     /// Returns whether the server ended although the host did not ask it to, or does not answer.
@@ -230,7 +231,7 @@ impl RunningServer {
 
     /// Notes that a call begins, which lasts until the returned guard is dropped.
     pub(super) fn begin_call(&self) -> ServerUse<'_> {
-        self.calls().running += 1;
+        self.calls.lock().running += 1;
         ServerUse(self)
     }
 
@@ -296,21 +297,13 @@ impl RunningServer {
 
     fn keep(&self, tools: ServerTools) {
         let digests = tools.tools.iter().map(|tool| (tool.name.clone(), tool.digest())).collect();
-        *self.listed() = ToolList { tools: Arc::new(tools), digests };
-    }
-
-    fn listed(&self) -> MutexGuard<'_, ToolList> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn calls(&self) -> MutexGuard<'_, CallActivity> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.listed.lock() = ToolList { tools: Arc::new(tools), digests };
     }
 
     /// Returns the time at which the server has been idle for long enough; nothing while a call
     /// runs.
     fn idle_at(&self) -> Option<Instant> {
-        let calls = self.calls();
+        let calls = self.calls.lock();
         (calls.running == 0).then(|| calls.last + self.idle)
     }
 }

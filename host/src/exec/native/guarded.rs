@@ -12,9 +12,10 @@ use std::fs::symlink_metadata;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use ikigai_supervisor::plan::HiddenPath;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -368,7 +369,7 @@ impl GuardSearch<'_> {
 /// first call that still runs.
 fn note_listed(dir: &OwnedFd, names: Vec<OsString>) -> Result<Arc<HashSet<OsString>>, Errno> {
     let stat = fstat(dir)?;
-    let mut listed = LISTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut listed = LISTED.lock();
     let listed = listed.get_or_insert_default();
     listed.retain(|_, names| names.strong_count() > 0);
     let noted = listed.entry((stat.st_dev, stat.st_ino)).or_default();
@@ -381,7 +382,7 @@ fn note_listed(dir: &OwnedFd, names: Vec<OsString>) -> Result<Arc<HashSet<OsStri
 
 /// Forgets the places that were absent for calls that have ended.
 fn forget_ended() {
-    let mut absent = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut absent = ABSENT.lock();
     if let Some(absent) = absent.as_mut() {
         absent.retain(|_, call| call.strong_count() > 0);
     }
@@ -390,7 +391,7 @@ fn forget_ended() {
 /// Notes that a name is absent for a call that begins.
 fn note_absent(dir: &OwnedFd, name: &OsStr) -> Result<Arc<()>, Errno> {
     let stat = fstat(dir)?;
-    let mut absent = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut absent = ABSENT.lock();
     let absent = absent.get_or_insert_default();
     let noted = absent.entry((stat.st_dev, stat.st_ino, name.to_owned())).or_default();
     Ok(noted.upgrade().unwrap_or_else(|| {
@@ -402,7 +403,7 @@ fn note_absent(dir: &OwnedFd, name: &OsStr) -> Result<Arc<()>, Errno> {
 
 /// Returns whether a name was absent when another call began that is still running.
 fn is_absent(dir: &OwnedFd, name: &OsStr) -> Result<bool, String> {
-    let mut absent = ABSENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut absent = ABSENT.lock();
     let Some(absent) = absent.as_mut().filter(|absent| !absent.is_empty()) else {
         return Ok(false);
     };

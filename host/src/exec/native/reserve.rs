@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::process::{Gid, Uid, getegid, geteuid};
 
 use ikigai_supervisor::plan::Confinement;
@@ -57,20 +57,20 @@ impl Reserve {
     ) -> io::Result<WaitingSupervisor> {
         loop {
             // Not in the condition of a loop: the lock would be held through the loop's body.
-            let Some(mut waiting) = self.lock().pop_front() else {
+            let Some(mut waiting) = self.waiting.lock().pop_front() else {
                 let executable = executable()?;
                 return WaitingSupervisor::start(&executable, self.confinement, Some(stderr));
             };
             if waiting.is_good() {
                 return Ok(waiting.supervisor);
             }
-            self.spent().push(waiting);
+            self.spent.lock().push(waiting);
         }
     }
 
     /// Returns whether the reserve has fewer good supervisors than its size.
     pub(super) fn is_short(&self) -> bool {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let good = waiting.iter_mut().map(ReservedSupervisor::is_good).filter(|is_good| *is_good);
         good.count() < self.size
     }
@@ -78,7 +78,7 @@ impl Reserve {
     /// Starts the supervisors that are missing, and ends those that no call can use. Blocks for the
     /// time that processes take to start.
     pub(super) fn fill(&self, executable: &Path) -> io::Result<()> {
-        let spent = std::mem::take(&mut *self.spent());
+        let spent = std::mem::take(&mut *self.spent.lock());
         end(spent);
         // At most this many attempts, because a supervisor that cannot run is never good.
         for _ in 0..self.size {
@@ -86,7 +86,7 @@ impl Reserve {
                 break;
             }
             let started = ReservedSupervisor::start(executable, self.confinement)?;
-            let mut waiting = self.lock();
+            let mut waiting = self.waiting.lock();
             let (mut good, mut others) = (VecDeque::new(), Vec::new());
             for mut one in waiting.drain(..).chain([started]) {
                 // Another call may have filled the reserve in the meantime.
@@ -100,21 +100,12 @@ impl Reserve {
         }
         Ok(())
     }
-
-    fn spent(&self) -> MutexGuard<'_, Vec<ReservedSupervisor>> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<ReservedSupervisor>> {
-        // A panic leaves a list of processes like any other.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        let waiting = std::mem::take(&mut *self.lock());
-        let spent = std::mem::take(&mut *self.spent());
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        let spent = std::mem::take(&mut *self.spent.lock());
         end(waiting.into_iter().chain(spent).collect());
     }
 }

@@ -4,9 +4,10 @@
 
 use std::fs::File;
 use std::process::Child;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use ikigai_protocol::Digest;
+use parking_lot::RwLock;
 
 use super::cache::ComponentCache;
 use super::compiler::{Compiler, behind};
@@ -93,7 +94,7 @@ impl Runtime {
         match self.load_compiled(digest, cache) {
             Some(Ok(better)) => {
                 let better = better.code();
-                *code.write().unwrap_or_else(PoisonError::into_inner) = better;
+                *code.write() = better;
                 true
             }
             Some(Err(error)) => {

@@ -6,10 +6,11 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::cli::{IsTerminal, StdinStream, StdoutStream};
@@ -33,13 +34,13 @@ impl GuestStdin {
     }
 
     fn take(&self, size: usize) -> Bytes {
-        let mut rest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rest = self.0.lock();
         let size = size.min(READ_CHUNK).min(rest.len());
         rest.split_to(size)
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.0.lock().is_empty()
     }
 }
 

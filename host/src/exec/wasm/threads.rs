@@ -19,10 +19,11 @@ use std::future::Future;
 use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -122,7 +123,7 @@ struct ThreadExit<'a>(&'a Arc<ThreadPool>, &'a Arc<Worker>);
 
 impl Drop for ThreadExit<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         self.1.count(&mut state, false);
         state.ask_owner();
     }
@@ -225,7 +226,7 @@ impl GuestThreads {
 impl Drop for PoolOwner {
     fn drop(&mut self) {
         let idle = {
-            let mut state = self.0.lock();
+            let mut state = self.0.state.lock();
             state.is_closed = true;
             if let Some(reactor) = &state.reactor {
                 reactor.nudge();
@@ -239,15 +240,11 @@ impl Drop for PoolOwner {
 }
 
 impl ThreadPool {
-    fn lock(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Puts a job into the queue, and wakes a thread for it if a processor is free. A thread of the
     /// pool that leads takes a short job itself.
     fn submit(self: &Arc<Self>, job: Box<dyn Job>) {
         let led = if job.is_short() { reactor::led() } else { None };
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let since = state.ticks;
         state.queue.push_back(QueuedJob { job, since });
         self.queued.store(state.queue.len(), Ordering::Release);
@@ -277,7 +274,7 @@ impl ThreadPool {
         worker.start(&mut state);
         drop(state);
         if let Err(error) = self.spawn(Arc::clone(&worker)) {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             worker.count(&mut state, false);
             let ticks = state.ticks;
             let refused: Vec<QueuedJob> = if state.awake == 0 && state.idle.is_empty() {
@@ -322,13 +319,13 @@ impl ThreadPool {
             stack => builder.stack_size(stack),
         };
         builder.spawn(serve)?;
-        self.workers.lock().unwrap_or_else(PoisonError::into_inner).push(known);
+        self.workers.lock().push(known);
         Ok(())
     }
 
     /// Refuses the next job, because the system has no thread for it.
     fn refuse_next(&self, error: &io::Error) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let next = state.queue.pop_front();
         self.queued.store(state.queue.len(), Ordering::Release);
         drop(state);
@@ -342,7 +339,7 @@ impl ThreadPool {
         let mut has_lingered = self.processors == 1;
         loop {
             self.lead(worker);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             if let Some(QueuedJob { job, .. }) = state.queue.pop_front() {
                 self.queued.store(state.queue.len(), Ordering::Release);
                 worker.count(&mut state, true);
@@ -402,7 +399,7 @@ impl ThreadPool {
     /// thread's last job has ended: otherwise the next job would wake another thread.
     fn is_free(&self, worker: &Worker) {
         if self.processors > 1 {
-            worker.look(&mut self.lock(), true);
+            worker.look(&mut self.state.lock(), true);
         }
     }
 
@@ -410,7 +407,7 @@ impl ThreadPool {
     /// a job waits.
     fn tick(self: &Arc<Self>) -> bool {
         let workers: Vec<Arc<Worker>> = {
-            let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut workers = self.workers.lock();
             workers.retain(|known| known.strong_count() > 0);
             workers.iter().filter_map(Weak::upgrade).collect()
         };
@@ -420,7 +417,7 @@ impl ThreadPool {
                 give_up(ThreadError::Abandoned);
             }
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if let Some(reactor) = &state.reactor {
             reactor.tick();
         }
@@ -432,7 +429,7 @@ impl ThreadPool {
         let waits = !state.queue.is_empty();
         drop(state);
         for _ in 0..late {
-            self.start_one(self.lock());
+            self.start_one(self.state.lock());
         }
         waits
     }
@@ -448,7 +445,7 @@ impl ThreadPool {
         builder
             .on_thread_park(move || {
                 if let (Some(pool), Some(worker)) = (parked.0.upgrade(), parked.1.upgrade()) {
-                    let mut state = pool.lock();
+                    let mut state = pool.state.lock();
                     worker.count(&mut state, false);
                     worker.note_wait();
                     // The guest may wait for a task of the reactor.
@@ -460,7 +457,7 @@ impl ThreadPool {
             })
             .on_thread_unpark(move || {
                 if let (Some(pool), Some(worker)) = (unparked.0.upgrade(), unparked.1.upgrade()) {
-                    worker.count(&mut pool.lock(), true);
+                    worker.count(&mut pool.state.lock(), true);
                 }
             })
             .build()

@@ -3,9 +3,10 @@
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use wasmtime::EngineWeak;
 
 /// The interval at which a running guest yields so that its deadline can be checked.
@@ -94,14 +95,12 @@ impl Ticker {
     /// Returns the number of ticks since a guest ran; at the last tick it was `before`. If the
     /// number is large, waits for a guest first.
     fn idle_ticks(&self, before: u32) -> u32 {
-        let mut guests = self.lock();
+        let mut guests = self.guests.lock();
         if before >= LINGERING && guests.are_idle() {
             guests.is_awaited = true;
             // Woken now and then to notice that the engines are gone.
-            let woken = self
-                .began
-                .wait_timeout_while(guests, Duration::from_secs(60), |guests| guests.are_idle());
-            guests = woken.unwrap_or_else(PoisonError::into_inner).0;
+            let pause = Duration::from_secs(60);
+            self.began.wait_while_for(&mut guests, |guests| guests.are_idle(), pause);
             guests.is_awaited = false;
         }
         if guests.are_idle() {
@@ -123,22 +122,18 @@ impl Ticker {
     }
 
     fn begin(&self) -> MutexGuard<'_, Guests> {
-        let mut guests = self.lock();
+        let mut guests = self.guests.lock();
         guests.has_begun = true;
         if mem::take(&mut guests.is_awaited) {
             self.began.notify_one();
         }
         guests
     }
-
-    fn lock(&self) -> MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for TickerGuard {
     fn drop(&mut self) {
-        self.0.lock().running -= 1;
+        self.0.guests.lock().running -= 1;
     }
 }
 
@@ -165,12 +160,12 @@ mod tests {
         let sleeping = Arc::clone(&ticker);
         let thread =
             std::thread::spawn(move || sender.send(sleeping.idle_ticks(LINGERING)).is_ok());
-        while !ticker.lock().is_awaited {
+        while !ticker.guests.lock().is_awaited {
             std::thread::yield_now();
         }
         assert_eq!(woken.try_recv(), Err(mpsc::TryRecvError::Empty));
         ticker.nudge();
-        assert!(!ticker.lock().is_awaited, "it is woken once");
+        assert!(!ticker.guests.lock().is_awaited, "it is woken once");
         assert_eq!(woken.recv_timeout(Duration::from_secs(30)), Ok(0));
         assert!(thread.join().expect("no panic"));
     }

@@ -86,7 +86,7 @@ impl Widening {
     ) -> bool {
         let front_end = self.front_end.clone().filter(|front_end| front_end.can_widen());
         let Some(front_end) = front_end.filter(|_| self.has_questions_left()) else { return false };
-        self.notes().questions += 1;
+        self.notes.lock().questions += 1;
         let request = self.program.request();
         let of_toolchains = toolchains.as_ref().map(ToolchainOffer::accesses).unwrap_or_default();
         let wanted = if reached.is_empty() { &of_toolchains[..] } else { reached };
@@ -123,7 +123,7 @@ impl Widening {
     /// Returns whether a user is present who was not asked too often about this call.
     fn has_questions_left(&self) -> bool {
         let is_there = self.front_end.as_ref().is_some_and(|front_end| front_end.can_widen());
-        is_there && self.notes().questions < QUESTIONS
+        is_there && self.notes.lock().questions < QUESTIONS
     }
 
     /// Returns whether the user may be asked about an access and has not answered yet.
@@ -171,7 +171,7 @@ impl Widening {
         if let Some(allowed) = in_session {
             reached.iter().for_each(|it| self.authority.answered(&request, it, allowed));
         }
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         let what = RequestedAccess::list(reached);
         notes.asked.push(AnsweredQuestion { what, answer: answer.as_str(), waited });
         if *answer == WidenAnswer::Once {
@@ -189,7 +189,7 @@ impl Widening {
     /// the most refusals first.
     fn missed_places(&self) -> Vec<RequestedAccess> {
         let (mut refused, links) = {
-            let notes = self.notes();
+            let notes = self.notes.lock();
             (notes.refused.clone(), notes.links.clone())
         };
         refused.retain(|it| self.is_unrefused(it));
@@ -242,7 +242,11 @@ impl Drop for ShownQuestion<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             let (what, waited) = (RequestedAccess::list(self.reached), self.since.elapsed());
-            self.widening.notes().asked.push(AnsweredQuestion { what, answer: CANCELLED, waited });
+            self.widening.notes.lock().asked.push(AnsweredQuestion {
+                what,
+                answer: CANCELLED,
+                waited,
+            });
         }
     }
 }

@@ -29,7 +29,7 @@ impl Widening {
         may: &dyn Fn(&RequestedAccess) -> bool,
     ) -> Option<ToolchainOffer> {
         let (paths, programs) = {
-            let notes = self.notes();
+            let notes = self.notes.lock();
             let refused = notes.refused.iter().filter_map(|reached| match reached {
                 RequestedAccess::Path { path, .. } => Some(path),
                 _ => None,
@@ -53,7 +53,7 @@ impl Widening {
                 && self.authority.could_allow(&request, it)
         };
         let (mut refused, mut probed, mut links, lacks_programs) = {
-            let notes = self.notes();
+            let notes = self.notes.lock();
             let lacks_programs = !notes.programs.is_empty();
             (notes.refused.clone(), notes.probed.clone(), notes.links.clone(), lacks_programs)
         };
@@ -82,7 +82,7 @@ impl Widening {
     /// Returns the hint for a tool that found no server on the sandbox's own loopback: it may have
     /// meant a server of this machine.
     pub(crate) fn loopback_hint(&self) -> Option<String> {
-        let ports = self.notes().own_loopback.clone();
+        let ports = self.notes.lock().own_loopback.clone();
         let first = ports.first()?;
         let request = self.program.request();
         let peer = |port: &u16| RequestedAccess::Peer { host: LOOPBACK.to_owned(), port: *port };
@@ -103,7 +103,7 @@ impl Widening {
     /// it was refused, but somebody would who can be asked.
     pub(crate) fn unwatched_hint(&self) -> Option<String> {
         let would_ask = self.asks.load(Ordering::Relaxed) && !self.watches();
-        if !would_ask || !self.notes().misses_files {
+        if !would_ask || !self.notes.lock().misses_files {
             return None;
         }
         let tool = self.program.request().name?.to_owned();

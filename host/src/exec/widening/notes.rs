@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::Widening;
@@ -81,7 +80,7 @@ impl Widening {
         if !self.recording_permits(&reached) {
             return self.withheld(reached);
         }
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         if notes.permitted.len() < RECORDED {
             notes.permitted.insert(reached);
         }
@@ -89,13 +88,13 @@ impl Widening {
 
     /// Notes an access that a watched tool tried. It may have looked whether there is such a file.
     pub(crate) fn probed(&self, reached: RequestedAccess) {
-        self.notes().probed.insert(reached.clone());
+        self.notes.lock().probed.insert(reached.clone());
         self.refused(reached);
     }
 
     /// Notes a link by which a watched tool named something that it does not see.
     pub(crate) fn missed_link(&self, link: PathBuf) {
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         if notes.links.len() < NOTED {
             notes.links.insert(link);
         }
@@ -103,23 +102,23 @@ impl Widening {
 
     /// Notes the programs of toolchains that the tool said were not found.
     pub(crate) fn missed_programs(&self, programs: BTreeSet<&'static str>) {
-        self.notes().programs.extend(programs);
+        self.notes.lock().programs.extend(programs);
     }
 
     /// Notes the ports of the sandbox's own loopback on which the tool found no server.
     pub(crate) fn found_nobody_at_own_loopback(&self, ports: BTreeSet<u16>) {
-        self.notes().own_loopback.extend(ports);
+        self.notes.lock().own_loopback.extend(ports);
     }
 
     /// Notes that the tool said that a file was not found, or may not be used.
     pub(crate) fn missed_files(&self) {
-        self.notes().misses_files = true;
+        self.notes.lock().misses_files = true;
     }
 
     /// Notes an access that was refused, even in a permissive recording.
     pub fn withheld(&self, reached: RequestedAccess) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         notes.refusals += 1;
         if notes.refused.len() < most {
             notes.refused.insert(reached);
@@ -128,13 +127,13 @@ impl Widening {
 
     /// Notes that a file of the call was set aside.
     pub(crate) fn set_aside(&self, text: String) {
-        self.notes().withheld.push(text);
+        self.notes.lock().withheld.push(text);
     }
 
     /// Notes that the call made use of a part of its grant.
     pub fn used(&self, used: UsedAccess) {
         let most = if self.recording().is_some() { RECORDED } else { NOTED };
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         if notes.used.len() < most {
             notes.used.insert(used);
         }
@@ -142,12 +141,12 @@ impl Widening {
 
     /// Notes that a native call was not watched, so that its files are not among the accesses.
     pub(crate) fn unwatched(&self) {
-        self.notes().is_unwatched = true;
+        self.notes.lock().is_unwatched = true;
     }
 
     /// Forgets the refusals of a run that is followed by another.
     pub(crate) fn begin_again(&self) {
-        let mut notes = self.notes();
+        let mut notes = self.notes.lock();
         notes.refused.clear();
         notes.probed.clear();
         notes.links.clear();
@@ -161,7 +160,7 @@ impl Widening {
 
     /// Returns the notes.
     pub(crate) fn noted(&self) -> CallNotes {
-        let notes = self.notes();
+        let notes = self.notes.lock();
         CallNotes {
             asked: notes.asked.clone(),
             refused: notes.refused.iter().cloned().collect(),
@@ -172,9 +171,5 @@ impl Widening {
             withheld: notes.withheld.clone(),
             is_unwatched: notes.is_unwatched,
         }
-    }
-
-    pub(super) fn notes(&self) -> MutexGuard<'_, Notes> {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

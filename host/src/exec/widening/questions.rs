@@ -1,9 +1,8 @@
 //! The queue of questions of a host, which all of its calls share.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use bytes::Bytes;
 use ikigai_protocol::Digest;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::consent::WidenAnswer;
@@ -48,7 +47,7 @@ struct QuestionGuard<'a> {
 
 impl Drop for QuestionGuard<'_> {
     fn drop(&mut self) {
-        self.questions.lock().retain(|it| it.key != *self.key);
+        self.questions.open.lock().retain(|it| it.key != *self.key);
     }
 }
 
@@ -75,7 +74,7 @@ impl OpenQuestions {
     /// Joins an equal open question, and returns the channel of its answer. If no equal question is
     /// open, opens this one and returns nothing.
     fn join(&self, key: &QuestionKey) -> Option<oneshot::Receiver<WidenAnswer>> {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         if let Some(equal) = open.iter_mut().find(|it| it.key == *key) {
             let (answer, waiting) = oneshot::channel();
             equal.waiting.push(answer);
@@ -87,15 +86,11 @@ impl OpenQuestions {
 
     /// Gives the answer to the calls that wait for it.
     pub(super) fn answer_others(&self, key: &QuestionKey, answer: &WidenAnswer) {
-        let mut open = self.lock();
+        let mut open = self.open.lock();
         let equal = open.iter_mut().find(|it| it.key == *key);
         for waiting in equal.map(|it| std::mem::take(&mut it.waiting)).unwrap_or_default() {
             // Its call may have been cancelled.
             let _ = waiting.send(answer.clone());
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<SharedQuestion>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

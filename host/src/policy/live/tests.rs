@@ -66,7 +66,7 @@ impl Rig {
     fn settle(&self) {
         eventually("the metadata tell of every change", || {
             self.live.refresh();
-            self.live.files().all(|file| file.seen().identity.is_some())
+            self.live.files().all(|file| file.seen.lock().identity.is_some())
         });
     }
 

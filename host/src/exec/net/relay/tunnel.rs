@@ -7,9 +7,9 @@
 use std::future::Future;
 use std::io;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -207,19 +207,15 @@ impl Pulse {
     ) -> io::Result<T> {
         let mut operation = pin!(operation);
         loop {
-            let quiet = self.lock().elapsed();
+            let quiet = self.last.lock().elapsed();
             let Some(left) = self.idle.checked_sub(quiet).filter(|left| !left.is_zero()) else {
                 return Err(io::ErrorKind::TimedOut.into());
             };
             if let Ok(done) = timeout(left, &mut operation).await {
-                *self.lock() = Instant::now();
+                *self.last.lock() = Instant::now();
                 return done;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -385,7 +381,7 @@ mod tests {
         let pulse = Pulse { idle: SHORT, ..Pulse::default() };
         // Acts as the other direction, as if it had a byte again and again.
         let later = Instant::now() + 2 * IN_VAIN;
-        *pulse.lock() = later;
+        *pulse.last.lock() = later;
         let (sender, receiver) = oneshot::channel();
         let waiting = pulse.within(async { receiver.await.map_err(io::Error::other) });
         let sending = async {
@@ -394,7 +390,7 @@ mod tests {
         };
         let (received, ()) = tokio::join!(waiting, sending);
         received.expect("it was not ended");
-        assert!(*pulse.lock() < later, "a byte is a sign of life");
+        assert!(*pulse.last.lock() < later, "a byte is a sign of life");
     }
 
     #[test]

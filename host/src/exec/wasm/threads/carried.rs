@@ -13,12 +13,13 @@ use std::future::Future;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Handle, Runtime};
 
 use super::worker::{GuestJob, Worker};
@@ -107,13 +108,9 @@ enum Stage<T> {
 }
 
 impl<T> SharedCall<T> {
-    fn lock(&self) -> MutexGuard<'_, CallState<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the future to poll it. Returns nothing if it is not the thread's any more.
     fn take(&self) -> Option<Boxed<T>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Polled) {
             Stage::Resting(call) => Some(call),
             other => {
@@ -126,7 +123,7 @@ impl<T> SharedCall<T> {
     /// Sets the stage after a poll, and wakes the task unless the future rests. Gives the stage
     /// back if the task was dropped in the meantime.
     fn set(&self, stage: Stage<T>) -> Result<(), Stage<T>> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if !matches!(state.stage, Stage::Polled) {
             return Err(stage);
         }
@@ -143,7 +140,7 @@ impl<T> SharedCall<T> {
     /// Gives a future that rests back to the task. It is never dropped here: that takes a while,
     /// and the thread may be the one that watches over all guests.
     fn give_back(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         match std::mem::replace(&mut state.stage, Stage::Gone) {
             Stage::Resting(call) => state.stage = Stage::Returned(call),
             other => {
@@ -257,7 +254,7 @@ impl<T> Future for TaskSide<T> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
         if self.own.is_none() {
-            let mut state = self.shared.lock();
+            let mut state = self.shared.0.lock();
             match std::mem::replace(&mut state.stage, Stage::Gone) {
                 Stage::Ended(answer) => return Poll::Ready(answer),
                 Stage::Panicked(panic) => {
@@ -286,7 +283,7 @@ impl<T> Future for TaskSide<T> {
 
 impl<T> Drop for TaskSide<T> {
     fn drop(&mut self) {
-        let stage = std::mem::replace(&mut self.shared.lock().stage, Stage::Gone);
+        let stage = std::mem::replace(&mut self.shared.0.lock().stage, Stage::Gone);
         // Not under the lock: a call that is dropped makes its record.
         drop(stage);
     }

@@ -88,7 +88,7 @@ impl ThreadPool {
     /// Leads the reactor, if it exists and no thread leads it, until a short job comes. Takes a
     /// long job at once. Takes a short job at once if it has just looked for events.
     pub(super) fn lead(&self, worker: &Worker) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.reactor.take_if(|reactor| reactor.is_closed());
         let Some(reactor) = &state.reactor else { return };
         let takes_job = match state.queue.is_empty() {
@@ -102,7 +102,7 @@ impl ThreadPool {
         worker.count(&mut state, false);
         drop(state);
         let is_enough = || {
-            let state = self.lock();
+            let state = self.state.lock();
             state.has_short() || state.is_closed
         };
         let _: Poll<()> = leadership.lead(|| Poll::Pending, is_enough);
@@ -171,10 +171,10 @@ mod tests {
         let threads = pool();
         let pool = &threads.0.0;
         let counts = || {
-            let state = pool.lock();
+            let state = pool.state.lock();
             (state.awake, state.looking, state.starting)
         };
-        pool.start_one(pool.lock());
+        pool.start_one(pool.state.lock());
         let (awake, looking, starting) = counts();
         assert!(awake <= looking + starting, "{awake} {looking} {starting}");
         until_all_sleep(&threads).await;
@@ -221,7 +221,7 @@ mod tests {
         led(|threads| async move {
             let (pool, other) = (&threads.0.0, Arc::<Worker>::default());
             let look = |is_looking| {
-                let mut state = pool.lock();
+                let mut state = pool.state.lock();
                 other.count(&mut state, is_looking);
                 other.look(&mut state, is_looking);
             };
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_thread_that_leads_ends_with_its_pool_and_tasks_go_on() {
         led(|threads| async move {
-            let workers = threads.0.0.workers.lock().expect("no panic").clone();
+            let workers = threads.0.0.workers.lock().clone();
             drop(threads);
             let begun = Instant::now();
             while workers.iter().any(|worker| worker.strong_count() > 0) {

@@ -115,7 +115,7 @@ async fn a_job_that_panics_is_an_error_and_costs_no_other() {
 
 /// Returns the threads that are awake, those that look for a job, and the jobs that wait.
 fn counts(threads: &GuestThreads) -> (usize, usize, usize) {
-    let state = threads.0.0.lock();
+    let state = threads.0.0.state.lock();
     (state.awake, state.looking, state.queue.len())
 }
 
@@ -224,7 +224,7 @@ async fn idle_threads_end_with_the_pool() {
     let job = || ready(thread::current().name() == Some("guest"));
     assert!(threads.run(Waits::Timers, within(LONG), job).await.expect("run"));
     until_all_sleep(&threads).await;
-    let workers = threads.0.0.workers.lock().expect("no panic").clone();
+    let workers = threads.0.0.workers.lock().clone();
     drop(threads);
     let begun = Instant::now();
     while workers.iter().any(|worker| worker.strong_count() > 0) {

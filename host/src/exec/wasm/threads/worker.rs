@@ -6,10 +6,11 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::thread::Thread;
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -138,7 +139,7 @@ impl Worker {
     /// Returns whether the thread computes for a guest that is not short.
     pub(super) fn runs_long(&self) -> bool {
         self.is_counted.load(Ordering::Relaxed)
-            && self.guest().as_ref().is_some_and(|present| present.started.elapsed() >= SHORT)
+            && self.guest.lock().as_ref().is_some_and(|present| present.started.elapsed() >= SHORT)
     }
 
     /// Sleeps until another thread [wakes](Self::wake) this one.
@@ -168,13 +169,13 @@ impl Worker {
         // SAFETY: pthread_self has no preconditions.
         let thread = unsafe { libc::pthread_self() };
         let started = Instant::now();
-        *self.guest() = Some(Present { thread, started, until, ticks_over: 0, give_up });
+        *self.guest.lock() = Some(Present { thread, started, until, ticks_over: 0, give_up });
         let has_left = Cell::new(false);
         let leave = || {
             has_left.set(true);
-            if self.guest().take().is_none() {
+            if self.guest.lock().take().is_none() {
                 pool.abandoned.fetch_sub(1, Ordering::Relaxed);
-                self.count(&mut pool.lock(), true);
+                self.count(&mut pool.state.lock(), true);
             }
         };
         let here = ThreadContext { pool, worker: self, runtime };
@@ -194,7 +195,7 @@ impl Worker {
     /// Interrupts a guest that is over and does not end. Returns the answer to its call if it is
     /// given up.
     pub(super) fn watch(&self, pool: &ThreadPool) -> Option<GiveUp> {
-        let mut guest = self.guest();
+        let mut guest = self.guest.lock();
         let present = guest.as_mut()?;
         if !present.until.is_over(present.started) {
             // It may have been over, and was given more time.
@@ -206,7 +207,7 @@ impl Worker {
             let given_up = guest.take();
             // Under the lock, so that a guest that ends at this moment is not counted.
             pool.abandoned.fetch_add(1, Ordering::Relaxed);
-            self.count(&mut pool.lock(), false);
+            self.count(&mut pool.state.lock(), false);
             return given_up.map(|present| present.give_up);
         }
         if present.ticks_over > GRACE {
@@ -215,10 +216,6 @@ impl Worker {
             unsafe { libc::pthread_kill(present.thread, INTERRUPT) };
         }
         None
-    }
-
-    fn guest(&self) -> MutexGuard<'_, Option<Present>> {
-        self.guest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -243,7 +240,7 @@ struct AnswerTo<T>(Mutex<Option<oneshot::Sender<Result<T, ThreadError>>>>);
 
 impl<T> AnswerTo<T> {
     fn give(&self, result: Result<T, ThreadError>) {
-        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sender = self.0.lock().take();
         if let Some(sender) = sender {
             // Fails if the call was dropped, which then needs no answer.
             let _ = sender.send(result);
