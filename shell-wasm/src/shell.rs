@@ -15,7 +15,7 @@ mod world;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bashkit::{
@@ -56,7 +56,7 @@ impl Shell for WasmShell {
         let pending: Arc<Mutex<Vec<u8>>> = Arc::default();
         let sink = Arc::clone(&pending);
         let emit: OutputSink = Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
-            let mut pending = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pending = locked(&sink);
             // Both streams are complete here. A program's output comes last, because programs
             // buffer output that goes to a pipe, and do not buffer error messages.
             pending.extend_from_slice(stderr);
@@ -65,7 +65,7 @@ impl Shell for WasmShell {
         }));
         let options = ExecOptions::new().stdin(StreamData::new());
         let code = block_on(run(command, &COMMAND, options, &emit))?;
-        output(&pending.lock().unwrap_or_else(PoisonError::into_inner));
+        output(&locked(&pending));
         Ok(code)
     }
 }
@@ -85,7 +85,12 @@ const COMMAND: ErrorPrefix<'static> = ErrorPrefix { name: NAME, syntax: "bash: -
 type OutputSink = Arc<Mutex<dyn FnMut(&[u8], &[u8]) -> bool + Send>>;
 
 fn emit_to(emit: &OutputSink, stdout: &[u8], stderr: &[u8]) -> bool {
-    (emit.lock().unwrap_or_else(PoisonError::into_inner))(stdout, stderr)
+    locked(emit)(stdout, stderr)
+}
+
+/// Locks a mutex. None is ever poisoned, because a panic ends the component.
+fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, String> {

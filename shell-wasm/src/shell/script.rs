@@ -4,11 +4,11 @@
 use std::env;
 use std::io::{self, Read as _, Write};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bashkit::{ExecOptions, StreamData};
 
-use super::{ErrorPrefix, OutputSink};
+use super::{ErrorPrefix, OutputSink, locked};
 
 /// The argument by which a tool is asked for its schema.
 const SCHEMA: &str = "--schema";
@@ -36,7 +36,7 @@ pub(crate) fn run(script: &[u8]) -> ExitCode {
     let emit = to_streams(Arc::clone(&broken));
     let who = ErrorPrefix { name: &name, syntax: &name };
     let code = super::block_on(super::run(script, &who, options, &emit));
-    let broken = broken.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let broken = locked(&broken).take();
     match (code, broken) {
         (_, Some(error)) => complain(&name, &format!("cannot write the output: {error}")),
         (Err(reason), None) => complain(&name, &reason),
@@ -58,7 +58,7 @@ fn input(arguments: &[String]) -> io::Result<Vec<u8>> {
 /// Returns a writer to the standard streams. It keeps the first error, and writes nothing after it.
 fn to_streams(broken: Arc<Mutex<Option<io::Error>>>) -> OutputSink {
     Arc::new(Mutex::new(move |stdout: &[u8], stderr: &[u8]| {
-        let mut broken = broken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut broken = locked(&broken);
         if broken.is_none() {
             let written = write(io::stderr(), stderr).and_then(|()| write(io::stdout(), stdout));
             *broken = written.err();

@@ -1,7 +1,7 @@
 //! `timeout`. The command runs in its own shell, like a child process, because only a whole shell
 //! can be stopped in the middle of a busy loop.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bashkit::{
@@ -11,6 +11,7 @@ use bashkit::{
 use super::endless::interval;
 use super::inner;
 use super::options::OptionSpec;
+use crate::shell::locked;
 use crate::shell::world::World;
 
 const OPTIONS: OptionSpec = OptionSpec {
@@ -78,7 +79,7 @@ impl Timeout {
         let written = OutputChunks::default();
         let sink = Arc::clone(&written);
         let emit = move |stdout: &StreamData, stderr: &StreamData| {
-            let mut written = sink.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut written = locked(&sink);
             let parts = [(true, stderr), (false, stdout)];
             let parts = parts.into_iter().filter(|(_, bytes)| !bytes.is_empty());
             written.extend(parts.map(|(error, bytes)| (error, bytes.as_bytes().to_vec())));
@@ -89,7 +90,7 @@ impl Timeout {
             .streaming(Box::new(emit));
         let start = Instant::now();
         let result = shell.exec_with_options("\"$@\"", options).await;
-        let written = std::mem::take(&mut *written.lock().unwrap_or_else(PoisonError::into_inner));
+        let written = std::mem::take(&mut *locked(&written));
         for (error, bytes) in written {
             let stream = if error { &context.stderr } else { &context.stdout };
             stream.write_all(&bytes).await?;
