@@ -1,6 +1,6 @@
-//! The structure that docs/architecture.md describes. Checks the packages that a package may depend
-//! on, the modules that a module may use, the opening of doc comments, the links among the pages,
-//! and the files and tests that the pages name.
+//! The structure that docs/contributing/architecture.md describes. Checks the packages that a
+//! package may depend on, the modules that a module may use, the opening of doc comments, the links
+//! among the pages, and the files and tests that the pages name.
 //!
 //! Each rule is also tried on something that breaks it, to prove that it can fail.
 
@@ -225,18 +225,22 @@ fn links_of_the_documentation_lead_to_headings() {
 #[test]
 fn every_decision_is_in_the_index() {
     let pages = pages();
-    let index = &pages["docs/decisions/README.md"];
-    let decisions = pages.keys().filter_map(|path| path.strip_prefix("docs/decisions/"));
+    let index = &pages["docs/contributing/decisions/README.md"];
+    let decisions =
+        pages.keys().filter_map(|path| path.strip_prefix("docs/contributing/decisions/"));
     let unlisted = decisions
         .filter(|name| *name != "README.md" && !index.contains(&format!("]({name})")))
         .collect::<Vec<_>>();
-    assert_eq!(unlisted, Vec::<&str>::new(), "docs/decisions/README.md lists these");
+    assert_eq!(unlisted, Vec::<&str>::new(), "docs/contributing/decisions/README.md lists these");
 }
 
 #[test]
 fn files_that_the_map_and_the_decisions_name_exist() {
     let mut pages = pages();
-    pages.retain(|path, _| path == "docs/architecture.md" || path.starts_with("docs/decisions/"));
+    pages.retain(|path, _| {
+        path == "docs/contributing/architecture.md"
+            || path.starts_with("docs/contributing/decisions/")
+    });
     let sources = rust_files();
     assert!(sources.contains("host/src/host.rs"), "{sources:?}");
     let missing = links::missing_files(&pages, &sources);

@@ -1,7 +1,7 @@
 //! The wasmtime engines of a process: one for each tier of code.
 //!
-//! Owns every setting that differs from wasmtime's default, with its reason. docs/decisions has
-//! pages on the pool, on the two compilers, and on epochs and fuel.
+//! Owns every setting that differs from wasmtime's default, with its reason.
+//! docs/contributing/decisions has pages on the pool, on the two compilers, and on epochs and fuel.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
