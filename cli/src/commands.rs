@@ -295,7 +295,7 @@ mod tests {
         });
     }
 
-    /// Returns the texts in backquotes between two texts of docs/protocol.md.
+    /// Returns the texts in backquotes between two texts of docs/reference/tool-protocol.md.
     fn spans(page: &str, from: &str, to: &str) -> Vec<String> {
         let (_, part) = page.split_once(from).expect("the part begins");
         let (part, _) = part.split_once(to).expect("the part ends");
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn every_command_and_the_json_that_it_prints_are_documented() {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/protocol.md");
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/tool-protocol.md");
         let page = std::fs::read_to_string(page).expect("the page");
         let commands = spans(&page, "| command | what it does |", "| shared flag |");
         let printing = spans(&page, "| command | prints |", "The decision is");
@@ -333,7 +333,11 @@ mod tests {
                 missing.push(format!("the JSON of `{}`", path.join(" ")));
             }
         });
-        assert!(missing.is_empty(), "docs/protocol.md does not have {}", missing.join(", "));
+        assert!(
+            missing.is_empty(),
+            "docs/reference/tool-protocol.md does not have {}",
+            missing.join(", ")
+        );
         assert!(names("a|b c|d [JSON|@FILE]", &["b", "d"]) && !names("a b", &["a", "c"]));
     }
 
@@ -380,7 +384,7 @@ mod tests {
         for page in [
             "README.md",
             "SECURITY.md",
-            "docs/comparison.md",
+            "docs/concepts/comparison.md",
             "docs/guides/claude-code.md",
             "docs/guides/codex.md",
             "docs/guides/other-clients.md",

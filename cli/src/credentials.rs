@@ -4,7 +4,7 @@ use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::policy::Decision;
 use serde_json::Value;
 
-/// The code with which tools report a missing credential, as in docs/writing-tools.md.
+/// The code with which tools report a missing credential, as in docs/guides/write-a-tool.md.
 pub(crate) const MISSING_CREDENTIALS: &str = "MISSING_CREDENTIALS";
 
 /// Returns the code and the text of the error that a tool answered with.

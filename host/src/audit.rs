@@ -4,7 +4,7 @@
 //! in JSON, which has the tool, its grant, its outcome and its costs, but no granted secret.
 //! Arguments are recorded as a digest, and as text after
 //! [`HostBuilder::record_arguments`](crate::HostBuilder::record_arguments). A [`LogReader`] reads the
-//! log back, or follows it. `docs/audit.md` of the repository describes every field.
+//! log back, or follows it. `docs/reference/audit.md` of the repository describes every field.
 //!
 //! ```no_run
 //! use ikigai_host::Paths;

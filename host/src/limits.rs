@@ -147,9 +147,9 @@ pub struct CallLimits {
 
 /// The default fuel: most of a minute of one core of ordinary code, so that usually the wall clock
 /// ends a call. wasmtime counts one unit for most instructions of WebAssembly. Measured on the
-/// machine that docs/performance.md names: 13 to 15 · 10⁹ a second in work with text, maps and
-/// sorting, 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a search, which spends
-/// most of its time in the host. This is 50 to 58 s of the first.
+/// machine that docs/reference/performance.md names: 13 to 15 · 10⁹ a second in work with text,
+/// maps and sorting, 8.3 · 10⁹ in a loop of dependent arithmetic, 3.2 to 3.4 · 10⁹ in a search,
+/// which spends most of its time in the host. This is 50 to 58 s of the first.
 const DEFAULT_FUEL: u64 = 750_000_000_000;
 
 impl Default for CallLimits {

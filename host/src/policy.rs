@@ -28,7 +28,7 @@
 //! The built-in rules of the [`Profile`] apply to a tool that no file names. The host checks the
 //! files before each call, so a change applies to the next call. If a file cannot be used, its
 //! earlier contents stay in force, with a warning. If a ceiling cannot be used, nothing may run.
-//! `docs/policy.md` of the repository describes every key.
+//! `docs/reference/policy-file.md` of the repository describes every key.
 //!
 //! # Asking
 //!

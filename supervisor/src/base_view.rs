@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn each_place_stands_once_and_in_the_docs() {
-        let docs = include_str!("../../docs/sandbox.md");
+        let docs = include_str!("../../docs/reference/linux-sandbox.md");
         for (at, place) in BASE_VIEW.iter().enumerate() {
             let others = &BASE_VIEW[at + 1..];
             assert!(others.iter().all(|it| !it.has(Path::new(place.path))), "{}", place.path);

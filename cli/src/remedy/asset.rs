@@ -44,7 +44,8 @@ pub(crate) fn sentence(remedy: StoreRemedy) -> &'static str {
         }
         StoreRemedy::Recover => {
             "first end every ikigai process and copy the file; `ikigai asset check` lists the \
-             damage, and docs/assets.md has the steps that save what `sqlite3 FILE .dump` can read"
+             damage, and docs/concepts/assets.md has the steps that save what `sqlite3 FILE .dump` \
+             can read"
         }
         StoreRemedy::Upgrade => "use the newer ikigai; nothing was changed",
     }

@@ -1,4 +1,4 @@
-//! The record of one call, or of one installation. docs/audit.md describes every field.
+//! The record of one call, or of one installation. docs/reference/audit.md describes every field.
 
 use std::fmt;
 

@@ -215,7 +215,7 @@ fn a_doc_comment_that_opens_with_a_question_is_found() {
 fn links_of_the_documentation_lead_to_headings() {
     let root = paths::repository();
     let pages = pages();
-    for page in ["README.md", "docs/policy.md", "docs/guides/claude-code.md"] {
+    for page in ["README.md", "docs/reference/policy-file.md", "docs/guides/claude-code.md"] {
         assert!(pages.contains_key(page), "{:?}", pages.keys());
     }
     let dead = links::dead(&pages, |path| root.join(path).exists());

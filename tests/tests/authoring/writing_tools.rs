@@ -1,5 +1,5 @@
-//! The tools of docs/writing-tools.md: the page shows the files of `tests/examples` unchanged, and
-//! each tool works in the host as the page says.
+//! The tools of docs/guides/write-a-tool.md: the page shows the files of `tests/examples` unchanged,
+//! and each tool works in the host as the page says.
 
 mod recorded;
 
@@ -24,8 +24,8 @@ const MALFORMED: &[u8] = b"{\"malformed\":";
 
 #[test]
 fn the_page_shows_the_files_as_they_are() {
-    let page = fs::read_to_string(paths::repository().join("docs/writing-tools.md"))
-        .expect("docs/writing-tools.md");
+    let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"))
+        .expect("docs/guides/write-a-tool.md");
     let shown = shown_files(&page);
     for (path, text) in &shown {
         let file = fs::read_to_string(examples().join(path))
@@ -55,8 +55,8 @@ fn the_commands_of_the_page_work_from_an_empty_folder() {
     if !component.is_file() {
         return left_out("the commands of the page", "wasm32-wasip2").unwrap_or_default();
     }
-    let page = fs::read_to_string(paths::repository().join("docs/writing-tools.md"))
-        .expect("docs/writing-tools.md");
+    let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"))
+        .expect("docs/guides/write-a-tool.md");
     let host = Host::new();
     let folder = host.workspace();
     for (path, text) in shown_files(&page).iter().filter(|(path, _)| !path.contains('/')) {

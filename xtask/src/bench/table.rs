@@ -1,7 +1,7 @@
 //! The table: the rows with their targets, limits and peers, and the results of a run.
 //!
-//! Each row answers the question of a user above it. docs/performance.md has the same rows. This
-//! module measures nothing.
+//! Each row answers the question of a user above it. docs/reference/performance.md has the same
+//! rows. This module measures nothing.
 
 use std::fmt::Write as _;
 
@@ -462,7 +462,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_same_rows() {
-        let page = include_str!("../../../docs/performance.md");
+        let page = include_str!("../../../docs/reference/performance.md");
         let cells = page.lines().filter_map(|line| {
             let line = line.strip_prefix("| ")?.strip_suffix(" |")?;
             Some(line.split(" | ").collect::<Vec<_>>())

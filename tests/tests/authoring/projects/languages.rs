@@ -116,8 +116,8 @@ fn the_first_commands_of_the_page_lead_to_a_call() {
     if installed(go, "a project in Go", "Go").is_none() {
         return;
     }
-    let page = fs::read_to_string(paths::repository().join("docs/writing-tools.md"));
-    let page = page.expect("docs/writing-tools.md");
+    let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"));
+    let page = page.expect("docs/guides/write-a-tool.md");
     let (_, rest) = page.split_once("```console\n").expect("the first block");
     let (block, _) = rest.split_once("```\n").expect("its end");
     let typed = block.lines().filter_map(|line| line.strip_prefix("$ "));

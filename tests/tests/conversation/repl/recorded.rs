@@ -1,5 +1,5 @@
-//! The session that docs/agent.md refers to. This test replays it, so that the page shows the real
-//! output. `IKIGAI_RECORD=1 cargo test --test conversation recorded` writes it.
+//! The session that docs/guides/terminal-agent.md refers to. This test replays it, so that the page
+//! shows the real output. `IKIGAI_RECORD=1 cargo test --test conversation recorded` writes it.
 
 use std::env;
 use std::fs;
@@ -99,7 +99,7 @@ fn played() -> String {
 
 #[test]
 fn the_session_in_the_documentation_is_what_is_seen() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/session.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/session.txt");
     let played = played();
     if env::var_os("IKIGAI_RECORD").is_some() {
         fs::write(&file, &played).expect("the recording");

@@ -1,4 +1,4 @@
-//! The session of docs/mcp.md, exactly as the page shows it.
+//! The session of docs/reference/mcp-server.md, exactly as the page shows it.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ const LEFT_OUT: char = '…';
 
 /// Returns the lines of the session: the client's after `→`, and the answers after `←`.
 fn session() -> Vec<(char, String)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/mcp.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/mcp-server.md");
     let page = fs::read_to_string(page).expect("the page");
     let (_, section) = page.split_once("\n## A session\n").expect("the section");
     let block = section.split("```").nth(1).expect("a block");
