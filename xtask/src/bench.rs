@@ -130,7 +130,8 @@ impl BenchLayout {
         self.root.join(name)
     }
 
-    /// Returns the Python component of docs/guides/write-a-tool.md, if the tests have built it.
+    /// Returns the Python component of docs/guides/write-a-component.md, if the tests have built
+    /// it.
     pub(crate) fn python(&self) -> Option<PathBuf> {
         let built = fs::read_dir(self.examples.join("python-component")).ok()?;
         let mut paths = built.flatten().map(|entry| entry.path());

@@ -1,6 +1,6 @@
-//! The component examples of docs/guides/write-a-tool.md, built as a reader of the page builds them.
-//! The build starts from an empty folder, with the files and the commands that the page shows and an
-//! `ikigai` on the `PATH`.
+//! The component examples of docs/guides/write-a-component.md, built as a reader of the page builds
+//! them. The build starts from an empty folder, with the files and the commands that the page shows
+//! and an `ikigai` on the `PATH`.
 
 use std::env;
 use std::fs;
@@ -54,12 +54,12 @@ struct Example<'p> {
 /// An example whose language is missing on this machine is left out, and its tests report that; in
 /// CI it is an error, because CI leaves nothing out.
 pub(crate) fn build(project: &CargoProject) -> anyhow::Result<()> {
-    let page = project.root.join("docs/guides/write-a-tool.md");
+    let page = project.root.join("docs/guides/write-a-component.md");
     let page = fs::read_to_string(&page)
         .with_context(|| format!("cannot read `{}`", project.shown(&page)))?;
     let examples = examples(&page);
     if examples.is_empty() {
-        bail!("docs/guides/write-a-tool.md shows no example that is built");
+        bail!("docs/guides/write-a-component.md shows no example that is built");
     }
     for example in examples {
         build_one(project, &example)?;

@@ -22,8 +22,8 @@ pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-was
 /// The components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 
-/// The directory of the WIT in an installation, relative to its prefix. docs/guides/write-a-tool.md
-/// states it.
+/// The directory of the WIT in an installation, relative to its prefix.
+/// docs/guides/write-a-component.md states it.
 pub(crate) const INSTALLED_WIT: &str = "share/ikigai/wit";
 
 /// One built program, and the name for its installation.
@@ -148,8 +148,8 @@ impl CargoProject {
         self.root.join("tests").join("embedding").join("Cargo.toml")
     }
 
-    /// Returns the directory in which the component examples of docs/guides/write-a-tool.md are
-    /// built.
+    /// Returns the directory in which the component examples of docs/guides/write-a-component.md
+    /// are built.
     pub(crate) fn built_examples(&self) -> PathBuf {
         self.target.join("examples")
     }

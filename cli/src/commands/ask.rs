@@ -56,7 +56,7 @@ continues it with the same model. With one of these flags, if the store cannot b
 with code 1 before it runs a call that it cannot save.
 
 With --stream-json, stdout has one JSON line per event: begin, warning, thinking, text, retry, compacted, \
-answered, call, running, result and end. docs/guides/terminal-agent.md lists their members.
+answered, call, running, result and end. docs/guides/scripts.md lists their members.
 
 With --json, stdout is one object: prompt, session (the id of the saved conversation, or null), unkept (why the \
 rest is not saved, or null), provider, model, stop (answered, mismatched, silent, cut, refused, exhausted, \

@@ -1,5 +1,5 @@
-//! The tools of docs/guides/write-a-tool.md: the page shows the files of `tests/examples` unchanged,
-//! and each tool works in the host as the page says.
+//! The tools of the guides for authors: the pages show the files of `tests/examples` unchanged, and
+//! each tool works in the host as the pages say.
 
 mod recorded;
 
@@ -12,7 +12,10 @@ use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 
-/// The files of the examples that the page does not show.
+/// The guides for authors, in the order in which a reader follows them.
+const PAGES: [&str; 3] = ["write-a-tool.md", "wrap-a-program.md", "write-a-component.md"];
+
+/// The files of the examples that the pages do not show.
 const NOT_SHOWN: &[&str] = &[".gitignore"];
 
 fn examples() -> PathBuf {
@@ -22,10 +25,15 @@ fn examples() -> PathBuf {
 /// Arguments that every tool must answer with `INVALID_PARAMS`, because they are not JSON.
 const MALFORMED: &[u8] = b"{\"malformed\":";
 
+/// Returns the text of all pages.
+fn pages() -> String {
+    let guides = paths::repository().join("docs/guides");
+    PAGES.iter().map(|page| fs::read_to_string(guides.join(page)).expect(page)).collect()
+}
+
 #[test]
 fn the_page_shows_the_files_as_they_are() {
-    let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"))
-        .expect("docs/guides/write-a-tool.md");
+    let page = pages();
     let shown = shown_files(&page);
     for (path, text) in &shown {
         let file = fs::read_to_string(examples().join(path))
@@ -55,8 +63,7 @@ fn the_commands_of_the_page_work_from_an_empty_folder() {
     if !component.is_file() {
         return left_out("the commands of the page", "wasm32-wasip2").unwrap_or_default();
     }
-    let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"))
-        .expect("docs/guides/write-a-tool.md");
+    let page = pages();
     let host = Host::new();
     let folder = host.workspace();
     for (path, text) in shown_files(&page).iter().filter(|(path, _)| !path.contains('/')) {

@@ -1,7 +1,7 @@
 //! The events of a turn as lines of JSON, for `ikigai ask --stream-json`.
 //!
 //! The form has a version. Within a version, events and members may be added, and none changes its
-//! meaning; docs/guides/terminal-agent.md lists all of them.
+//! meaning; docs/guides/scripts.md lists all of them.
 
 use serde::Serialize;
 
