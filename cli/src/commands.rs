@@ -77,7 +77,7 @@ enum Command {
     /// calls, the oldest first; flags select some of them. Times are in this machine's time zone.
     #[command(after_help = audit::EXAMPLES)]
     Audit(audit::Arguments),
-    /// Offer these tools to MCP clients, and add tools of MCP servers
+    /// Offer ikigai's tools to MCP clients, and add tools from MCP servers
     #[command(subcommand)]
     Mcp(mcp::McpCommand),
     /// Check this machine and report what is missing

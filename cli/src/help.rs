@@ -1,7 +1,6 @@
 //! The contents of `--help`, completions and manual pages: the page of the program itself, and the
 //! shared flags that affect each command. [`topic`] has the pages about topics other than commands.
 //!
-//! Every command accepts all shared flags, so they may stand anywhere on the line.
 //! Every command accepts all shared flags, so that they may stand anywhere on the line.
 
 pub(crate) mod front_page;

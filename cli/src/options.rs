@@ -48,7 +48,7 @@ pub(crate) struct SharedOptions {
           env = "IKIGAI_WORKSPACE")]
     workspace: Option<PathBuf>,
 
-    /// Directory of the tools installed with ikigai
+    /// Directory of the built-in tools
     #[arg(long, help_heading = DIRECTORIES, global = true, value_name = "DIR",
           env = "IKIGAI_SYSTEM_TOOLS")]
     system_tools: Option<PathBuf>,
@@ -340,7 +340,7 @@ impl SharedOptions {
     /// Returns the asset store. Fails if there is no place for one.
     pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
         self.store().ok_or_else(|| {
-            let error = anyhow::Error::msg("there is no place for an asset store");
+            let error = anyhow::Error::msg("no directory is known for the asset store");
             CliError::usage(error)
                 .hint("set HOME or XDG_DATA_HOME, or specify a store with --store")
         })

@@ -10,8 +10,8 @@ pub(crate) mod spend;
 
 /// The way to get a part of the installation that is missing, whether ikigai came as a package or
 /// from its source.
-pub(crate) const REINSTALL: &str = "install ikigai again the way you installed it, in a clone of \
-                                    its source by `cargo xtask install`";
+pub(crate) const REINSTALL: &str = "reinstall ikigai the way you installed it; in a clone of its \
+    source, with `cargo xtask install`";
 
 /// Returns the hint for something that was refused and that a command would allow.
 pub(crate) fn allow_with(command: &str) -> String {

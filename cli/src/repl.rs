@@ -391,8 +391,8 @@ impl Repl {
     async fn turn(&mut self, typed: &str) -> io::Result<Option<ExitReason>> {
         if self.session.model().is_none() {
             self.out.line(
-                "error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` sets \
-             one of another provider",
+                "error: no model is set\nhint: `/model NAME` sets one, `/model PROVIDER/NAME` also \
+                 sets the provider",
             )?;
             return Ok(None);
         }

@@ -43,34 +43,50 @@ use schema::AnswerSchema;
 
 /// The end of `--help`.
 pub(super) const NOTES: &str = "\
-A prompt can mention files and assets: @src/main.c is replaced by the text of that file, @@decisions by the text \
-of the asset ikigai:///blocks/decisions.md. @picture.png sends that image, @\"a b.txt\" is a file name with a \
-space, and \\@ is a plain @. Text from stdin is sent as it is. If there is a prompt, stdin is read only if it \
-was redirected for this command, as by a pipe. A stdin that ikigai shares with the shell or script that started \
-it is read only if you add -.
+A prompt can mention files and assets. ikigai replaces @src/main.c by the text of that file, and \
+@@decisions by the text of the asset ikigai:///blocks/decisions.md. @picture.png sends that image. \
+@\"a b.txt\" is a file name with a space, and \\@ is a plain @. ikigai sends text from stdin as it \
+is. If there is a prompt, ikigai reads stdin only if it was redirected for this command, as by a \
+pipe. A stdin that ikigai shares with the shell or script that started it is read only if you add \
+-.
 
-The answer goes to stdout. What the model says before it calls tools goes to stderr.
+The answer goes to stdout. Any text of the model before a call goes to stderr.
 
-At a terminal, and with --keep, --continue or --resume, the conversation is saved, and `ikigai --continue` \
-continues it with the same model. With one of these flags, if the store cannot be written, the command exits \
-with code 1 before it runs a call that it cannot save.
+At a terminal, and with --keep, --continue or --resume, the conversation is saved, and `ikigai \
+--continue` continues it with the same model. With one of these flags, if the store cannot be \
+written, the command exits with code 1 before it runs a call that it cannot save.
 
-With --stream-json, stdout has one JSON line per event: begin, warning, thinking, text, retry, compacted, \
-answered, call, running, result and end. docs/guides/scripts.md lists their members.
+With --stream-json, stdout has one JSON line per event: begin, warning, thinking, text, retry, \
+compacted, answered, call, running, result and end. docs/guides/scripts.md lists their \
+members.
 
-With --json, stdout is one object: prompt, session (the id of the saved conversation, or null), unkept (why the \
-rest is not saved, or null), provider, model, stop (answered, mismatched, silent, cut, refused, exhausted, \
-spent, unkept, interrupted or failed), reason (null if it was answered), answer, rounds, messages (role and \
-parts, each a text, a call or a result), calls (id, name, arguments as the model wrote them, envelope (the \
-result or error in JSON, as the model read it), duration_ms) and usage (tokens: input, of which cached and \
-cache_written, and output, of which reasoning; null if the provider does not report them).
+With --json, stdout is one object with these members:
+  prompt    the prompt
+  session   the id of the saved conversation, or null
+  unkept    why the rest is not saved, or null
+  provider, model
+  stop      answered, mismatched, silent, cut, refused, exhausted, spent, unkept, interrupted or
+            failed
+  reason    null if it was answered
+  answer    the answer
+  rounds    the number of requests to the model
+  messages  role and parts; each part is a text, a call or a result
+  calls     id, name, arguments (as the model wrote them), envelope (the result or error in JSON,
+            as the model read it), duration_ms
+  usage     tokens: input, of which cached and cache_written, and output, of which reasoning; null
+            if the provider does not report them
 
-Exit codes: 0 answered; 1 no complete answer: the provider failed, the model refused, answered nothing, reached \
-a limit, or did not match --schema, or the answer could not be saved; 2 usage or configuration, such as no key \
-or no model; 3 answered, but the policy or you refused a call something (0 with --denied-ok), and stderr has a \
-hint with the command that allows it, if there is one; 130 interrupted.
+Exit codes:
+  0    answered
+  1    no complete answer: the provider failed, the model refused, answered nothing, reached a
+       limit, or did not match --schema, or the answer could not be saved
+  2    usage or configuration, such as no key or no model
+  3    answered, but the policy or you refused a call something (0 with --denied-ok); stderr has a
+       hint with the command that allows it, if there is one
+  130  interrupted
 
-At a terminal, ikigai asks you if a call needs more than it is granted. With --approve never it does not ask.
+At a terminal, ikigai asks you if a call needs more than it is granted. With --approve never, it \
+does not ask.
 
 Examples:
   ikigai ask 'what does @src/main.c do?'

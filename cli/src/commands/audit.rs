@@ -38,8 +38,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai audit --failed --since today\n  \
     ikigai audit --tool bash --since yesterday --until today\n  \
     ikigai audit --tail 1\n\n\
-    A call is shown if it meets every flag. `--tool bash --tool grep` takes the calls of both tools, and \
-    `--outcome failed --refused` the failed calls that were refused something.\n\n\
+    A call is shown if it meets every flag. `--tool bash --tool grep` shows the calls of both \
+    tools, and `--outcome failed --refused` shows the failed calls that were refused something.\n\n\
     `--audit-arguments`, or `audit_arguments = true` in the configuration, records the text of arguments.";
 
 #[derive(Debug, Args)]
@@ -70,13 +70,13 @@ pub(super) struct Arguments {
     /// one; may be repeated
     #[arg(long = "id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
-    /// Only the last N of them; a single call is shown in full
+    /// Only the last N calls; a single call is shown in full
     #[arg(long, value_name = "N")]
     tail: Option<usize>,
-    /// Show all that is known of each call
+    /// Show every detail of each call
     #[arg(long, conflicts_with = "json")]
     long: bool,
-    /// Print the records as they are, one JSON object a line
+    /// Print the records as they are, one JSON object per line
     #[arg(long)]
     json: bool,
     /// Keep printing new calls, until interrupted
@@ -89,7 +89,7 @@ pub(super) async fn run(
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
     let dir = options.paths().state.ok_or_else(|| {
-        let text = "there is no place for an audit log";
+        let text = "no directory is known for the audit log";
         CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")
     })?;
     let mut reader = LogReader::open(&dir).map_err(|error| refused(error, &dir))?;
@@ -133,7 +133,7 @@ pub(super) async fn run(
 
 /// The note below a table of calls whose arguments were not recorded.
 const ARGUMENTS_NOTE: &str = "The arguments of these calls were not recorded. `--audit-arguments` \
-    records those of a call; `audit_arguments = true` in the configuration, those of each.\n";
+    records them for one command; `audit_arguments = true` in the configuration, for every call.\n";
 
 /// Returns whether a call had arguments whose text was not recorded.
 fn lacks_arguments(record: &Record) -> bool {

@@ -16,7 +16,7 @@ use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ConfigCommand {
-    /// Show every setting and where it comes from
+    /// Show every setting and its source
     ///
     /// Flags override environment variables, which override ~/.config/ikigai/config.toml, which overrides
     /// /etc/ikigai/config.toml. Keys and passwords are not shown. `ikigai help options` lists the flags.

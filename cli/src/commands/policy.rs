@@ -27,17 +27,17 @@ pub(super) enum PolicyCommand {
     Show(show::Arguments),
     /// Grant a tool something, or limit it, in your own policy file
     ///
-    /// Adds what is named here to what the tool has: its entry in the file or, without one, what its
-    /// profile gives it. With --replace, the flags replace the lists that they name. A tool of
-    /// yours is granted by the contents of its files: when they change, it does not run until you grant
-    /// it again. Asks before it writes if stdin is a terminal.
+    /// Adds what the flags name to the tool's entry in the file, or, without an entry, to what its
+    /// profile grants. With --replace, the flags replace the lists that they name. A grant for your
+    /// own tool applies to the contents of its files: when they change, the tool does not run until
+    /// you grant it again. Asks before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take back all that your policy file grants a tool, or the parts that flags name
     ///
-    /// Without flags it takes back everything. A native tool of yours does not run after that until
-    /// `ikigai policy grant TOOL`: its entry stays with `sha256 = []`, which matches no file. Any other
-    /// tool has what its profile gives it.
+    /// Without flags, takes back everything. Your own native tool then does not run until you grant
+    /// it again with `ikigai policy grant TOOL`: its entry stays with `sha256 = []`, which matches
+    /// no file. Any other tool has what its profile grants.
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke bash --read ~/data --net example.com:443\n  \
                             ikigai policy revoke bash --toolchain rust --limit wall_clock\n  \
@@ -45,20 +45,20 @@ pub(super) enum PolicyCommand {
     Revoke(revoke::Arguments),
     /// Propose grants for what tools were refused, from the audit log
     ///
-    /// Prints what was refused, how often and when last, with the command that would grant it, for
-    /// the tools whose files are as they were then. Grants nothing.
+    /// Prints each refused access, how often and when it was last refused, and the command that
+    /// would grant it. Leaves out calls of earlier versions of a tool's file. Grants nothing.
     #[command(after_help = suggest::EXAMPLES)]
     Suggest(suggest::Arguments),
-    /// Call a tool, and propose the least grant with which it does the same
+    /// Call a tool, and propose the smallest grant that these calls need
     ///
-    /// Calls the tool with each of the arguments, notes what it uses and what it is refused, and
-    /// shows the entry of your policy file that covers it. Asks before it writes that; without a
-    /// terminal it writes only with --yes.
+    /// Calls the tool with each of the arguments, records what the tool uses and what it is
+    /// refused, and shows an entry for your policy file that covers both. Asks before it writes the
+    /// entry; without a terminal, it writes only with --yes.
     #[command(after_help = record::EXAMPLES)]
     Record(record::Arguments),
-    /// Ask whether a tool may do something, and which line decides
+    /// Check whether a tool may do something, and which line decides
     ///
-    /// Exits 0 if it is allowed, 1 if it is not, 2 if there is no such tool.
+    /// Exits 0 if it is allowed, 1 if it is not, 2 if the tool does not exist.
     #[command(after_help = test::EXAMPLES)]
     Test(test::Arguments),
 }

@@ -80,7 +80,8 @@ pub(super) enum ToolCommand {
     Install(install::Arguments),
     /// Install newer versions of installed tools
     ///
-    /// Shows what changed. A grant is for one version of a file. It is renewed if the tool needs no more than before.
+    /// Shows what changed. A grant is for one version of a file. ikigai renews it if the tool needs
+    /// no more than before.
     #[command(after_help = update::EXAMPLES)]
     Update(update::Arguments),
     /// List installed tools that have a newer version

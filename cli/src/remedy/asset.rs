@@ -14,7 +14,7 @@ pub(crate) fn sentence(remedy: StoreRemedy) -> &'static str {
         StoreRemedy::ListVersions => "`ikigai asset log PATH` shows the versions",
         StoreRemedy::ListSessions => "`ikigai session list` shows the sessions",
         StoreRemedy::ForkSession => {
-            "close it where it is in use, or continue in a copy: `ikigai session fork`"
+            "close it in the other terminal, or continue in a copy: `ikigai session fork`"
         }
         StoreRemedy::ReadAgain => "read it again and repeat the change",
         StoreRemedy::TryAgain => "try again",

@@ -15,8 +15,8 @@ pub(crate) fn sentence(remedy: &LayerRemedy) -> String {
         }
         LayerRemedy::DelegateCgroup => {
             "let a service manager hand over a group: `systemd-run --user --pty --same-dir -p \
-             Delegate=yes -p DelegateSubgroup=host ikigai` for a session, the drop-in in \
-             etc/systemd of the sources for a service"
+             Delegate=yes -p DelegateSubgroup=host ikigai` for a session, or the drop-in in \
+             etc/systemd of ikigai's source for a service"
         }
         LayerRemedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
         LayerRemedy::RunUnprivileged => "run ikigai as a user other than root",

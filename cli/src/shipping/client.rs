@@ -37,7 +37,7 @@ impl RegistryClient {
     /// Returns the client of this user. An `offline` client only has earlier downloads.
     pub(crate) fn new(paths: &Paths, offline: bool) -> Result<Self, CliError> {
         let directory = paths.cache.clone().ok_or_else(|| {
-            let error = anyhow::Error::msg("there is no place for downloads");
+            let error = anyhow::Error::msg("no directory is known for downloads");
             CliError::usage(error).hint("set HOME or XDG_CACHE_HOME")
         })?;
         Ok(Self {

@@ -409,7 +409,7 @@ fn words<T: VariantArray + AsRef<str>>() -> Vec<&'static str> {
 /// Returns the reason why one `fs` list cannot have both entries.
 pub(super) fn overlap_text(inner: &DirRule, outer: &DirRule) -> String {
     format!(
-        "`{}:{}` lies in `{}:{}`: a directory has one access, with all that is in it",
+        "`{}:{}` lies in `{}:{}`: a directory has one access, which applies to everything in it",
         inner.access.as_str(),
         inner.raw,
         outer.access.as_str(),

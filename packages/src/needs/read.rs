@@ -124,7 +124,8 @@ fn check_overlap(table: Table<'_>, needs: &[DirNeed]) -> NeedsReadResult<()> {
             |outer: &&WorkspaceDir| inner.is_in(outer) && inner.access() != outer.access();
         if let Some(outer) = needs.iter().map(|need| &need.dir).find(contradicts) {
             let what = format!(
-                "`{inner}` lies in `{outer}`: a directory has one access, with all that is in it"
+                "`{inner}` lies in `{outer}`: a directory has one access, which applies to \
+                 everything in it"
             );
             let hint = "ask for the same access to both, or for one of them";
             return Err(table.require("fs")?.list("fs")?[index].fail(what).hint(hint));

@@ -77,7 +77,8 @@ fn directories_outside_of_the_workspace_are_refused() {
     }
     let error =
         refusal("needs.fs = [{ dir = \"ro:a/b\", why = \"x\" }, { dir = \"rw:a\", why = \"x\" }]");
-    let told = "4:13: `ro:a/b` lies in `rw:a`: a directory has one access, with all that is in it";
+    let told = "4:13: `ro:a/b` lies in `rw:a`: a directory has one access, which applies to \
+        everything in it";
     assert!(error.starts_with(told), "{error}");
     needs("needs.fs = [{ dir = \"ro:ab\", why = \"x\" }, { dir = \"rw:a\", why = \"x\" }]");
 }

@@ -92,12 +92,11 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     let ran = doctor(&host).expect_code(0);
     for (what, detail, advice) in [
         ("user tools", "0 in `", "chmod go-w "),
-        ("audit log", "calls are not recorded", "nobody else can write to"),
+        ("audit log", "calls are not recorded", "other users cannot write to"),
         (
             "cache",
             "every run recompiles components and asks tools again",
-            "nobody else can \
-         write to",
+            "other users cannot write to",
         ),
         ("skipped", "1", "ikigai tool list --all"),
     ] {
@@ -110,7 +109,7 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     let system = check(&doctor(&host).expect_code(0), "system tools");
     assert_eq!(system["status"], "warn");
     let advice = system["advice"].as_str().expect("text");
-    assert!(advice.starts_with("install ikigai again the way you installed it, "), "{advice}");
+    assert!(advice.starts_with("reinstall ikigai the way you installed it; "), "{advice}");
     assert!(advice.ends_with("specify the directory of the tools with --system-tools"), "{advice}");
     let host = Host::new().as_nobody();
     host.write("state", "no directory", 0o644);

@@ -429,7 +429,7 @@ fn a_grant_that_cannot_be_is_refused_and_writes_nothing() {
         (&["part", "--env", "A\u{1b}[2J"], 2, "`A\u{fffd}[2J` is no name of a variable"),
         (&["part", "--read", "/proc/self"], 1, "where the kernel shows every process"),
         (&["part", "--read", ".", "--write", "docs"], 2, "a directory has one access"),
-        (&["part", "--limit", "wall=1s"], 2, "there is no limit `wall`"),
+        (&["part", "--limit", "wall=1s"], 2, "unknown limit `wall`"),
         (&["part", "--limit", "wall_clock=1"], 2, "write it as 500ms"),
         (&["part", "--limit", "memory=64"], 2, "`64` has no unit; write it as 64MiB"),
         (&["part", "--limit", "output=64"], 2, "`64` has no unit; write it as 64MiB"),
@@ -611,9 +611,10 @@ fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
         assert!(code == 0 || by.contains("ceiling.toml:2"), "{json}");
     }
     let page = beneath(&host, &["policy", "show", "part"]).expect_code(0).stdout();
-    for (start, rule) in
-        [("part: does not see .env, *.pem (hide, by ", ":2)"), ("part: nobody is asked ", ":3)")]
-    {
+    for (start, rule) in [
+        ("part: does not see .env, *.pem (hide, by ", ":2)"),
+        ("part: ikigai does not ask you ", ":3)"),
+    ] {
         let is_there = page.lines().any(|line| line.starts_with(start) && line.ends_with(rule));
         assert!(is_there, "{start}: {page}");
     }
@@ -659,7 +660,7 @@ fn one_page_says_what_every_tool_can_touch() {
     let named = fs::read_to_string(host.scratch().join(USER)).expect("read");
     host.write(USER, named.replace("[tools.part]", "[tools.parts]"), 0o600);
     let ran = host.run(["policy", "show"]).expect_code(0);
-    assert!(ran.stdout().contains("names `parts`, and there is no such tool"), "{ran}");
+    assert!(ran.stdout().contains("names `parts`, but no such tool exists"), "{ran}");
     assert!(ran.stdout().contains("did you mean `part`?"), "{ran}");
 }
 
@@ -724,7 +725,7 @@ fn the_page_tells_whose_signatures_count() {
     host.write(USER, format!("require_signed = true\n{}", signer("acme")), 0o600);
     let page = beneath(&host, &["policy", "show"]).expect_code(0).stdout();
     for part in [
-        "Signed:    required of tools of yours (by ~/.config/ikigai/policy.toml:1)",
+        "Signed:    required of your own tools (by ~/.config/ikigai/policy.toml:1)",
         "https://acme.example/* (by https://issuer.example)",
         "part, acme_*",
         "until 2027-06-30",

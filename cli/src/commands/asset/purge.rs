@@ -78,8 +78,9 @@ async fn path_of(store: &Store, name: &str) -> Result<AssetPath, CliError> {
 /// Asks the user whether to remove these assets permanently.
 fn is_agreed(paths: &[AssetPath]) -> Result<bool, CliError> {
     if !std::io::stdin().is_terminal() {
-        let what =
-            anyhow!("nothing was removed: a purge is final, and there is no terminal to ask at");
+        let what = anyhow!(
+            "nothing was removed: a purge is final, and ikigai needs a terminal to ask you"
+        );
         return Err(CliError::failed(what).hint("add --yes"));
     }
     for path in paths {

@@ -261,7 +261,7 @@ fn arguments(arguments: &Arguments) -> String {
 }
 
 /// The access of a tool that runs unconfined, whatever its grant.
-const UNCONFINED: &str = "unconfined: all that its user may";
+const UNCONFINED: &str = "unconfined: everything that its user may do";
 
 fn is_unconfined(grant: &GrantSummary) -> bool {
     grant.sandbox.as_deref() == Some("off")
@@ -277,7 +277,7 @@ fn network(grant: &GrantSummary) -> String {
 
 fn variables(grant: &GrantSummary) -> String {
     if grant.env == ["*"] {
-        return "its user's own, less the keys of model providers".to_owned();
+        return "its user's environment, without the keys of model providers".to_owned();
     }
     if grant.env.is_empty() { "none".to_owned() } else { plain(&grant.env.join(" ")) }
 }

@@ -77,7 +77,8 @@ fn audit_log(dir: Option<&Path>) -> DoctorCheck {
     }
     if let Err(error) = LogReader::open(dir) {
         return DoctorCheck::new(SECTION, what, format!("calls are not recorded: {error}")).warn(
-            "move it away: it must be a regular file that you own and that nobody else can write to",
+            "move it away: it must be a regular file that you own and that other users cannot \
+             write to",
         );
     }
     let text = match size(dir) {
@@ -100,7 +101,8 @@ fn unusable(what: &str, dir: &Path, effect: &str) -> Option<DoctorCheck> {
         Ok(_) if !paths::is_trusted(dir, paths::is_own) => {
             let text = format!("`{shown}` is not used, so {effect}");
             Some(DoctorCheck::new(SECTION, what, text).warn(
-                "it must be a directory that you own and that nobody else can write to, not a link",
+                "it must be a directory that you own and that other users cannot write to, not a \
+                 link",
             ))
         }
         Ok(_) if access(dir, Access::WRITE_OK | Access::EXEC_OK).is_err() => {

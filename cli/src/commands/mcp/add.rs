@@ -90,7 +90,7 @@ struct GrantArguments {
     /// A host to connect to; `*` is the whole network
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
-    /// A variable of the environment to see
+    /// An environment variable that the tool may see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
     /// Run the server with all of your rights, without a sandbox
@@ -117,7 +117,7 @@ pub(super) async fn run(
     }
     let host = options.host()?;
     let dir = host.registry().paths().user_tools.clone().ok_or_else(|| {
-        let what = "there is no directory for your tools, which the definition goes into";
+        let what = "the directory of your tools, which needs to hold the definition, is unknown";
         CliError::usage(anyhow::Error::msg(what)).hint("specify one with --user-tools")
     })?;
     let path = definition_path(&dir, &arguments.name);

@@ -130,8 +130,9 @@ fn hints(host: &Host, server: &KnownServer) -> Vec<String> {
 }
 
 /// The hint for a process that cannot be used.
-pub(super) const SANDBOX_HINT: &str = "it runs in a sandbox, with the system's programs, its own and \
-     what it was granted; `ikigai mcp add` with --read DIR grants it what else it loads";
+pub(super) const SANDBOX_HINT: &str = "it runs in a sandbox, with the system's programs, its own \
+    and what it was granted; if it loads other files, grant them with `ikigai mcp add` and --read \
+    DIR";
 
 /// Returns the key that binds the entry of a server to its definition and its program.
 pub(super) fn contents_key(host: &Host, definition: &ServerDefinition) -> Result<NewKey, CliError> {

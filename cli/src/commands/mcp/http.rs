@@ -117,7 +117,7 @@ impl HttpArguments {
         }
         if self.token_file.is_none() && self.oauth.is_none() {
             let hint = "add `--token-file FILE`, or `--oauth ISSUER --resource URL`";
-            return refused("anybody could use it", hint);
+            return refused("any of them could use it", hint);
         }
         Ok(())
     }

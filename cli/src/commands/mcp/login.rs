@@ -29,8 +29,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp login docs\n  \
     ikigai mcp login docs --scope 'read write'\n  \
     ikigai mcp login docs --client-id my-app --port 8765\n\n\
-    ikigai stores the tokens in a file of yours that no tool can write to, and renews them automatically. It \
-    sends them only to the server's URL.";
+    ikigai stores the tokens in a file that you own and no tool can write to, and renews them \
+    automatically. It sends them only to the server's URL.";
 
 /// The time that the user has to log in.
 const TIME: Duration = Duration::from_secs(5 * 60);
@@ -40,8 +40,8 @@ pub(in crate::commands) struct Arguments {
     /// The server
     #[arg(add = complete::servers())]
     name: String,
-    /// The scopes to request in addition to those of the current login, separated by spaces [default: what the server
-    /// asks for]
+    /// The scopes to request in addition to the current login's scopes, separated by spaces
+    /// [default: what the server asks for]
     #[arg(long, value_name = "SCOPES")]
     scope: Option<String>,
     /// The issuer to log in to, for a server with several issuers

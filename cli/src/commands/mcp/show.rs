@@ -86,7 +86,7 @@ fn network(host: &Host, server: &KnownServer) -> Option<String> {
     }
     let net = written.net.unwrap_or_default();
     if net.any {
-        return Some("network: that of the machine\n".to_owned());
+        return Some("network: the whole network of this machine\n".to_owned());
     }
     let hosts = if net.is_none() { "no host".to_owned() } else { net.to_string() };
     let command = format!("ikigai policy suggest {}", server.name);

@@ -44,10 +44,11 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy grant grep --replace --read docs --yes\n  \
     ikigai policy grant bash --toolchain rust --toolchain node\n  \
     ikigai policy grant deploy --unconfined\n\n\
-    A tool keeps what it has. A limit replaces the same limit. With --replace, the flags replace the \
-    lists that they name: --read and --write the directories, --net the hosts, --env the variables.\n\
-    A native tool reaches its hosts through a proxy that the variables HTTP_PROXY and the like name. \
-    A program that does not heed them reaches nothing.";
+    A grant adds to what the tool has. A limit replaces the earlier limit of the same name. With \
+    --replace, the flags replace the lists that they name: --read and --write the directories, \
+    --net the hosts, --env the variables.\n\
+    A native tool connects to its hosts through a proxy, whose address is in HTTP_PROXY and \
+    similar variables. A program that ignores these variables cannot connect.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -60,25 +61,26 @@ pub(in crate::commands) struct Arguments {
     /// A directory or a file to read and write
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     write: Vec<PathBuf>,
-    /// A host to connect to; `*.a.example:443` is every name with one label before it, and `*` every
-    /// public host for a component, and the whole network, this machine included, for a native tool
+    /// A host to connect to; `*.a.example:443` is every name with one label before `.a.example`.
+    /// `*` is every public host for a component; for a native tool, it is the whole network,
+    /// including this machine
     #[arg(long, alias = "connect", value_name = "HOST:PORT")]
     net: Vec<String>,
-    /// A variable of the environment to see
+    /// An environment variable that the tool may see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// A toolchain to run: adds its directories on this machine, read-only, the caches that it must write,
-    /// and its variables
+    /// A toolchain to run: grants its directories on this machine (read-only), the caches that it
+    /// must write, and its variables
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = toolchain::names())]
     toolchain: Vec<String>,
-    /// The access to the host's assets (`ikigai://`)
+    /// The access to assets (`ikigai://`)
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Option<AssetAccess>,
-    /// The behaviour of native calls if the sandbox cannot keep the grant
+    /// How a native tool runs if the sandbox cannot enforce the grant
     #[arg(long, value_name = "HOW", value_parser = choice::parser(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
-    /// Run a native tool of yours with all of your rights, without a sandbox
+    /// Run your own native tool with all of your rights, without a sandbox
     #[arg(long, conflicts_with_all = ["read", "write", "net", "sandbox", "toolchain"])]
     unconfined: bool,
     /// A limit: wall_clock, fuel, memory, output, handles or processes
@@ -114,8 +116,8 @@ fn assets_help(access: AssetAccess) -> Option<&'static str> {
 
 fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
     Some(match sandbox {
-        Sandbox::Off => "It runs all the same; a native tool of yours is unconfined",
-        Sandbox::Prefer => "It runs with what can be kept, and is reported so",
+        Sandbox::Off => "It runs anyway; your own native tool runs unconfined",
+        Sandbox::Prefer => "It runs with the limits that can be enforced, which ikigai reports",
         Sandbox::Require => "It does not run",
     })
 }
@@ -133,7 +135,7 @@ pub(in crate::commands) fn limit(text: &str) -> Result<(LimitKey, String), Strin
 /// Returns the limit of this name.
 pub(super) fn limit_key(name: &str) -> Result<LimitKey, String> {
     let names = || LimitKey::VARIANTS.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ");
-    name.parse().map_err(|_| format!("there is no limit `{name}`: {}", names()))
+    name.parse().map_err(|_| format!("unknown limit `{name}`; expected one of {}", names()))
 }
 
 pub(super) async fn run(
@@ -163,7 +165,7 @@ pub(super) async fn run(
     }
     if keys.is_empty() {
         let error = anyhow::Error::msg(format!(
-            "nothing to grant: `{}` is installed with ikigai and needs no grant to run",
+            "nothing to grant: `{}` is a built-in tool and needs no grant to run",
             tool.name()
         ));
         return Err(CliError::usage(error).hint(
@@ -232,7 +234,7 @@ fn out_of_reach(net: &[String], backend: Backend) -> Vec<String> {
     let warning = |peer: &Peer| {
         let port = peer.port.map_or_else(|| "*".to_owned(), |port| port.to_string());
         format!(
-            "`{peer}` opens public addresses alone, and this name has none: to connect to this \
+            "`{peer}` opens only public addresses, and this name has none: to connect to this \
              machine, name its address as well: --net '{peer}' --net '127.0.0.1:{port}'"
         )
     };
@@ -279,10 +281,11 @@ fn check_environment(
         return Ok(());
     }
     let what = format!(
-        "`{}` sees all of your environment now, and would see only what --env names",
+        "`{}` sees all of your environment now, and would then see only the variables in --env",
         tool.name()
     );
-    Err(CliError::usage(anyhow::Error::msg(what)).hint("--replace gives it these variables alone"))
+    Err(CliError::usage(anyhow::Error::msg(what))
+        .hint("with --replace, it sees only these variables"))
 }
 
 /// Returns the directories that a tool loses.
@@ -426,7 +429,7 @@ fn keys(
 fn check_unconfined(tool: &Tool) -> Result<(), CliError> {
     let what = match (tool.origin, tool.build.backend()) {
         (ToolOrigin::User, Backend::Native) => return Ok(()),
-        (ToolOrigin::System, _) => "a tool of ikigai's own",
+        (ToolOrigin::System, _) => "a built-in tool",
         (ToolOrigin::User, _) => "a component",
     };
     let text = format!("`{}` is {what}, which never runs unconfined", tool.name());
@@ -524,7 +527,7 @@ fn path_to_grant(dir: &Path) -> Result<PathBuf, CliError> {
         .with_context(|| format!("`{}` cannot be granted", dir.display()))
         .map_err(wrong)?;
     if !resolved.is_dir() && !resolved.is_file() {
-        let what = format!("`{}` is no directory and no regular file", dir.display());
+        let what = format!("`{}` is neither a directory nor a regular file", dir.display());
         return Err(wrong(anyhow::Error::msg(what)));
     }
     Ok(resolved)

@@ -127,7 +127,7 @@ impl fmt::Display for Why {
             Self::Own => f.write_str("it is ikigai's own"),
             Self::System => f.write_str("it belongs to the programs of the system"),
             Self::Kernel => f.write_str("the kernel makes it up, and no policy grants it"),
-            Self::NoFile => f.write_str("it is no regular file and no directory"),
+            Self::NoFile => f.write_str("it is neither a regular file nor a directory"),
             Self::Unnameable => f.write_str(
                 "no policy can name it: it has a newline, `..`, or bytes that are not UTF-8",
             ),
@@ -137,7 +137,7 @@ impl fmt::Display for Why {
             Self::Broad => f.write_str("the directory has the files of many programs or users"),
             Self::Contradicts(other) => write!(
                 f,
-                "`{}` has the other access, and a directory has one, with all that is in it",
+                "`{}` has the other access, and a directory has one access for everything in it",
                 written_out(&other.to_string_lossy())
             ),
             Self::TooMany => {

@@ -40,11 +40,12 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy record customer_db -- '{\"query\": \"SELECT 1\"}'\n  \
     ikigai policy record formatter --permissive -- @calls.jsonl\n  \
     ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \"https://example.com\"}'\n\n\
-    Without --permissive the tool runs within its grant, and stops where it is refused. With it the \
-    tool reads the machine, but neither the places where secrets usually lie nor the host's own files. \
-    What a native tool writes beyond its grant is thrown away, and a component is refused: grant what is \
-    proposed then, and record it again for what comes after. Do it with a tool that you trust with what it may read, \
-    since with --net it can send it away.\n\
+    Without --permissive, the tool runs within its grant, and may stop when an access is refused. \
+    With --permissive, it can read this machine, except for the usual places of secrets and \
+    ikigai's own files. ikigai discards what a native tool writes beyond its grant. It refuses \
+    such writes of a component: grant what is proposed, and record the component again to see what \
+    it needs next. Use --permissive only with a tool that you trust with what it can read: with \
+    --net, it can send that away.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
 #[derive(Debug, Args)]
@@ -52,16 +53,17 @@ pub(in crate::commands) struct Arguments {
     /// The tool by name, or a file by its path (with a slash)
     #[arg(add = complete::tools_and_files())]
     tool: String,
-    /// Run it though it was not granted, and let it read beyond its grant, and write without effect
+    /// Run the tool even without a grant, let it read beyond its grant, and discard what it writes
+    /// there
     #[arg(long)]
     permissive: bool,
-    /// Let it reach every public host
+    /// Let the tool connect to every public host
     #[arg(long, requires = "permissive")]
     net: bool,
-    /// Propose limits too: four times what it used
+    /// Also propose limits: four times what the tool used
     #[arg(long)]
     limits: bool,
-    /// Propose what was seen so far if the recording is interrupted
+    /// If the recording is interrupted, propose what was seen so far
     #[arg(long)]
     partial: bool,
     /// Do not ask
@@ -135,11 +137,11 @@ pub(super) async fn run(
 /// sandbox: nothing was observed, so nothing is proposed.
 fn unwatched(name: &str) -> CliError {
     let text = format!(
-        "`{name}` ran and was not watched, so that nothing is known of its files; nothing is proposed"
+        "`{name}` ran without being watched, so ikigai does not know its files; nothing is proposed"
     );
     CliError::usage(anyhow::Error::msg(text)).hint(
-        "the kernel tells one program of the system calls of a tool (seccomp_unotify): record it where \
-         no other, such as a container's, is told of them, and with Linux 5.5 or later",
+        "only one program can watch the system calls of a tool (seccomp_unotify): record it \
+         outside of a container that watches them, with Linux 5.5 or later",
     )
 }
 

@@ -21,7 +21,7 @@ use ikigai_host::registry::{KnownServer, ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// One tool; all of them if none is named
+    /// The tool [default: all tools]
     #[arg(add = complete::tools())]
     tool: Option<String>,
     /// Print JSON
@@ -164,13 +164,13 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[ToolRow<'_>]) -> Result<Str
     let notes = notes.flat_map(|decision| decision.notes.iter().cloned());
     let asked = rows.iter().filter_map(|row| {
         let which = decision::approval(row.backend(), row.decided.as_ref().ok()?)?;
-        Some(format!("{}: calls to which somebody has to agree: {which}", row.tool.name()))
+        Some(format!("{}: calls that need your approval: {which}", row.tool.name()))
     });
     let decided = || rows.iter().filter_map(|row| Some((row, row.decided.as_ref().ok()?)));
     let narrowed = decided().flat_map(|(row, decision)| {
         let name = row.tool.name();
         let unasked = decision::unasked(decision)
-            .map(|rule| format!("{name}: nobody is asked where it needs more ({rule})"));
+            .map(|rule| format!("{name}: ikigai does not ask you if it needs more ({rule})"));
         let hidden =
             decision::hidden(decision).map(|patterns| format!("{name}: does not see {patterns}"));
         unasked.into_iter().chain(hidden)
@@ -225,7 +225,7 @@ fn unknown_tools(host: &Host, snapshot: &Snapshot) -> Vec<String> {
         .map(|(name, line)| {
             let near = nearest(&name, snapshot.tools().map(|tool| tool.name()));
             let meant = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-            format!("line {line} of your policy names `{name}`, and there is no such tool{meant}")
+            format!("line {line} of your policy names `{name}`, but no such tool exists{meant}")
         })
         .collect()
 }

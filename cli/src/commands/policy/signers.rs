@@ -18,9 +18,9 @@ pub(super) fn as_text(host: &Host, home: Option<&PathBuf>) -> Result<String, Cli
     let mut text = String::new();
     if let Some(by) = &in_force.required {
         let by = with_tilde(&by.to_string(), home);
-        text.push_str(&format!("Signed:    required of tools of yours (by {by})\n"));
+        text.push_str(&format!("Signed:    required of your own tools (by {by})\n"));
         if in_force.signers.is_empty() {
-            text.push_str("           no signer is named, so that none of them may be called\n");
+            text.push_str("           no signer is named, so none of them may be called\n");
         }
     }
     if !in_force.signers.is_empty() {

@@ -38,24 +38,24 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest\n  \
     ikigai policy suggest customer_db --since 7days\n  \
     ikigai policy suggest customer_db --unused 30days\n\n\
-    --unused proposes the narrower grant instead: without the directories and hosts that no \
-    recorded call used. Variables stay, because nobody sees which of them a tool reads.";
+    --unused proposes a narrower grant instead, without the directories and hosts that no recorded \
+    call used. Variables stay, because ikigai cannot see which of them a tool reads.";
 
 /// The most other workspaces that are listed.
 const MOST_ELSEWHERE: usize = 8;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
-    /// One tool or MCP server; all of them if none is named
+    /// The tool or MCP server [default: all]
     #[arg(add = complete::tools())]
     tool: Option<String>,
-    /// The same as TOOL, as `ikigai audit` has it
+    /// The same as TOOL; `ikigai audit` has the same option
     #[arg(long = "tool", value_name = "TOOL", conflicts_with = "tool", add = complete::tools())]
     tool_flag: Option<String>,
     /// Only calls from this time on: 2026-01-31, or 7days for a week ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
-    /// Propose to take away what no call used from this time on
+    /// Propose to take away what no call has used since this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "since")]
     unused: Option<Timestamp>,
     /// Print JSON
@@ -69,7 +69,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     arguments.tool = arguments.tool.or(arguments.tool_flag.take());
     let dir = options.paths().state.ok_or_else(|| {
-        let text = "there is no place for an audit log";
+        let text = "no directory is known for the audit log";
         CliError::usage(anyhow::Error::msg(text)).hint("set HOME or XDG_STATE_HOME")
     })?;
     let host = options.host()?;
@@ -153,7 +153,7 @@ fn is_native(tool: &Tool) -> bool {
 
 /// Returns the error for a tool of a server, whose grant is that of the server.
 pub(super) fn of_a_server(name: &str) -> CliError {
-    let text = format!("`{name}` is a tool of a server, and is granted nothing by itself");
+    let text = format!("`{name}` is a tool of an MCP server, and only the server has a grant");
     CliError::usage(anyhow::Error::msg(text))
         .hint("`ikigai mcp approve` grants what a server may touch")
 }

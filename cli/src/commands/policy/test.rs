@@ -46,11 +46,11 @@ pub(in crate::commands) struct Arguments {
     /// See this variable
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// Do this with the host's assets
+    /// Use assets in this way
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Vec<AssetAccess>,
-    /// Run this script with `bash`: exit code 1 if it would be refused, or somebody asked about it
+    /// Run this script with `bash`; exit code 1 if ikigai would refuse it, or ask about it
     #[arg(long, value_name = "SCRIPT")]
     command: Vec<String>,
     /// Print JSON

@@ -37,7 +37,7 @@ pub(super) async fn fork(
         None => original.events,
         Some(asked) if asked > original.turns => {
             let has = turns(original.turns);
-            let what = anyhow!("session `{}` has {has}, and not {asked}", original.id);
+            let what = anyhow!("session `{}` has {has}, not {asked}", original.id);
             return Err(CliError::usage(what));
         }
         Some(asked) => store.end_of_turn(&original.id, asked).await?,
@@ -133,8 +133,9 @@ pub(super) async fn remove(
 /// Asks the user whether to remove these sessions.
 fn is_agreed(sessions: &[SessionSummary]) -> Result<bool, CliError> {
     if !io::stdin().is_terminal() {
-        let what =
-            anyhow!("nothing was removed: a removal is final, and there is no terminal to ask at");
+        let what = anyhow!(
+            "nothing was removed: a removal is final, and ikigai needs a terminal to ask you"
+        );
         return Err(CliError::failed(what).hint("add --yes"));
     }
     for session in sessions {

@@ -80,7 +80,8 @@ pub(super) async fn run(
     if !lost.is_empty() {
         let names: Vec<String> = lost.iter().map(|lost| format!("`{}`", lost.call.name)).collect();
         eprint(&format!(
-            "warning: these calls have no results; the model is told that they may have run: {}\n",
+            "warning: these calls have no results; ikigai tells the model that they may have run: \
+             {}\n",
             names.join(", ")
         ));
     }

@@ -189,7 +189,7 @@ impl TranscriptWriter {
         let further = sent.chars().count().saturating_sub(shown.chars().count());
         if further > 0 {
             self.remark(&format!(
-                "The model was sent {further} characters besides, of what this mentions."
+                "ikigai also sent the model {further} characters of what this mentions."
             ));
         }
     }

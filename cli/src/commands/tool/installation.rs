@@ -291,7 +291,7 @@ impl<'a> Installer<'a> {
         }
         if !std::io::stdin().is_terminal() {
             let what =
-                format!("`{name}` was not installed, because there is no terminal to ask at");
+                format!("`{name}` was not installed, because ikigai needs a terminal to ask you");
             let hint = "`--yes` installs it, and `--yes --grant` also grants it what it needs";
             return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
         }

@@ -35,7 +35,8 @@ const NOT_STARTED: u8 = 126;
 pub(in crate::commands) struct Arguments {
     #[command(flatten)]
     approval: ApprovalOptions,
-    /// The tool by name, or a file by its path (with a slash); passes everything after it on unchanged
+    /// The tool by name, or a file by its path (with a slash); ikigai passes on everything after it
+    /// unchanged
     // One list, because clap would look for the host's own flags between two.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true,
           value_names = ["NAME|PATH", "ARGS"], add = complete::tools_and_files())]

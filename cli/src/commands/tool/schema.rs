@@ -26,7 +26,7 @@ pub(in crate::commands) struct Arguments {
     /// The tools [default: all]
     #[arg(add = complete::tools())]
     names: Vec<String>,
-    /// The form of the schemas; a provider's form is exactly what the provider is sent
+    /// The form of the schemas; a provider's form is exactly what ikigai sends to that provider
     #[arg(long, value_name = "FORM", default_value = CANONICAL,
           value_parser = choice::parser(SchemaForm::ALL, SchemaForm::help))]
     provider: SchemaForm,

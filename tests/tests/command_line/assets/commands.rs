@@ -98,7 +98,8 @@ fn what_is_purged_has_no_versions_any_more() {
                     `ikigai asset purge notes/a.md` removes them";
         assert!(removed.stderr().contains(said), "{removed}");
         let refused = host.run(["asset", "purge", "notes/a.md"]).expect_code(1);
-        let said = "error: nothing was removed: a purge is final, and there is no terminal to ask at\n\
+        let said = "error: nothing was removed: a purge is final, and ikigai needs a terminal to \
+            ask you\n\
                     hint: add --yes\n";
         assert!(refused.stderr().contains(said), "{refused}");
         host.run(["asset", "log", "notes/a.md"]).expect_code(0);

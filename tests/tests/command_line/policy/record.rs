@@ -343,7 +343,7 @@ fn nothing_is_recorded_on_a_machine_without_the_sandbox() {
             return ikigai_tests::impossible_here("no user namespace to forbid namespaces in");
         };
         let ran = ran.expect_code(2);
-        assert!(ran.stderr().contains("does not give the sandbox"), "{ran}");
+        assert!(ran.stderr().contains("does not support the sandbox"), "{ran}");
         assert!(ran.stderr().contains("`ikigai doctor` shows all of it"), "{ran}");
         assert!(ran.stdout().is_empty(), "{ran}");
         assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");

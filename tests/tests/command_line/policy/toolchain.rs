@@ -102,7 +102,7 @@ fn one_grant_runs_cargo_and_shows_no_token() {
     let ran = revoke().expect_code(1);
     assert!(ran.stderr().contains("does not have --toolchain rust"), "{ran}");
     let ran = host.run(["policy", "revoke", "bash", "--toolchain", "deno"]).expect_code(1);
-    assert!(ran.stderr().contains("there is no toolchain `deno` on this machine"), "{ran}");
+    assert!(ran.stderr().contains("the toolchain `deno` was not found on this machine"), "{ran}");
     host.assert_nothing_left();
 }
 
@@ -132,7 +132,7 @@ fn what_cannot_run_a_toolchain_and_what_is_not_there_is_refused() {
     host.program("part.wasm", printing(schema("part"), Ending::Well));
     install_rustup(&host);
     let ran = grant(&host, &["--toolchain", "deno"]).expect_code(1);
-    assert!(ran.stderr().contains("there is no toolchain `deno` on this machine"), "{ran}");
+    assert!(ran.stderr().contains("the toolchain `deno` was not found on this machine"), "{ran}");
     assert!(ran.stderr().contains(" ~/.asdf, ~/.cache/deno, ~/.deno, "), "{ran}");
     let ran = grant(&host, &["--toolchain", "rusty"]).expect_code(2);
     assert!(ran.stderr().contains("a similar value exists: 'rust'"), "{ran}");

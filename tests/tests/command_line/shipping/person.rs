@@ -110,12 +110,12 @@ fn without_a_terminal_nothing_is_installed_that_nobody_agreed_to() {
     for flags in [&[][..], &["--grant"], &["--json"], &["--in-workspace"]] {
         let ran = host.run(["tool", "install", path].iter().chain(flags)).expect_code(1);
         let error = error(&ran);
-        assert!(error.contains("there is no terminal to ask at"), "{ran}");
+        assert!(error.contains("ikigai needs a terminal to ask you"), "{ran}");
         assert!(error.contains("`--yes` installs it"), "{ran}");
         assert!(ran.stderr().contains("the key of the service"), "what it needs is shown\n{ran}");
         assert!(state(&host).is_empty(), "{ran}");
     }
     host.run(["tool", "install", path, "--yes"]).expect_code(0);
     fs::write(path, needing("1.1.0", NEEDS)).expect("written");
-    refused(&host, &["tool", "update"], 1, &["there is no terminal to ask at"]);
+    refused(&host, &["tool", "update"], 1, &["ikigai needs a terminal to ask you"]);
 }

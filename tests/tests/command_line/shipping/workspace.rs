@@ -223,7 +223,11 @@ fn what_a_lock_says_of_a_file_must_be_so() {
             "the name of `wetter` is wetter, but it is weather",
         ),
         ("signer = \"none\"", "signer = \"minisign:0123456789ABCDEF\"", "signed by `none`"),
-        (&needs, &format!("sha256:{digest}"), "the needs of `weather` are not those of its file"),
+        (
+            &needs,
+            &format!("sha256:{digest}"),
+            "the needs of `weather` differ from the needs in its file",
+        ),
         (
             &format!("sha256 = \"{digest}\""),
             &format!("sha256 = \"{}\"", sha256(b"x")),

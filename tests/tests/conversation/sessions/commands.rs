@@ -111,7 +111,8 @@ fn what_is_removed_was_agreed_to() {
     with_each_store(|host| {
         let [a, b, c] = ["a1", "b2", "c3"].map(|title| two_turns(host, title));
         let ran = session(host, &["rm", &a]).expect_code(1);
-        let said = "error: nothing was removed: a removal is final, and there is no terminal to ask at\n\
+        let said = "error: nothing was removed: a removal is final, and ikigai needs a terminal to \
+            ask you\n\
                     hint: add --yes\n";
         assert!(ran.stderr().contains(said), "{ran}");
         assert_eq!(listed(host, &[]).len(), 3);
@@ -169,7 +170,7 @@ fn a_session_that_is_in_use_is_shown_and_not_removed() {
     assert!(table.contains("in use"), "{table}");
     let ran = session(&host, &["rm", "--yes", &id]).expect_code(1);
     assert!(ran.stderr().contains("is in use by `another terminal`"), "{ran}");
-    assert!(ran.stderr().contains("hint: close it where it is in use"), "{ran}");
+    assert!(ran.stderr().contains("hint: close it in the other terminal"), "{ran}");
     session(&host, &["fork", &id]).expect_code(0);
     session(&host, &["rename", &id, "New"]).expect_code(0);
     session(&host, &["show", &id]).expect_code(0);

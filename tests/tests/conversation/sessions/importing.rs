@@ -125,7 +125,7 @@ fn calls_without_results_are_named() {
     let host = host();
     let text = lines("x", &[prompt("do it"), calls("1")]);
     let ran = host.run_with(["session", "import", "--json"], text.as_bytes()).expect_code(0);
-    let said = "these calls have no results; the model is told that they may have run: `grep`";
+    let said = "these calls have no results; ikigai tells the model that they may have run: `grep`";
     assert!(ran.stderr().contains(said), "{ran}");
     let id = ran.json()["id"].as_str().expect("an id").to_owned();
     let shown = session(&host, &["show", &id, "--json"]).expect_code(0).json();

@@ -30,7 +30,7 @@ fn a_conversation_is_shown_as_markdown() {
     assert!(shown.starts_with(&begin), "{shown}");
     for text in [
         "\n## You\n\n> look at @file\n",
-        "*The model was sent 10 characters besides, of what this mentions.*",
+        "*ikigai also sent the model 10 characters of what this mentions.*",
         "\n## Model\n\nI look.\n\nCall of `grep`:\n\n```\n{\"pattern\":\"x\"}\n```\n",
         "`grep` answered:\n\n`````\na\n````\nb\n`````\n",
         "*500 more characters; `export` writes them.*",

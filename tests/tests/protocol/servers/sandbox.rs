@@ -144,7 +144,7 @@ fn a_grant_to_a_tool_of_a_server_is_refused_with_the_command_that_works() {
     let before = fs::read_to_string(&policy).expect("a policy");
     let mut command = String::new();
     for (name, told) in [
-        ("peer", "`peer` is a server of MCP, and no tool"),
+        ("peer", "`peer` is an MCP server, not a tool"),
         ("peer__none", "`peer__none` is a tool of the server `peer`"),
         ("peer__read", "`peer__read` is a tool of the server `peer`"),
     ] {

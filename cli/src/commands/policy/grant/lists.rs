@@ -101,12 +101,13 @@ fn without_named(mut lists: EntryLists, arguments: &Arguments) -> EntryLists {
 /// Returns the error for a directory that has another access in the list.
 pub(super) fn contradiction(Conflict { held, new }: &Conflict) -> CliError {
     let what = format!(
-        "`{}` of its entry contradicts `{}`: a directory has one access, with all that is in it",
+        "`{}` of its entry contradicts `{}`: a directory has one access, which applies to \
+         everything in it",
         held.rule(),
         new.rule()
     );
     CliError::usage(anyhow::Error::msg(what)).hint(
-        "--replace makes the list what the flags say: name each directory that it keeps with --read \
+        "with --replace, the flags are the whole list: name each directory that stays with --read \
          or --write",
     )
 }

@@ -15,7 +15,7 @@ pub(super) fn refuse(snapshot: &Snapshot, arguments: &Arguments) -> Result<(), C
     let name = &arguments.tool;
     let Some(server) = meant(snapshot, name) else { return Ok(()) };
     let what = if server == name {
-        format!("`{name}` is a server of MCP, and no tool")
+        format!("`{name}` is an MCP server, not a tool")
     } else {
         format!("`{name}` is a tool of the server `{server}`, which is granted as a whole")
     };

@@ -58,7 +58,10 @@ impl InstalledToolchains {
         match names.iter().find(|name| !is_there(name)) {
             None => Ok(Self { named, others }),
             Some(name) => {
-                let what = format!("there is no toolchain `{name}` on this machine to look for");
+                let what = format!(
+                    "the toolchain `{name}` was not found on this machine, so its directories are \
+                     unknown"
+                );
                 let hint = "take back each of its directories with --read or --write";
                 Err(CliError::failed(anyhow::Error::msg(what)).hint(hint))
             }
@@ -197,8 +200,8 @@ fn check(tool: &Tool) -> Result<(), CliError> {
 fn missing(toolchain: &Toolchain, machine: &ToolchainContext<'_>) -> CliError {
     let programs = toolchain.programs.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
     let what = format!(
-        "there is no toolchain `{}` on this machine: neither PATH nor the directories of its managers \
-         have {}",
+        "the toolchain `{}` was not found on this machine: neither PATH nor the directories of its \
+         managers have {}",
         toolchain.name,
         programs.join(", ")
     );

@@ -249,7 +249,7 @@ impl Proposed {
         }
         for address in &self.private {
             notes.push(format!(
-                "`{address}` is an address of this machine or of a network of yours, and not of the \
+                "`{address}` is an address of this machine or of your own network, not of the \
                  internet"
             ));
         }
@@ -257,11 +257,11 @@ impl Proposed {
             notes.push("`net = [\"*\"]` stays: it is every public host".to_owned());
         }
         if self.cut {
-            notes.push("more was reached than was kept: grant this, and look again".to_owned());
+            notes.push("not every access was recorded: grant this, and look again".to_owned());
         }
         if self.is_written_out() {
             notes.push(
-                "a path has characters that are written out here: name it in the policy file"
+                "a path has characters that are escaped here: write it in the policy file yourself"
                     .to_owned(),
             );
         }

@@ -26,7 +26,7 @@ pub(super) fn read(words: &[String]) -> Result<Vec<Bytes>, CliError> {
                 let text = contents(Path::new(path))?;
                 let found = objects(&text).map_err(|why| wrong(format!("`{path}`: {why}")))?;
                 if found.is_empty() {
-                    return Err(wrong(format!("`{path}` has no JSON object, and thus no call")));
+                    return Err(wrong(format!("`{path}` has no JSON object, so it has no call")));
                 }
                 calls.extend(found);
             }
@@ -34,7 +34,7 @@ pub(super) fn read(words: &[String]) -> Result<Vec<Bytes>, CliError> {
                 let found = objects(word)
                     .map_err(|why| wrong(format!("the arguments of call {}: {why}", at + 1)))?;
                 let [one] = &found[..] else {
-                    let text = "are not one JSON object; each call has a word of its own";
+                    let text = "are not one JSON object; write each call as a separate word";
                     return Err(wrong(format!("the arguments of call {} {text}", at + 1)));
                 };
                 calls.push(one.clone());
@@ -43,9 +43,9 @@ pub(super) fn read(words: &[String]) -> Result<Vec<Bytes>, CliError> {
     }
     match calls.len() {
         0 => Err(wrong("there is no call to record".to_owned())),
-        many if many > MOST_CALLS => {
-            Err(wrong(format!("a recording has at most {MOST_CALLS} calls, and these are {many}")))
-        }
+        many if many > MOST_CALLS => Err(wrong(format!(
+            "a recording can have at most {MOST_CALLS} calls, but these are {many}"
+        ))),
         _ => Ok(calls),
     }
 }

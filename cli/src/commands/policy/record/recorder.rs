@@ -64,7 +64,7 @@ impl FrontEnd for PolicyRecorder {
     }
 
     fn ask<'a>(&'a self, _: &'a ConsentQuestion) -> AnswerFuture<'a, ConsentReply> {
-        let reason = "a recording asks nobody".to_owned();
+        let reason = "a recording does not ask you".to_owned();
         let answer = consent::ConsentAnswer::Unavailable(reason);
         Box::pin(ready(ConsentReply { answer, waited: Duration::ZERO }))
     }

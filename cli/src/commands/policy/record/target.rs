@@ -86,7 +86,7 @@ impl RecordedTool {
         let wrong = |text: String| CliError::usage(anyhow::Error::msg(text));
         if is_permissive && host.registry().paths().home.is_none() {
             let text =
-                "your home is not known, so that the secrets in it would be shown to the tool";
+                "your home is not known, so ikigai could not hide the secrets in it from the tool";
             return Err(wrong(text.to_owned()).hint("set HOME"));
         }
         let backend = self.tool.build.backend();
@@ -99,8 +99,7 @@ impl RecordedTool {
             .is_ok_and(|decision| decision.grant.sandbox != Sandbox::Require);
         if has_rights {
             let text = format!(
-                "`{name}` may run without the sandbox, and is refused nothing there: nothing would \
-                 be seen"
+                "`{name}` may run without the sandbox, which would refuse and record nothing"
             );
             return Err(wrong(text)
                 .hint(format!("`ikigai policy grant {name} --sandbox require` sandboxes it")));
@@ -115,7 +114,7 @@ impl RecordedTool {
             return Ok(());
         }
         let error = wrong(format!(
-            "this machine does not give the sandbox in which a native tool is recorded: {}",
+            "this machine does not support the sandbox that records a native tool: {}",
             unmet.join("; ")
         ));
         let remedies = machine.layers.iter().filter_map(|layer| layer.remedy.as_ref());
@@ -137,7 +136,7 @@ impl RecordedTool {
         let text =
             format!("the file of `{name}` changed while it was recorded; nothing is proposed");
         Err(CliError::failed(anyhow::Error::msg(text))
-            .hint("record it again: what the old file did says nothing of the new one"))
+            .hint("record it again: the recording of the old file does not apply to the new one"))
     }
 
     /// Returns whether a permissive recording starts without any grant, so that every access is

@@ -70,8 +70,8 @@ pub(super) fn render(recordings: &Recordings, proposed: &Proposed) -> String {
     }
     if backend == Backend::Native && calls.iter().any(asks_for_assets) {
         text.push_str(
-            "a native tool without a grant of assets gets no socket to ask for them, so that \
-             nobody sees it: --assets read grants them\n",
+            "a native tool without a grant of assets cannot ask for them, so ikigai does not see \
+             whether it needs them: --assets read grants them\n",
         );
     }
     text
@@ -102,7 +102,7 @@ pub(super) fn without_change(recordings: &Recordings, proposed: &Proposed) -> St
     let name = target.tool.name();
     if proposed.is_empty() && recordings.all_failed() {
         return format!(
-            "no call of `{name}` succeeded, so that nothing is known of what it needs; nothing is proposed\n"
+            "no call of `{name}` succeeded, so its needs are unknown; nothing is proposed\n"
         );
     }
     let Some(path) = target.path() else {

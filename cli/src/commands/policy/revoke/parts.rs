@@ -20,22 +20,22 @@ use crate::remedy::policy::{flags, limit_flag, limit_value};
 
 #[derive(Debug, Args)]
 pub(super) struct RevokedParts {
-    /// Take back the grant to read this directory or file alone
+    /// Take back only the grant to read this directory or file
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     read: Vec<PathBuf>,
-    /// Take back the grant to write this directory or file alone
+    /// Take back only the grant to write this directory or file
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     write: Vec<PathBuf>,
-    /// Take back the grant to connect to this host alone
+    /// Take back only the grant to connect to this host
     #[arg(long, alias = "connect", value_name = "HOST:PORT")]
     net: Vec<String>,
-    /// Take back this variable alone
+    /// Take back only this variable
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
-    /// Take back the directories and variables of this toolchain alone
+    /// Take back only the directories and variables of this toolchain
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = names())]
     pub(super) toolchain: Vec<String>,
-    /// Take back this limit alone, such as wall_clock
+    /// Take back only this limit, such as wall_clock
     #[arg(long, value_name = "LIMIT", value_parser = limit_key)]
     limit: Vec<LimitKey>,
 }

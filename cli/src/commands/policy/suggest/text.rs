@@ -38,7 +38,7 @@ pub(super) fn render(
     if suggestion.changes() {
         match suggestion.command(tool.name()) {
             Some(command) => line(2, &command),
-            None => line(2, "no flag empties a list; in your policy file:"),
+            None => line(2, "no flag can empty a list; write this in your policy file:"),
         }
         difference.iter().for_each(|changed| line(4, &written_out(changed)));
     } else {

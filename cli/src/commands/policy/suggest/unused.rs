@@ -23,11 +23,11 @@ pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<S
     let mut notes = Vec::new();
     let files = KnownFiles::from_uses(tool.build.backend(), &gathered.uses);
     let proposed = if gathered.uses.is_empty() {
-        notes.push("nothing is known of what it used".to_owned());
+        notes.push("ikigai does not know what it used".to_owned());
         Proposed::default()
     } else {
         notes.push(format!(
-            "rests on {} of {} calls: what these did not use may be needed by another",
+            "based on {} of {} calls: another call may need what these did not use",
             gathered.uses.len(),
             gathered.calls
         ));
@@ -35,20 +35,20 @@ pub(super) fn suggest(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<S
     };
     if files == KnownFiles::Yes && tool.build.backend() == Backend::Native {
         notes.push(format!(
-            "of its directories it rests on {} calls: those at which somebody could be asked, or that \
+            "its directories are based on {} calls: those in which ikigai could ask you, or that \
              were recorded",
             gathered.uses.iter().filter(|uses| uses.has_files()).count()
         ));
     }
     if files == KnownFiles::No {
         notes.push(
-            "its directories stay: which of them a native tool uses is noted where somebody can be \
-             asked, and by `ikigai policy record`"
+            "its directories stay: ikigai notes which of them a native tool uses only if it can \
+             ask you, or in `ikigai policy record`"
                 .to_owned(),
         );
     }
     if entry.env.is_some_and(|names| !names.is_empty()) {
-        notes.push("its variables stay: nobody sees which of them a tool reads".to_owned());
+        notes.push("its variables stay: ikigai cannot see which of them a tool reads".to_owned());
     }
     Some(Suggestion { proposed, toolchains: None, to_run: false, notes })
 }

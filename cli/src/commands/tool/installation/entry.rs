@@ -104,7 +104,9 @@ fn check_locked(
         return Err(differing("signer", &locked.signer, &entry.signer));
     }
     if locked.needs != entry.needs {
-        return Err(wrong(format!("in the lock, the needs of `{name}` are not those of its file")));
+        return Err(wrong(format!(
+            "in the lock, the needs of `{name}` differ from the needs in its file"
+        )));
     }
     Ok(())
 }
