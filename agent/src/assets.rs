@@ -289,7 +289,7 @@ impl AssetStore for StoredAssets {
 fn check_way(file: &Path) -> Result<(), Error> {
     paths::check_ancestors(file, paths::is_own).map_err(|way| Error::Unsafe {
         path: way.dir,
-        reason: "somebody else could swap the store by this directory on the way to it",
+        reason: "another user could replace the store through this directory above it",
     })
 }
 
@@ -346,10 +346,10 @@ fn fault(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::Locked { .. } => "another process holds the store",
         Error::Slow { .. } => "the store did not answer in time",
-        Error::Contended(_) => "others change the same; try again",
+        Error::Contended(_) => "other processes change the same asset; try again",
         Error::StoreReadOnly(_) => "the store is read-only",
         Error::Full(_) => "the store is full",
-        Error::Limited { .. } => "ikigai was started with too low a limit for the store",
+        Error::Limited { .. } => "ikigai was started with a limit that is too low for the store",
         Error::Unreachable { .. }
         | Error::Unauthenticated(_)
         | Error::Denied { .. }

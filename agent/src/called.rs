@@ -79,7 +79,7 @@ impl FinishedCall {
     /// Returns a call that did not run because the answer has more than `most` calls.
     pub(super) fn beyond(call: &ModelCall, most: usize) -> Self {
         let reason =
-            format!("not run: of the calls of one answer the first {most} are; ask for it again");
+            format!("not run: only the first {most} calls of an answer run; ask for it again");
         Self::not_run(call, EnvelopeCode::InvalidParams, reason)
     }
 

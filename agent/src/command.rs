@@ -140,7 +140,7 @@ pub enum CommandError {
         refusal: RewriteRefusal,
     },
     /// The asset was written while the model rewrote it.
-    #[error("`{path}` was not compacted: it has changed meanwhile, and keeps the change")]
+    #[error("`{path}` was not compacted: it changed in the meantime, and the change stays")]
     Changed {
         /// The asset.
         path: AssetPath,

@@ -172,7 +172,7 @@ fn open_of_user(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     let file = options.read(true).custom_flags(FLAGS.bits().cast_signed()).open(path)?;
     if paths::other_writer(&file.metadata()?, is_own).is_some() {
-        return Err(io::Error::other("somebody else may have written it"));
+        return Err(io::Error::other("another user may have written it"));
     }
     paths::check_ancestors(path, is_own).map_err(io::Error::other)?;
     Ok(file)

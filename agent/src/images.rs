@@ -27,7 +27,7 @@ pub(super) struct Room {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoRoom {
     #[error(
-        "the conversation has {} images, and a request may have no more",
+        "the conversation has {} images, the most that a request may have",
         Image::MAX_IN_REQUEST
     )]
     Count,

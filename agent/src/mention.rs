@@ -261,7 +261,7 @@ fn content(name: &str, bytes: Vec<u8>) -> Result<MentionContent, MentionFailure>
     };
     Image::new(name, &bytes).map(MentionContent::Image).map_err(|error| {
         MentionFailure::Unusable(match error {
-            ImageError::Type => "it is not text, and no PNG, JPEG, GIF or WebP image".to_owned(),
+            ImageError::Type => "it is neither text nor a PNG, JPEG, GIF or WebP image".to_owned(),
             error => error.to_string(),
         })
     })
@@ -435,7 +435,7 @@ mod tests {
             ("cut.png", png(1, 1)[..20].to_vec(), "its size in pixels cannot be read"),
             ("large.png", large, "it has 3932161 bytes, more than the limit of 3932160"),
             ("long.gif", long.into_bytes(), "it has 262150 bytes, more than the limit of 262144"),
-            ("binary.png", b"a\0b".to_vec(), "it is not text, and no PNG"),
+            ("binary.png", b"a\0b".to_vec(), "it is neither text nor a PNG"),
         ] {
             write(name, &bytes);
             let refused = shown(&workspace, name).expect_err(name);

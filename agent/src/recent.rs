@@ -177,7 +177,7 @@ pub(super) async fn beside(
             }
             let (others, budget) = (thousands(others), thousands(budget));
             format!(
-                "`{}` is not sent to the model: the budget has no room for it beside the pins \
+                "`{}` is not sent to the model: the pins leave no room for it in the budget \
                  ({others}/{budget} tokens)",
                 own.metadata.path.to_uri()
             )

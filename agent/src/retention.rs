@@ -31,7 +31,7 @@ impl Default for SessionRetention {
 
 /// The error for a text that is not a valid retention.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a valid retention for sessions: `90days`, `12h` or `never` is expected")]
+#[error("`{0}` is not a valid retention for sessions; expected `90days`, `12h` or `never`")]
 pub struct InvalidRetention(String);
 
 impl fmt::Display for SessionRetention {

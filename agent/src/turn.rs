@@ -198,7 +198,8 @@ pub(super) fn shape(
     translated
         .inspect_err(|error| {
             on_event(TurnEvent::Warning(&format!(
-                "the model is told of the schema, and the provider does not hold it to it: {error}"
+                "ikigai sends the schema to the model, but the provider does not enforce it: \
+                 {error}"
             )));
         })
         .ok()

@@ -211,7 +211,7 @@ fn a_file_of_the_user_that_others_may_write_is_left_out() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permissions");
     let (notes, warnings) = rig.read();
     assert_eq!(notes, Vec::new());
-    assert!(warnings[0].ends_with("somebody else may have written it"), "{warnings:?}");
+    assert!(warnings[0].ends_with("another user may have written it"), "{warnings:?}");
 }
 
 #[tokio::test]

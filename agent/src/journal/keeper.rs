@@ -192,8 +192,7 @@ impl JournalWriter {
         let error = self.flush(environment).await.err()?;
         let reason = match error {
             Error::SessionLost(_) => {
-                "another terminal goes on with this conversation: what is said here from now on is \
-                 not kept"
+                "another terminal continues this conversation: from now on, it is not saved here"
                     .to_owned()
             }
             error => format!("this conversation is not kept from here on: {error}"),

@@ -44,7 +44,7 @@ pub struct Exchanged {
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     /// The session has no store.
-    #[error("there is no asset store, which keeps conversations")]
+    #[error("there is no asset store, which saves conversations")]
     NoAssets,
     /// The store refuses, or fails.
     #[error(transparent)]
@@ -58,7 +58,7 @@ pub enum ResumeError {
         error: ReplayError,
     },
     /// The session has fewer turns than were asked for.
-    #[error("session `{session}` has {turns} turns, and not {asked}")]
+    #[error("session `{session}` has {turns} turns, not {asked}")]
     NoTurn {
         /// The session.
         session: SessionId,
