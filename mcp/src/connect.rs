@@ -112,19 +112,19 @@ pub enum ConnectError {
         message: String,
     },
     /// The server uses a revision of the protocol that this client does not know.
-    #[error("the server speaks the revision `{0}` of the protocol, which is not known")]
+    #[error("the server uses the revision `{0}` of the protocol, which ikigai does not know")]
     Revision(String),
     /// A connection to this address is not allowed. Nothing was sent.
     #[error("no connection can be made: {0}")]
     Address(String),
     /// The server wants a token, or a different one. Holds its `WWW-Authenticate` header.
-    #[error("the server wants a token that it knows")]
+    #[error("the server requires a valid token")]
     Unauthorized(String),
     /// The source of tokens did not supply one. Holds its reason. Nothing was sent.
     #[error("{0}")]
     NoToken(String),
     /// The server's introduction is not valid.
-    #[error("the server broke the protocol: {0}")]
+    #[error("the server violated the protocol: {0}")]
     Protocol(String),
 }
 
@@ -371,7 +371,7 @@ async fn listen(peer: Peer<RoleClient>, upstream: Arc<UpstreamState>) {
                 upstream.change();
             }
             Err(error) => {
-                tracing::debug!("a server lets nobody listen: {}", plain(&error.to_string()))
+                tracing::debug!("a server does not allow listening: {}", plain(&error.to_string()))
             }
         }
         if upstream.reason().is_some() {

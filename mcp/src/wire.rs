@@ -169,7 +169,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for Wire<R> {
 
     async fn close(&mut self) -> io::Result<()> {
         if self.garbage > GARBAGE_ANSWERED {
-            tracing::warn!("{} lines of the client were no messages", self.garbage);
+            tracing::warn!("{} lines of the client were not messages", self.garbage);
         }
         self.output.finish().await;
         Ok(())

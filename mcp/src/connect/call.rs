@@ -23,7 +23,7 @@ use crate::wire::{ExtensionRequest, InputAnswers, PendingForm};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteCallError {
     /// The arguments are not a JSON object. Nothing was sent.
-    #[error("the arguments are no JSON object")]
+    #[error("the arguments are not a JSON object")]
     Arguments,
     /// The server answered with an error of the protocol.
     #[error("the server refused: {message} (code {code})")]
@@ -41,7 +41,7 @@ pub enum RemoteCallError {
     Cancelled,
     /// The server wants a token, or a different one. Holds its `WWW-Authenticate` header. Nothing
     /// ran.
-    #[error("the server wants a token that it knows")]
+    #[error("the server requires a valid token")]
     Unauthorized(String),
     /// The source of tokens did not supply one. Holds its reason. Nothing ran.
     #[error("{0}")]

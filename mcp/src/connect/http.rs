@@ -117,12 +117,12 @@ pub(super) fn trusted(address: &str, allow_loopback: bool) -> Result<Url, String
         return Err(refused("names no host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refused("has a user and a password, which belong into a token"));
+        return Err(refused("has a user and a password; use a token instead"));
     }
     match url.scheme() {
         "https" => Ok(url),
         "http" if allow_loopback && is_here(&url) => Ok(url),
-        _ => Err(refused("is not of `https`")),
+        _ => Err(refused("does not use `https`")),
     }
 }
 

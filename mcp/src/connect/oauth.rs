@@ -37,7 +37,7 @@ pub enum OAuthError {
     #[error("no connection can be made: {0}")]
     Address(String),
     /// No answer came.
-    #[error("there is no answer from {0}")]
+    #[error("{0} did not answer")]
     Unreachable(String),
     /// An answer is malformed, or was meant for another client or server.
     #[error("{0}")]

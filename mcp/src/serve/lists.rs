@@ -162,7 +162,7 @@ fn position(cursor: &str, revision: u64, entries: usize) -> Result<usize, ErrorD
         Some((of, _)) if of != revision => {
             Err(invalid("the list has changed since its first page; ask for it again"))
         }
-        _ => Err(invalid("the cursor is none of this server's")),
+        _ => Err(invalid("the cursor is not from this server")),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
         };
         assert!(refusal(&next, 8).contains("has changed"));
         for forged in ["", "7", "x.y", "0000000000000007.9999", "0000000000000007.-1"] {
-            assert!(refusal(forged, 7).contains("none of this server's"), "{forged}");
+            assert!(refusal(forged, 7).contains("not from this server"), "{forged}");
         }
     }
 }

@@ -106,7 +106,7 @@ impl RepeatedCallAnswer {
 pub(super) enum Unfilled {
     #[error("{OPEN} questions are open already")]
     Full,
-    #[error("nobody answered in time")]
+    #[error("the user did not answer in time")]
     Timeout,
     #[error("{0}")]
     Failed(String),
@@ -119,7 +119,7 @@ enum StateError {
     Foreign(#[source] RequestStateError),
     #[error("`requestState` has expired")]
     Expired,
-    #[error("`requestState` was used before, or other questions took its place")]
+    #[error("`requestState` was used before, or other questions replaced it")]
     Used,
     #[error("`inputResponses` has no answer to `{FORM}`")]
     Unanswered,

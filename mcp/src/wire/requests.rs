@@ -25,9 +25,9 @@ struct InFlightRequests {
 impl InFlightRequests {
     fn taken(&self, id: &RequestId) -> Option<ErrorData> {
         let reason = if self.cancelled.contains(id) {
-            "was that of a request that was cancelled"
+            "belonged to a request that was cancelled"
         } else if self.in_flight.contains(id) {
-            "is that of a request in flight"
+            "belongs to a request in flight"
         } else {
             return None;
         };

@@ -203,9 +203,9 @@ async fn a_server_that_speaks_for_another_is_refused_before_anybody_is_asked() {
 #[tokio::test]
 async fn an_issuer_that_is_another_or_unsafe_is_refused() {
     for (key, value, expected) in [
-        ("issuer", json!("https://other.example"), "that of another one"),
+        ("issuer", json!("https://other.example"), "names another issuer"),
         ("code_challenge_methods_supported", json!(["plain"]), "PKCE"),
-        ("token_endpoint", json!("http://issuer.example/token"), "is not of `https`"),
+        ("token_endpoint", json!("http://issuer.example/token"), "does not use `https`"),
         ("authorization_endpoint", json!("javascript:alert(1)"), "names no host"),
         ("revocation_endpoint", json!("file:///etc/passwd"), "names no host"),
     ] {

@@ -280,11 +280,11 @@ async fn addresses_are_judged_before_anything_is_sent() {
     for (server, expected) in [
         (forbidden, "may not reach"),
         (another, "may not be connected to"),
-        (plain, "is not of `https`"),
-        (to("http://192.0.2.1/".to_owned()), "is not of `https`"),
-        (to("http://localhost.example/".to_owned()), "is not of `https`"),
-        (to("ftp://127.0.0.1/".to_owned()), "is not of `https`"),
-        (to("https://user:secret@example.org/".to_owned()), "belong into a token"),
+        (plain, "does not use `https`"),
+        (to("http://192.0.2.1/".to_owned()), "does not use `https`"),
+        (to("http://localhost.example/".to_owned()), "does not use `https`"),
+        (to("ftp://127.0.0.1/".to_owned()), "does not use `https`"),
+        (to("https://user:secret@example.org/".to_owned()), "use a token instead"),
         (to("nonsense".to_owned()), "is not a URL"),
     ] {
         let error = connect(server, None).await.expect_err("no connection");

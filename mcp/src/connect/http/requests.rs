@@ -27,7 +27,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::connect) enum HttpError {
     /// The server wants a different token.
-    #[error("the server wants another token")]
+    #[error("the server requires another token")]
     Unauthorized(String),
     /// The request could not be given a token. Nothing was sent.
     #[error("{0}")]

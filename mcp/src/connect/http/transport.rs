@@ -125,7 +125,7 @@ impl HttpClient {
         match ServerMessage::read(body, &self.upstream) {
             ServerMessage::Message(message) => Ok(*message),
             ServerMessage::Question(_) | ServerMessage::Ignored | ServerMessage::Noise => {
-                Err(unexpected("an answer that is none"))
+                Err(unexpected("an answer that is not a message"))
             }
         }
     }
@@ -256,7 +256,7 @@ impl StreamableHttpClient for HttpClient {
             StatusCode::METHOD_NOT_ALLOWED => Err(Error::ServerDoesNotSupportSse),
             status if !status.is_success() => Err(unexpected(&format!("HTTP {status}"))),
             _ if is(&response, EVENTS) => Ok(self.events(response, session, custom)),
-            _ => Err(unexpected("a stream that is none")),
+            _ => Err(unexpected("a response that is not an event stream")),
         }
     }
 }

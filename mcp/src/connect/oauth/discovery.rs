@@ -119,7 +119,7 @@ impl OAuthHttp {
     fn checked(&self, found: Issuer, issuer: &str) -> Result<Issuer, OAuthError> {
         // RFC 8414, section 3.3. Issuers are inconsistent about the trailing slash.
         if found.issuer.trim_end_matches('/') != issuer.trim_end_matches('/') {
-            let what = format!("the metadata of the issuer `{issuer}` is that of another one");
+            let what = format!("the metadata of the issuer `{issuer}` names another issuer");
             return Err(untrusted(what));
         }
         if !found.code_challenge_methods_supported.iter().any(|it| it == "S256") {

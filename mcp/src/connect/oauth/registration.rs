@@ -79,7 +79,7 @@ impl OAuthHttp {
         if !matches!(reply.status, StatusCode::CREATED | StatusCode::OK) {
             return Err(refusal(&reply, &[]));
         }
-        let malformed = || untrusted("the issuer registered this program in a way that it is none");
+        let malformed = || untrusted("the issuer's answer to the registration is malformed");
         let registered: Registered =
             serde_json::from_slice(&reply.body).map_err(|_| malformed())?;
         let Registered { client_id: id, client_secret: secret, token_endpoint_auth_method } =

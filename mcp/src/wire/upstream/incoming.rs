@@ -117,7 +117,7 @@ impl ServerMessage {
             None => None,
         };
         let Some((id, kind)) = flight else {
-            tracing::debug!("an answer of a server is ignored: nobody waits for it");
+            tracing::debug!("an answer of a server is ignored: no request waits for it");
             return Self::Ignored;
         };
         if matches!(kind, RequestKind::GivenUp) {

@@ -134,7 +134,7 @@ impl IssuerKeys {
         };
         // RFC 8414, section 3.3: otherwise one issuer could impersonate another.
         if metadata.issuer != self.issuer {
-            return Err(Unreachable("the metadata is that of another issuer".to_owned()));
+            return Err(Unreachable("the metadata names another issuer".to_owned()));
         }
         let place = Url::parse(&metadata.jwks_uri).ok().filter(is_trusted);
         place.ok_or_else(|| Unreachable("`jwks_uri` is not an `https` URL".to_owned()))
