@@ -98,7 +98,7 @@ impl Credentials {
                 }
                 Some(CredentialLookup::Unreadable) => {
                     let (path, reason) =
-                        (path.clone(), format!("the entry of `{host}` is no credential"));
+                        (path.clone(), format!("the entry of `{host}` is not a credential"));
                     return Err(CredentialError::File { path, reason });
                 }
             };

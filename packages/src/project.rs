@@ -95,7 +95,7 @@ fn environment(node: &Node) -> Result<BTreeMap<String, String>, DocumentError> {
     for member in node.table("env")?.members() {
         let name = &member.key;
         if name.is_empty() || name.contains(|c: char| c == '=' || is_deceptive(c)) {
-            let what = format!("`{}` is no name of a variable", harmless::line(name));
+            let what = format!("`{}` is not a valid variable name", harmless::line(name));
             return Err(DocumentError::at(member.place.clone(), what));
         }
         let value = member.node.text(name)?;

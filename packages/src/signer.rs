@@ -76,7 +76,7 @@ impl CertificateIdentity {
 /// The error for a text that names no signer. The text may contain any character.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} names no signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, `key:SHA256:…`, \
+    "{0:?} does not name a signer; signers are `ssh:SHA256:…`, `minisign:KEYID`, `key:SHA256:…`, \
      `sigstore:ISSUER#SUBJECT` and `none`"
 )]
 pub struct SignerError(String);

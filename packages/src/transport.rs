@@ -300,7 +300,7 @@ pub(crate) fn check_next(from: &Url, to: &Url) -> Result<(), TransportError> {
         reason: reason.to_owned(),
     };
     if to.scheme() != "https" && !(to.scheme() == "http" && is_loopback(to)) {
-        return Err(refused("`http` is for this machine alone"));
+        return Err(refused("`http` is only for this machine"));
     }
     if is_loopback(to) && !is_loopback(from) {
         return Err(refused("it is an address of this machine"));
@@ -320,8 +320,9 @@ pub(crate) fn location(response: &Response) -> Result<Url, TransportError> {
         |detail: &str| TransportError::Malformed { what: quoted(from), detail: detail.to_owned() };
     let value = response.headers().get(header::LOCATION);
     let value = value.ok_or_else(|| malformed("it leads on, and does not say where"))?;
-    let value = value.to_str().map_err(|_| malformed("it leads to what is no address"))?;
-    from.join(value).map_err(|_| malformed("it leads to what is no address"))
+    let value =
+        value.to_str().map_err(|_| malformed("it leads to something that is not an address"))?;
+    from.join(value).map_err(|_| malformed("it leads to something that is not an address"))
 }
 
 /// Returns an address for messages: without its query, which may be a secret.

@@ -198,7 +198,7 @@ pub enum TrustRefusal {
     },
     /// The file is unsigned, and a signer claims its name.
     #[error(
-        "`{tool}` is not signed, and tools of this name are those of the signer `{name}`, by its \
+        "`{tool}` is not signed, and only the signer `{name}` signs tools of this name, by its \
          `tools` in the policy; ask its author for a signature"
     )]
     Claimed {
@@ -209,8 +209,8 @@ pub enum TrustRefusal {
     },
     /// The signer is not in the policy.
     #[error(
-        "`{tool}` is signed by `{signer}`, which is no signer in the policy; if you trust it, add \
-         it as `[signers.NAME]`"
+        "`{tool}` is signed by `{signer}`, which is not a signer in the policy; if you trust it, \
+         add it as `[signers.NAME]`"
     )]
     Unknown {
         /// The name of the tool.

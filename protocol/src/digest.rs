@@ -67,7 +67,7 @@ impl fmt::Debug for Digest {
 
 /// A text that is not a valid SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is no SHA-256 digest (64 hexadecimal digits)")]
+#[error("`{0}` is not a SHA-256 digest (64 hexadecimal digits)")]
 pub struct DigestError(String);
 
 impl FromStr for Digest {

@@ -52,7 +52,7 @@ pub enum DownloadError {
         most: u64,
     },
     /// The answer is a web page.
-    #[error("{what} is a web page, and no tool")]
+    #[error("{what} is a web page, not a tool")]
     WebPage {
         /// The file.
         what: String,
@@ -105,7 +105,7 @@ impl DownloadError {
         match self {
             Self::Oci(error) => error.hint(),
             Self::Digest { .. } => Some(
-                "nothing was installed; do not use the file, and tell whoever runs the server"
+                "nothing was installed; do not use the file, and tell the server's operator"
                     .to_owned(),
             ),
             Self::Range { .. } | Self::Short { .. } => Some("try again later".to_owned()),

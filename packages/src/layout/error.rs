@@ -15,7 +15,7 @@ pub enum LayoutError {
     #[error(transparent)]
     Oci(#[from] OciError),
     /// The version of the format is newer, or missing.
-    #[error("`{}` has the version `{version}`, and 1.0.0 is known", path.display())]
+    #[error("`{}` has the version `{version}`; expected 1.0.0", path.display())]
     Version {
         /// The file.
         path: PathBuf,
@@ -23,7 +23,7 @@ pub enum LayoutError {
         version: String,
     },
     /// The directory is used for something else.
-    #[error("`{}` is not empty, and no layout", .0.display())]
+    #[error("`{}` is not empty, and is not a layout", .0.display())]
     NotEmpty(PathBuf),
     /// Another process adds to the layout.
     #[error(

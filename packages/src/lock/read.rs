@@ -87,19 +87,20 @@ fn from(node: &Node) -> LockReadResult<String> {
 fn digest(node: &Node) -> LockReadResult<Digest> {
     // The error would contain the text itself, of any length.
     node.parsed("sha256", |text| {
-        text.parse::<Digest>().map_err(|_| "is no SHA-256 digest (64 hexadecimal digits)")
+        text.parse::<Digest>().map_err(|_| "is not a SHA-256 digest (64 hexadecimal digits)")
     })
 }
 
 fn prefixed(text: &str) -> Result<Digest, &'static str> {
     let digest = text.strip_prefix(SHA256).and_then(|hex| hex.parse().ok());
-    digest.ok_or("is no digest: `sha256:` and 64 hexadecimal digits")
+    digest.ok_or("is not a digest; expected `sha256:` and 64 hexadecimal digits")
 }
 
 fn signer(node: &Node) -> LockReadResult<Signer> {
     node.parsed("signer", |text| {
         text.parse::<Signer>().map_err(|_| {
-            "names no signer: `ssh:SHA256:…`, `minisign:KEYID`, `sigstore:ISSUER#SUBJECT` or `none`"
+            "does not name a signer; expected `ssh:SHA256:…`, `minisign:KEYID`, \
+             `sigstore:ISSUER#SUBJECT` or `none`"
         })
     })
 }

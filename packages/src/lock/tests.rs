@@ -124,17 +124,18 @@ fn other_mistakes_are_told_with_line_and_column() {
         ),
         (
             changed("sha256 = \"e3", "sha256 = \"3"),
-            "6:10: `3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` is no SHA-256 digest (64 \
-             hexadecimal digits); ",
+            "6:10: `3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855` is not a \
+             SHA-256 digest (64 hexadecimal digits); ",
         ),
         (
             changed("manifest = \"sha256:", "manifest = \"md5:"),
-            "15:12: `md5:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad` is no digest: \
-             `sha256:` and 64 hexadecimal digits; ",
+            "15:12: `md5:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad` is not \
+             a digest; expected `sha256:` and 64 hexadecimal digits; ",
         ),
         (
             changed("\"none\"", "\"jane\""),
-            "8:10: `jane` names no signer: `ssh:SHA256:…`, `minisign:KEYID`, `sigstore:ISSUER#SUBJECT` or `none`; ",
+            "8:10: `jane` does not name a signer; expected `ssh:SHA256:…`, `minisign:KEYID`, \
+             `sigstore:ISSUER#SUBJECT` or `none`; ",
         ),
         (
             changed("^1.2", "a b"),

@@ -28,7 +28,7 @@ pub enum DirError {
     #[error("is not in the workspace; a tool needs the workspace (`.`) or a directory beneath it")]
     Outside,
     /// The path is empty, or has an invisible character.
-    #[error("is no path of a directory that can be granted")]
+    #[error("is not the path of a directory that can be granted")]
     Path,
 }
 

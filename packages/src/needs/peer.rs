@@ -31,7 +31,7 @@ pub enum PeerError {
     #[error("has no port; write HOST:PORT or HOST:*")]
     NoPort,
     /// The port is not valid.
-    #[error("has a port that is no number from 1 to 65535 and not `*`")]
+    #[error("has a port that is neither a number from 1 to 65535 nor `*`")]
     Port,
     /// An IPv6 address has no brackets.
     #[error("needs its IPv6 address in brackets, such as [::1]:80")]

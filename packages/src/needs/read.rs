@@ -92,19 +92,20 @@ fn check_variable(node: &Node, name: &str) -> NeedsReadResult<()> {
     }
     if name == STORE_VARIABLE {
         let what = format!("`{name}` is for ikigai itself: it may hold a password");
-        return Err(node.fail(what).hint("for documents of the host, write `assets = \"read\"`"));
+        return Err(node.fail(what).hint("for assets, write `assets = \"read\"`"));
     }
     if ProviderKey::ALL.iter().any(|key| key.as_str() == name) {
         let what =
             format!("`{name}` is the key of a provider of models, which no tool may ask for");
-        let hint =
-            format!("leave it out; a person grants it by `ikigai policy grant NAME --env {name}`");
+        let hint = format!(
+            "leave it out; the user can grant it with `ikigai policy grant NAME --env {name}`"
+        );
         return Err(node.fail(what).hint(hint));
     }
     let is_bad =
         |c: char| matches!(c, '=' | '"' | '\'' | '*') || c.is_whitespace() || is_invisible(c);
     if name.is_empty() || name.len() > LONGEST_NAME || name.contains(is_bad) {
-        return Err(node.fail(format!("`{}` is no name of a variable", harmless::line(name))));
+        return Err(node.fail(format!("`{}` is not a valid variable name", harmless::line(name))));
     }
     Ok(())
 }
@@ -142,7 +143,7 @@ fn why(table: Table<'_>) -> NeedsReadResult<String> {
 
 fn assets(node: &Node) -> NeedsReadResult<AssetNeed> {
     node.parsed("assets", |word| {
-        word.parse().map_err(|_| "is no access to assets: `none`, `read` or `write`")
+        word.parse().map_err(|_| "is not an access to assets; expected `none`, `read` or `write`")
     })
 }
 

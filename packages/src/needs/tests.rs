@@ -70,8 +70,8 @@ fn directories_outside_of_the_workspace_are_refused() {
     }
     for (dir, told) in [
         (".", "5:7: `.` begins with neither `ro:` nor `rw:`; to read it, write `ro:.`; "),
-        ("ro:", "5:7: `ro:` is no path of a directory that can be granted; "),
-        ("ro:a\\nb", "5:7: `ro:a\\u{a}b` is no path of a directory that can be granted; "),
+        ("ro:", "5:7: `ro:` is not the path of a directory that can be granted; "),
+        ("ro:a\\nb", "5:7: `ro:a\\u{a}b` is not the path of a directory that can be granted; "),
     ] {
         assert_eq!(refusal(&format!("[[needs.fs]]\ndir = \"{dir}\"\nwhy = \"x\"")), told);
     }
@@ -89,10 +89,10 @@ fn variables_of_ikigai_and_keys_of_providers_are_refused() {
         ("IKIGAI_STORE", "`IKIGAI_STORE` is for ikigai itself: it may hold a password"),
         ("IKIGAI_DIRS", "`IKIGAI_DIRS` is set by ikigai itself"),
         ("IKIGAI_HOST_FD", "`IKIGAI_HOST_FD` is set by ikigai itself"),
-        ("A=B", "`A=B` is no name of a variable"),
-        ("*", "`*` is no name of a variable"),
-        ("", "`` is no name of a variable"),
-        ("A\\u200bB", "`A\\u{200b}B` is no name of a variable"),
+        ("A=B", "`A=B` is not a valid variable name"),
+        ("*", "`*` is not a valid variable name"),
+        ("", "`` is not a valid variable name"),
+        ("A\\u200bB", "`A\\u{200b}B` is not a valid variable name"),
     ] {
         let error = refusal(&format!("[[needs.env]]\nname = \"{name}\"\nwhy = \"x\""));
         assert!(error.starts_with(&format!("5:8: {told}; ")), "{error}");
@@ -148,7 +148,7 @@ fn other_mistakes_are_told_with_their_place() {
         ("[needs]\nnet = {}", "5:7: `net`: expected a list, found a table; "),
         (
             "[needs]\nassets = \"all\"",
-            "5:10: `all` is no access to assets: `none`, `read` or `write`; ",
+            "5:10: `all` is not an access to assets; expected `none`, `read` or `write`; ",
         ),
         (
             "[needs]\nlimits = { time = \"1s\" }",

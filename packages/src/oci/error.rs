@@ -60,7 +60,7 @@ pub enum OciError {
         tags: Vec<String>,
     },
     /// It is a container image.
-    #[error("{what} is a container image, and no tool")]
+    #[error("{what} is a container image, not a tool")]
     Image {
         /// The manifest.
         what: String,
@@ -148,14 +148,14 @@ impl OciError {
             }
             Self::Image { .. } => Some("run it with `docker run` or `podman run`".to_owned()),
             Self::SeveralLayers { .. } | Self::LayerDigests { .. } | Self::Malformed { .. } => {
-                Some("ask whoever pushed it to push it again".to_owned())
+                Some("ask its publisher to push it again".to_owned())
             }
-            Self::Digest { .. } => Some("do not use it; tell whoever runs the server".to_owned()),
+            Self::Digest { .. } => Some("do not use it; tell the server's operator".to_owned()),
             Self::WebPage { .. } => Some(
                 "a reference to a registry is `HOST/REPO:TAG`, without what a browser shows"
                     .to_owned(),
             ),
-            Self::Realm { .. } => Some("tell whoever runs the registry".to_owned()),
+            Self::Realm { .. } => Some("tell the registry's operator".to_owned()),
             Self::TooMany { .. } | Self::Unreadable { .. } => None,
         }
     }

@@ -58,7 +58,7 @@ fn judged(registry: &Url, realm: &str, has_credential: bool) -> Result<Url, OciE
         realm: crate::harmless::line(realm),
         reason: reason.to_owned(),
     };
-    let url = registry.join(realm).map_err(|_| refused(realm, "it is no address"))?;
+    let url = registry.join(realm).map_err(|_| refused(realm, "it is not an address"))?;
     let shown = shown(&url);
     if check_next(registry, &url).is_err() {
         return Err(refused(&shown, "`http` and this machine are for registries of this machine"));
@@ -130,14 +130,14 @@ async fn token(
     let token = issued.token.or(issued.access_token).filter(|token| !token.is_empty());
     let token = token.ok_or_else(|| malformed("it gives no token"))?;
     let value = HeaderValue::from_str(&format!("Bearer {token}"));
-    value.map(Some).map_err(|_| malformed("its token is no text for a header"))
+    value.map(Some).map_err(|_| malformed("its token cannot be sent in a header"))
 }
 
 fn basic(user: &str, password: &str) -> Result<HeaderValue, OciError> {
     let value = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
     HeaderValue::from_str(&value).map_err(|_| OciError::Malformed {
         what: "the credential".to_owned(),
-        detail: "it is no text for a header".to_owned(),
+        detail: "it cannot be sent in a header".to_owned(),
     })
 }
 

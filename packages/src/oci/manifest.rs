@@ -173,7 +173,7 @@ impl Descriptor {
         let hex = self.digest.strip_prefix("sha256:").and_then(|hex| hex.parse().ok());
         hex.ok_or_else(|| OciError::Malformed {
             what: what.to_owned(),
-            detail: format!("`{}` is no digest of SHA-256", harmless::line(&self.digest)),
+            detail: format!("`{}` is not a SHA-256 digest", harmless::line(&self.digest)),
         })
     }
 }

@@ -98,7 +98,7 @@ fn mistakes_are_told_with_line_and_column() {
         ),
         (
             with("[build]\noutput = \"x\"\ncommand = \"x\"\nenv = { \"A=\" = \"\" }"),
-            "7:9: `A=` is no name of a variable; ",
+            "7:9: `A=` is not a valid variable name; ",
         ),
         (
             with("[build]\noutput = \"x\"\ncommand = \"x\"\nenv = { A = 1 }"),

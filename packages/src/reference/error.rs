@@ -28,7 +28,7 @@ pub enum ReferenceError {
     #[error("`{0}` has an unknown scheme")]
     UnknownScheme(String),
     /// The text is not the address of a file.
-    #[error("`{text}` is no address of a file: {reason}")]
+    #[error("`{text}` is not the address of a file: {reason}")]
     Url {
         /// The text.
         text: String,
@@ -39,10 +39,10 @@ pub enum ReferenceError {
     #[error("the reference has a user or a password in it")]
     Credential,
     /// The answer could be forged in transit.
-    #[error("`{0}` is refused: `http` is for this machine alone")]
+    #[error("`{0}` is refused: `http` is only for this machine")]
     PlainHttp(String),
     /// The text begins like a reference to a registry.
-    #[error("`{text}` is no reference to a registry: {reason}")]
+    #[error("`{text}` is not a reference to a registry: {reason}")]
     Registry {
         /// The text.
         text: String,
@@ -52,7 +52,7 @@ pub enum ReferenceError {
         instead: Option<String>,
     },
     /// The text names a file, and could also be a repository.
-    #[error("`{0}` is a file here, and could be a repository, too")]
+    #[error("`{0}` is a file here, but could also be a repository")]
     Ambiguous(String),
     /// The path cannot be read.
     #[error("`{}` cannot be read", crate::harmless::line(&path.to_string_lossy()))]
@@ -78,11 +78,12 @@ impl ReferenceError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Scheme { instead, .. }
-            | Self::Registry { instead: Some(instead), .. } => format!("write `{instead}`"),
+            Self::Scheme { instead, .. } | Self::Registry { instead: Some(instead), .. } => {
+                format!("write `{instead}`")
+            }
             Self::Credential => {
-                "log in with `docker login HOST` or `podman login HOST`; the credential is read from \
-                 where they keep it"
+                "log in with `docker login HOST` or `podman login HOST`; ikigai reads the \
+                 credential that they store"
                     .to_owned()
             }
             Self::PlainHttp(_) => "use `https`".to_owned(),
@@ -93,7 +94,7 @@ impl ReferenceError {
                 "a reference to a registry begins with its host, as in `docker.io/{}`",
                 crate::harmless::line(&path.to_string_lossy())
             ),
-            Self::TwoInOne(_) => "move one of them to a directory of its own".to_owned(),
+            Self::TwoInOne(_) => "move one of them to another directory".to_owned(),
             Self::Empty
             | Self::ControlCharacter(_)
             | Self::UnknownScheme(_)

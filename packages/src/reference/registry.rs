@@ -204,8 +204,8 @@ fn check_tag(tag: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no tag, which has 1 to {LONGEST_TAG} letters, digits, `_`, `.` and `-` and begins \
-         with none of the last two",
+        "`{}` is not a tag, which has 1 to {LONGEST_TAG} letters, digits, `_`, `.` and `-`, and \
+         begins with neither `.` nor `-`",
         shown(tag)
     ))
 }
@@ -225,8 +225,8 @@ fn check_repository(repository: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no repository, which is words of small letters and digits, joined by `/`, `.`, `_` \
-         or `-`",
+        "`{}` is not a repository, which is words of small letters and digits, joined by `/`, `.`, \
+         `_` or `-`",
         shown(repository)
     ))
 }

@@ -64,34 +64,34 @@ fn what_is_wrong_with_a_reference_is_said_with_what_to_write() {
         ("ftp://a/b", format!("`ftp://a/b` has an unknown scheme; {forms}")),
         (
             "http://example.org/a.wasm",
-            "`http://example.org/a.wasm` is refused: `http` is for this machine alone; use `https`"
+            "`http://example.org/a.wasm` is refused: `http` is only for this machine; use `https`"
                 .into(),
         ),
         (
             "ghcr.io/Acme/weather:1",
-            "`ghcr.io/Acme/weather:1` is no reference to a registry: names of repositories are in \
-             lower case; write `ghcr.io/acme/weather:1`"
+            "`ghcr.io/Acme/weather:1` is not a reference to a registry: names of repositories are \
+             in lower case; write `ghcr.io/acme/weather:1`"
                 .into(),
         ),
         (
             "oci://weather",
             format!(
-                "`oci://weather` is no reference to a registry: the repository is missing behind the \
-                 host; {forms}"
+                "`oci://weather` is not a reference to a registry: the repository is missing \
+                 behind the host; {forms}"
             ),
         ),
         (
             "ghcr.io/a@sha512:00",
             format!(
-                "`ghcr.io/a@sha512:00` is no reference to a registry: a digest is `@sha256:` with 64 \
-                 hexadecimal digits; {forms}"
+                "`ghcr.io/a@sha512:00` is not a reference to a registry: a digest is `@sha256:` \
+                 with 64 hexadecimal digits; {forms}"
             ),
         ),
         (
             "https://example.org/a#md5=1",
             format!(
-                "`https://example.org/a#md5=1` is no address of a file: only `#sha256=HEX` may follow \
-                 the address; {forms}"
+                "`https://example.org/a#md5=1` is not the address of a file: only `#sha256=HEX` \
+                 may follow the address; {forms}"
             ),
         ),
         ("a\u{1b}[2J.wasm", format!(r"`a\u{{1b}}[2J.wasm` has a control character; {forms}")),

@@ -19,7 +19,7 @@ pub enum SignatureError {
     /// The first bytes match no signature format.
     #[error(
         "neither an ssh signature, nor a minisign signature, nor a Sigstore bundle: its first \
-         bytes are none of theirs"
+         bytes match none of them"
     )]
     UnknownFormat,
     /// The signature does not follow its format.
@@ -129,8 +129,8 @@ pub enum PublicKeyError {
     },
     /// The text is a private key.
     #[error(
-        "a private key stands where a public key belongs; name the public key, and make a \
-             new key if others may have read this one"
+        "this is a private key instead of a public key; name the public key, and make a new key if \
+         others may have read this one"
     )]
     Private,
     /// The key is an OpenSSH certificate.

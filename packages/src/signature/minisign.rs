@@ -73,7 +73,7 @@ impl std::fmt::Debug for Minisig {
 impl Minisig {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, SignatureError> {
         let malformed = |reason: &str| SignatureError::malformed(SignatureKind::Minisign, reason);
-        let text = str::from_utf8(bytes).map_err(|_| malformed("it is no text"))?.trim_ascii();
+        let text = str::from_utf8(bytes).map_err(|_| malformed("it is not text"))?.trim_ascii();
         let lines: Vec<&str> = text.lines().collect();
         // The library reads four lines and ignores what follows.
         let [_, line, _, _] = lines[..] else {

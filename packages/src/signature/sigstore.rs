@@ -168,7 +168,7 @@ impl Bundle {
             return Ok(());
         }
         let reason = format!(
-            "it is a statement of the type `{predicate}` about the file, which is no signature; \
+            "it is a statement of the type `{predicate}` about the file, which is not a signature; \
              sign with `cosign sign-blob` or `cosign sign`"
         );
         Err(SignatureError::unsupported(SignatureKind::Sigstore, reason))
@@ -265,7 +265,7 @@ fn has_layer(manifest: &[u8], digest: &str) -> Result<bool, SignatureError> {
     let manifest: LayerList = serde_json::from_slice(manifest).map_err(|error| {
         SignatureError::malformed(
             SignatureKind::Sigstore,
-            format!("the OCI manifest is no JSON: {error}"),
+            format!("the OCI manifest is not JSON: {error}"),
         )
     })?;
     Ok(manifest.layers.iter().any(|layer| layer.digest == digest))

@@ -119,7 +119,7 @@ impl Sshsig {
 
 /// Returns the bytes between the lines `BEGIN` and `END`, which must be the first and the last.
 fn unarmoured(bytes: &[u8]) -> Result<Vec<u8>, SignatureError> {
-    let text = str::from_utf8(bytes).map_err(|_| malformed("it is no text"))?;
+    let text = str::from_utf8(bytes).map_err(|_| malformed("it is not text"))?;
     let within = text.trim_ascii().strip_prefix(ARMOUR_BEGIN);
     let within = within.ok_or_else(|| malformed(format!("`{ARMOUR_BEGIN}` is missing")))?;
     let (within, rest) = within

@@ -11,7 +11,7 @@ pub enum TransportError {
     #[error("HTTP cannot be set up: {0}")]
     Setup(String),
     /// The answer could be forged in transit.
-    #[error("`{url}` is refused: `http` is for this machine alone")]
+    #[error("`{url}` is refused: `http` is only for this machine")]
     PlainHttp {
         /// The address.
         url: String,
@@ -123,7 +123,7 @@ impl TransportError {
                 500.. => Some("try again later"),
                 _ => None,
             },
-            Self::Redirect { .. } => Some("tell whoever runs the server"),
+            Self::Redirect { .. } => Some("tell the server's operator"),
             Self::Setup(_) | Self::TooLarge { .. } | Self::Malformed { .. } => None,
         }
     }

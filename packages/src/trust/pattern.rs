@@ -20,7 +20,7 @@ impl NamePattern {
 
 /// The error for a text that is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no pattern: one is an exact text, or begins with one and ends in one `*`")]
+#[error("{0:?} is not a pattern; expected an exact text, or the beginning of a text and one `*`")]
 pub struct PatternError(String);
 
 impl FromStr for NamePattern {

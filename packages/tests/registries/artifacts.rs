@@ -135,7 +135,7 @@ async fn what_is_no_tool_is_told_what_it_is() {
     let of = |kinds: &[&str], config| manifest(&fake, kinds, config);
     let said = async |text: &str| refused(&fake, MANIFEST, text).await.to_string();
     let text = said(&of(&["application/vnd.oci.image.layer.v1.tar+gzip"], IMAGE)).await;
-    assert!(text.ends_with("/acme/weather:1` is a container image, and no tool"), "{text}");
+    assert!(text.ends_with("/acme/weather:1` is a container image, not a tool"), "{text}");
     let text = said(&of(&[WASM, WASM, "text/plain"], EMPTY)).await;
     assert!(text.ends_with("has 2 layers of `application/wasm`, and a tool has one"), "{text}");
     let text = said(&of(&["text/plain"], ("application/x.chart\u{1b}", "{}"))).await;

@@ -55,7 +55,7 @@ async fn a_page_and_a_file_that_is_too_large_are_refused() {
     let at = address(&format!("http://{}/page", fake.host()));
     let error =
         cache.download(DownloadSource::Url(&transport, &at), &|_, _| {}).await.expect_err("a page");
-    assert!(error.to_string().ends_with("is a web page, and no tool"), "{error}");
+    assert!(error.to_string().ends_with("is a web page, not a tool"), "{error}");
     assert_eq!(files(&directory), Vec::<String>::new());
     let proxy = Proxy::start(&fake.host()).await.expect("a proxy");
     fake.page("/endless", Reply::new(200, "application/wasm", "x"));

@@ -233,7 +233,7 @@ fn a_signed_manifest_has_to_name_the_file() {
     // The artifact takes the position of the manifest. A valid signature over it is not enough.
     let payload = Payload { file: b"a tool", manifest: Some(&case.artifact) };
     let error = case.verify(payload).expect_err("no manifest").to_string();
-    assert!(error.contains("the OCI manifest is no JSON"), "{error}");
+    assert!(error.contains("the OCI manifest is not JSON"), "{error}");
     // If the file itself is signed, the manifest is not checked.
     let payload = Payload { file: &case.artifact, manifest: Some(b"{}") };
     assert_eq!(case.verify(payload).expect("signed").part, SignedPart::File);

@@ -173,7 +173,7 @@ impl SshKey {
             Material::Ecdsa { curve, point } => {
                 self.expect(name, curve.key_type())?;
                 let scalars = scalars(bytes, curve.scalar_bytes());
-                let scalars = scalars.ok_or_else(|| malformed("it is no pair of scalars"))?;
+                let scalars = scalars.ok_or_else(|| malformed("it is not a pair of scalars"))?;
                 UnparsedPublicKey::new(curve.algorithm(), point).verify(message, &scalars).is_ok()
             }
             Material::Rsa { modulus, exponent } => {

@@ -225,7 +225,7 @@ fn scalars_of_ecdsa_that_are_short_are_filled() {
     }
     let long = [&[1][..], &[0; 32]].concat();
     parts.signature = strings(&[&long, &long]);
-    refused(parts.verdict(), "no pair of scalars");
+    refused(parts.verdict(), "not a pair of scalars");
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn a_key_in_a_policy_is_one_line_of_one_type() {
         (&format!("ssh-rsa {digits}"), "says `ssh-rsa`, but within is `ssh-ed25519`"),
         (&format!("{line}\n{line}"), "more than one line"),
         ("ssh-ed25519 A\u{202e}A", "no public key of ssh"),
-        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "a private key stands"),
+        ("-----BEGIN OPENSSH PRIVATE KEY-----\n", "this is a private key instead"),
     ] {
         let error: PublicKeyError = SshKey::parse(text).expect_err(text);
         assert!(error.to_string().contains(reason), "{error}");
