@@ -129,8 +129,8 @@ impl Audit {
         let Some(log) = &self.log else {
             ONCE.call_once(|| {
                 tracing::warn!(
-                    "calls are not recorded: set HOME or XDG_STATE_HOME to say where to keep the \
-                     audit log"
+                    "calls are not recorded: set HOME or XDG_STATE_HOME, which determine the \
+                     directory of the audit log"
                 );
             });
             return;

@@ -33,7 +33,7 @@ pub trait FrontEnd: Send + Sync {
     fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         let _ = question;
         Box::pin(std::future::ready(WidenReply {
-            answer: WidenAnswer::Unavailable("nobody can be asked here".to_owned()),
+            answer: WidenAnswer::Unavailable("ikigai cannot ask the user here".to_owned()),
             waited: Duration::ZERO,
         }))
     }

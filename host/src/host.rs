@@ -66,7 +66,7 @@ pub struct Host {
 }
 
 /// The reason why a call that needs consent does not run, if no front end can ask.
-const NOBODY: &str = "nobody can be asked here";
+const NOBODY: &str = "ikigai cannot ask the user here";
 
 /// The reason for a timeout before the program has begun.
 const COMPILING: &str = "its component was still being compiled";

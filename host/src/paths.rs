@@ -418,7 +418,8 @@ pub(crate) fn log_uncached(dir: &Path, error: &io::Error) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         tracing::warn!(
-            "nothing is kept in the cache `{}`, so that each run compiles and asks anew: {error}",
+            "nothing is stored in the cache `{}`, so each run compiles components and asks tools \
+             again: {error}",
             dir.display()
         );
     });

@@ -376,7 +376,7 @@ mod tests {
                     fs::write(path, "")?;
                     fs::set_permissions(path, fs::Permissions::from_mode(0o622))
                 },
-                "somebody else",
+                "another user",
             ),
         ] {
             let (_scratch, log) = log();
@@ -389,7 +389,7 @@ mod tests {
         fs::create_dir_all(&log.dir).expect("made");
         fs::set_permissions(&log.dir, fs::Permissions::from_mode(0o777)).expect("permitted");
         let error = log.append(b"line\n").expect_err("refused").to_string();
-        assert!(error.contains("somebody else"), "{error}");
+        assert!(error.contains("another user"), "{error}");
         drop(scratch);
     }
 

@@ -311,9 +311,9 @@ impl AssetGate {
             // The tool has the access already, so a wider grant for it would change nothing.
             self.note_refusal(&format!("{CLIENTS} {what}"), name);
             let message = format!(
-                "Permission denied: {} (the client of this call may not {what} assets; a person can \
-                 grant it by the key `[tools.{CLIENTS}] assets` of the policy, and an access token \
-                 needs the scope `documents`)",
+                "Permission denied: {} (the client of this call may not {what} assets; the user \
+                 can grant it with the key `[tools.{CLIENTS}] assets` of the policy; an access \
+                 token also needs the scope `documents`)",
                 clipped(name)
             );
             return Err(AssetError::new(ToolCode::PermissionDenied, message));

@@ -249,7 +249,7 @@ impl Supervisor {
             let flags = OFlags::PATH | OFlags::CLOEXEC;
             rustix::fs::open(&**path, flags, Mode::empty()).map_err(|errno| {
                 let error = io::Error::from(errno);
-                let reason = format!("`{}`: {error}; install ikigai again", path.display());
+                let reason = format!("`{}`: {error}; reinstall ikigai", path.display());
                 io::Error::new(error.kind(), reason)
             })
         };

@@ -93,8 +93,8 @@ pub enum ComponentError {
     Invalid(String),
     /// Compiling it took more than a component of its size may take.
     #[error(
-        "was not compiled: that takes more than {0}, which is the most for a component of its \
-         size; leave out what it does not need, or split it into smaller tools"
+        "was not compiled: that takes more than {0}, the limit for a component of its size; leave \
+         out what it does not need, or split it into smaller tools"
     )]
     TooCostly(Excess),
     /// The file could not be read, or something else failed that may succeed another time.
@@ -107,7 +107,7 @@ pub enum ComponentError {
     #[error("does not export `wasi:cli/run`: it is a library, not a command")]
     NotACommand,
     /// It imports something that the host does not offer; the text names it.
-    #[error("asks for what this host does not offer: {0}")]
+    #[error("imports what this host does not offer: {0}")]
     Link(String),
 }
 
@@ -483,8 +483,8 @@ impl GuestProgram {
 }
 
 /// The guarantee for executed places if a component may write to a directory.
-const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: a link of yours may lead from one to where the tool \
-                              writes, and another program may move a directory during the call";
+const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: your own link may lead from one to \
+    a place that the tool writes to, and another program may move a directory during the call";
 
 /// Returns the isolation of a component with this grant.
 fn isolation_of(grant: &Grant) -> Isolation {

@@ -64,7 +64,7 @@ impl CallInFlight<'_> {
                 let reason = format!("{}; the user says: {}", declined(&by), written_out(&text));
                 return Err(denied(reason));
             }
-            ConsentAnswer::Timeout => return Err(refused("nobody answered in time")),
+            ConsentAnswer::Timeout => return Err(refused("the user did not answer in time")),
             ConsentAnswer::Unavailable(reason) => return Err(impossible(&reason)),
             ConsentAnswer::Pending => return Err(refused("the answer comes with the next call")),
         }

@@ -325,5 +325,5 @@ impl<'a> CallInFlight<'a> {
 
 /// Returns the error text for a call without consent.
 pub(super) fn unapproved(by: &str, why: &str) -> String {
-    format!("somebody has to agree to it, by {by}, and {why}")
+    format!("it needs the user's approval, by {by}, but {why}")
 }

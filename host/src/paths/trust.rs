@@ -87,7 +87,7 @@ pub(super) fn check_trusted(file: &fs::Metadata, owner: impl Fn(u32) -> bool) ->
         return Err(io::Error::other("it is not a regular file"));
     }
     match other_writer(file, owner) {
-        Some(_) => Err(io::Error::other("somebody else may have written it")),
+        Some(_) => Err(io::Error::other("another user may have written it")),
         None => Ok(()),
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn open_trusted_dir(path: &Path, owner: impl Fn(u32) -> bool) -> io::
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = fs::File::from(rustix::fs::open(path, flags, Mode::empty())?);
     if other_writer(&dir.metadata()?, &owner).is_some() {
-        let why = format!("somebody else may write to `{}`", path.display());
+        let why = format!("another user may write to `{}`", path.display());
         return Err(io::Error::other(why));
     }
     check_ancestors(path, owner)?;

@@ -368,7 +368,7 @@ impl Authority {
         };
         let permissions = self.permissions_with(request, reached, FileScope::Directory);
         let permissions = permissions.ok_or_else(|| {
-            TomlError::whole(file, "a policy file cannot name what the tool reached for")
+            TomlError::whole(file, "a policy file cannot name what the tool tried to use")
         })?;
         let keys = widen::keys(request, &permissions);
         self.propose_grant(name, &keys)
@@ -808,7 +808,7 @@ impl Authority {
         let layers = self.live.current();
         for (kind, problem) in self.live.problems() {
             let fate = match kind {
-                LayerKind::Ceiling => "nothing may run until it is mended",
+                LayerKind::Ceiling => "nothing may run until it is corrected",
                 LayerKind::User | LayerKind::Workspace => "its earlier contents stay in force",
             };
             self.log_once(&format!("{}; {fate}", problem.line()));
@@ -831,7 +831,7 @@ impl Authority {
         ONCE.call_once(|| {
             let workspace = self.workspace.display();
             let text = format!(
-                "the workspace `{workspace}` holds ikigai's own files, so tools may only read it"
+                "the workspace `{workspace}` contains ikigai's own files, so tools may only read it"
             );
             tracing::warn!("{}", self.hints.append(text, &Remedy::ChooseWorkspace));
         });

@@ -312,8 +312,8 @@ impl OneFile {
     /// Returns the error for a policy file that was not read.
     fn refusal(&self, error: ReadError) -> TomlError {
         let whole = |what: String| TomlError::whole(&self.path, what);
-        let not_theirs = "whoever owns a policy, or a directory on the way to it, decides what \
-                          tools may do";
+        let not_theirs = "the owner of a policy file, or of a directory above it, decides what \
+            tools may do";
         let closing = |path: &Path| format!("chmod go-w {}", shell_quoted(&path.to_string_lossy()));
         match error {
             ReadError::Missing(error) | ReadError::Unreadable(error) => {

@@ -197,7 +197,7 @@ impl FromStr for Peer {
             "*" => None,
             digits => match digits.parse() {
                 Ok(port) if port != 0 => Some(port),
-                _ => return Err("has a port that is no number from 1 to 65535 and not `*`"),
+                _ => return Err("has a port that is neither a number from 1 to 65535 nor `*`"),
             },
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
@@ -212,7 +212,7 @@ impl FromStr for Peer {
         let host = match (range, host.strip_prefix("*.")) {
             (Ok(range), _) => PeerHost::Range(range),
             (Err(_), _) if bracketed.is_some() => {
-                return Err("has brackets around what is no address");
+                return Err("has brackets around something that is not an address");
             }
             (Err(_), Some(rest)) => PeerHost::OneLabel(
                 Some(host_name(rest)?)

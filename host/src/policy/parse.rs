@@ -112,7 +112,7 @@ impl PolicyReader<'_> {
                 let entry = self.entry(name, item, span, known)?;
                 layer.tools.insert(name.to_owned(), entry);
             } else {
-                let what = format!("`{name}` is no name of a tool");
+                let what = format!("`{name}` is not a valid tool name");
                 let error = self.file.fail(&span, what);
                 let meant = name.replace('-', "_");
                 return Err(if is_tool_name(&meant) {
@@ -221,7 +221,9 @@ impl PolicyReader<'_> {
             }
         };
         if raw.is_empty() || raw.contains(['\n', '\0']) {
-            return Err(self.file.fail(span, "this is no path of a directory that can be granted"));
+            return Err(self
+                .file
+                .fail(span, "this is not the path of a directory that can be granted"));
         }
         let (path, within) = self.absolute(raw, span)?;
         let position = self.file.position(span);
@@ -232,7 +234,8 @@ impl PolicyReader<'_> {
     fn absolute(&self, raw: &str, span: &Range<usize>) -> FileResult<(PathBuf, bool)> {
         if raw == "~" || raw.starts_with("~/") {
             let home = self.base.home.as_ref();
-            let home = home.ok_or_else(|| self.file.fail(span, "there is no home for `~`"))?;
+            let home =
+                home.ok_or_else(|| self.file.fail(span, "`~` cannot be used without a home"))?;
             let beneath = raw.strip_prefix('~').unwrap_or_default().trim_start_matches('/');
             return Ok((home.join(beneath), false));
         }
@@ -304,7 +307,7 @@ impl PolicyReader<'_> {
             // A directory in the workspace would be removed from `PATH`, because tools may write to
             // it. A directory with a colon cannot be written in `PATH`.
             if within || text.contains(':') {
-                let what = format!("`{text}` is no directory that `PATH` can have");
+                let what = format!("`{text}` is not a directory that `PATH` can have");
                 let error = reader.file.fail(span, what);
                 return Err(error.hint("write an absolute path, or `~/…`, without a colon"));
             }
@@ -375,7 +378,10 @@ impl PolicyReader<'_> {
                 Ok(Located { value, position })
             }
             Err(_) => {
-                let error = self.file.fail(&span, format!("`{text}` is no `{key}`: {}", choice()));
+                let error = self.file.fail(
+                    &span,
+                    format!("invalid value `{text}` for `{key}`; expected one of {}", choice()),
+                );
                 Err(did_you_mean(error, text, words::<T>().into_iter()))
             }
         }
@@ -444,7 +450,7 @@ pub fn parse_limit(key: LimitKey, text: &str) -> Result<u64, String> {
         LimitKey::Output => limits::parse_size(text).map_err(error),
         LimitKey::Fuel | LimitKey::Handles | LimitKey::Processes => match text.parse() {
             Ok(number) if number > 0 => Ok(number),
-            _ => Err(error("is no whole number above zero".to_owned())),
+            _ => Err(error("is not a whole number above zero".to_owned())),
         },
     }
 }
@@ -468,8 +474,8 @@ pub fn check_server_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "`{}` is no name of a server: names begin with a letter and have letters, digits, single \
-         underscores and hyphens, at most {LONGEST_SERVER_NAME}",
+        "`{}` is not a valid server name: names begin with a letter and have letters, digits, \
+         single underscores and hyphens, at most {LONGEST_SERVER_NAME}",
         printable(name)
     ))
 }
@@ -495,7 +501,7 @@ pub fn check_variable(name: &str) -> Result<(), String> {
             matches!(c, '=' | '"' | '\'') || c.is_whitespace() || c.is_control()
         })
     {
-        return Err(format!("`{}` is no name of a variable", printable(name)));
+        return Err(format!("`{}` is not a valid variable name", printable(name)));
     }
     Ok(())
 }

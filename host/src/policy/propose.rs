@@ -134,7 +134,7 @@ impl Proposal {
     pub fn write(&self) -> io::Result<()> {
         let directory = self.lock()?;
         if read(&self.path)? != self.before {
-            return Err(io::Error::other("the file has changed meanwhile; look at it again"));
+            return Err(io::Error::other("the file changed in the meantime; look at it again"));
         }
         self.replace(&directory)
     }

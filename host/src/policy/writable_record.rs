@@ -318,7 +318,7 @@ mod tests {
             .expect("permitted");
         let host = WritableRecord::new(Some(state));
         let error = host.dirs().expect_err("refused");
-        assert!(error.contains("somebody else"), "{error}");
+        assert!(error.contains("another user"), "{error}");
         // The host still remembers the directories of its own calls.
         host.record(&written("/b")).expect("logged once");
     }

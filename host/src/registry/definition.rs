@@ -241,8 +241,8 @@ mod tests {
             ("x.mcp.toml", "comand = \"/a\"", "did you mean `command`?"),
             ("x.mcp.toml", "command = 1", "expected a text, found an integer"),
             ("x.mcp.toml", "args = [1]", "expected a string, found an integer"),
-            ("a__b.mcp.toml", "command = \"/a\"", "no name of a server"),
-            ("1.mcp.toml", "command = \"/a\"", "no name of a server"),
+            ("a__b.mcp.toml", "command = \"/a\"", "not a valid server name"),
+            ("1.mcp.toml", "command = \"/a\"", "not a valid server name"),
         ] {
             let error = parse(name, text).expect_err(text);
             assert!(error.contains(expected), "{text:?}: {error}");

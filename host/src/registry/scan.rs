@@ -80,7 +80,7 @@ impl ScanContext {
                 let taking = tool.build.path.clone();
                 if let Some(hidden) = snapshot.tools.insert(name, tool) {
                     let taking = taking.display();
-                    let reason = format!("the user tool `{taking}` of its name takes its place");
+                    let reason = format!("the user tool `{taking}` with the same name replaces it");
                     let path = hidden.build.path.clone();
                     snapshot.skipped.push(Skipped { path, reason, failed: false });
                 }
@@ -229,10 +229,10 @@ async fn choose(
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
         let (supervisor, memo) = (scan.loader.supervisor(), &scan.memo);
         wants_native = confinement::is_confining(supervisor, memo, scan.depth).await;
-        why_asked = "the sandbox holds on this machine".into();
+        why_asked = "the sandbox works on this machine".into();
         why_wasm = match scan.authority.hint(&Remedy::InspectSandbox) {
-            Some(hint) => format!("the sandbox does not hold on this machine; {hint}").into(),
-            None => "the sandbox does not hold on this machine".into(),
+            Some(hint) => format!("the sandbox does not work on this machine; {hint}").into(),
+            None => "the sandbox does not work on this machine".into(),
         };
     }
     let mut skip = |path: &Path, reason: String| {
@@ -282,9 +282,10 @@ async fn choose(
         }
         (Some((build, _)), Some(Ok(wasm))) => {
             let path = build.path.display();
-            snapshot
-                .warnings
-                .push(format!("{path}: not used, its schema differs from that of its component; build both from the same source"));
+            snapshot.warnings.push(format!(
+                "{path}: not used, its schema differs from its component's schema; build both from \
+                 the same source"
+            ));
             tool(wasm, "its native build has another schema".into(), None)
         }
     }

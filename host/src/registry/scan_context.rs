@@ -239,7 +239,7 @@ fn check_answer(outcome: Outcome) -> Result<ToolSchema, String> {
         (Some(Limit::Output), _) => {
             Err(format!("schema is over {} bytes", ikigai_protocol::MAX_SCHEMA_BYTES))
         }
-        (Some(limit), _) => Err(format!("passed its limit on {}", limit.as_str())),
+        (Some(limit), _) => Err(format!("exceeded its limit on {}", limit.as_str())),
         (None, Exit::Code(0)) => {
             ToolSchema::parse(&outcome.stdout.bytes).map_err(|error| error.to_string())
         }

@@ -175,7 +175,7 @@ impl ScanContext {
     /// Decides whether a server may be used at all.
     fn usable(&self, definition: &Arc<ServerDefinition>) -> Result<Usable, String> {
         if !self.loader.servers().can_connect() {
-            return Err("this program does not speak to servers of MCP".to_owned());
+            return Err("this program does not support MCP servers".to_owned());
         }
         let contents = contents(definition, &self.memo)?;
         let decision = self
@@ -449,7 +449,7 @@ fn name_all(server: &str, tools: &mut [ListedTool]) {
         };
         // The two digests begin alike, so the second tool has no name, and is not offered.
         if !taken.insert(tool.name.clone()) {
-            tool.standing = ApprovalState::Forbidden("its name is that of another tool".to_owned());
+            tool.standing = ApprovalState::Forbidden("another tool has its name".to_owned());
         }
     }
 }

@@ -160,7 +160,7 @@ fn add(
             return skip(snapshot, tool, reason, false);
         }
         let reason = format!(
-            "the tool `{}` of the workspace takes its place, which has its name",
+            "the tool `{}` of the workspace with the same name replaces it",
             tool.path.display()
         );
         let path = hidden.build.path.clone();

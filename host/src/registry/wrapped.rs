@@ -266,7 +266,7 @@ impl TemplateReader<'_> {
             let name = text_of(self.file, "stdin", item)?;
             self.take(name, &item.span())?;
             if !self.may_be(name, "string") {
-                let what = format!("`stdin` takes a string, and `{name}` is none");
+                let what = format!("`stdin` takes a string, but `{name}` is not a string");
                 return Err(self.file.fail(&item.span(), what));
             }
             template.stdin = Some(name.to_owned());
@@ -300,7 +300,7 @@ impl TemplateReader<'_> {
                 let name = text_of(self.file, "if", condition)?;
                 self.take(name, &condition.span())?;
                 if !self.may_be(name, "boolean") {
-                    let what = format!("`if` takes a boolean, and `{name}` is none");
+                    let what = format!("`if` takes a boolean, but `{name}` is not a boolean");
                     return Err(self.file.fail(&condition.span(), what));
                 }
                 Ok(WordGroup { condition: Some(name.to_owned()), ..self.optional("then", then)? })

@@ -45,7 +45,7 @@ pub enum ReadError {
     #[error("{0}")]
     Unreadable(io::Error),
     /// Another user may have written the file, because of its owner or mode.
-    #[error("somebody else may have written it")]
+    #[error("another user may have written it")]
     OtherWriter(OtherWriter),
     /// Another user may have replaced the file, because of a directory on the way to it.
     #[error(transparent)]

@@ -204,7 +204,7 @@ impl ServerPool {
         }
         state.may_start(&server.name, Instant::now()).map_err(Outcome::not_started)?;
         let Some(connect) = &self.connect else {
-            return Err(Outcome::not_started("this program does not speak to servers of MCP"));
+            return Err(Outcome::not_started("this program does not support MCP servers"));
         };
         let revision = self.revisions.lock().get(&server.digest).cloned();
         let (connect, changes) = ((&**connect, revision), self.changes.clone());

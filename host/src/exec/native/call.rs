@@ -481,13 +481,13 @@ fn exit_without_report(ending: &SupervisorExit, complaint: &str) -> (Exit, Optio
         return (Exit::Ended, ended_by(KillCause::Host, Some(reason)));
     }
     if let Some(error) = &ending.unsent {
-        let why = format!("its supervisor could not be told what to run: {error}");
+        let why = format!("its supervisor did not receive what to run: {error}");
         return (Exit::NotStarted(why), None);
     }
     match ending.status.and_then(|status| status.code()) {
         Some(REFUSED) => {
             // A supervisor in reserve cannot report what went wrong before it has a call.
-            let why = if complaint.is_empty() { "it gave no reason" } else { complaint };
+            let why = if complaint.is_empty() { "it did not say why" } else { complaint };
             (Exit::NotStarted(format!("the supervisor refused the call: {why}")), None)
         }
         // Another program killed it, or the kernel did for lack of memory, and the tool with it.

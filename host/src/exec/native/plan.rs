@@ -22,7 +22,7 @@ use crate::policy::{AssetAccess, Net, Sandbox};
 #[derive(Debug, Error)]
 pub(super) enum PlanError {
     /// A C string ends at its first NUL.
-    #[error("{0} contains a NUL byte, which no program can be given")]
+    #[error("{0} contains a NUL byte, which no program can receive")]
     Nul(String),
     /// An environment cannot hold such a name.
     #[error("environment variable name `{0}` is empty or contains `=`")]
@@ -32,7 +32,8 @@ pub(super) enum PlanError {
     Relative(&'static str, String),
     /// The policy refuses such a grant before it gets here.
     #[error(
-        "a native tool without a sandbox has all of the network, so a list of hosts cannot be kept"
+        "a native tool without a sandbox has the whole network, so a list of hosts cannot be \
+         enforced"
     )]
     Peers,
     /// It is too large to be sent.

@@ -71,8 +71,10 @@ pub(super) async fn note(
         }
         match widening.recording() {
             _ if more == 0 => {}
-            Some(_) => tracing::warn!(more, "the tool reached for more than a recording keeps"),
-            None => tracing::debug!(more, "a watched tool reached for more than is kept"),
+            Some(_) => {
+                tracing::warn!(more, "the tool tried to use more than a recording can store")
+            }
+            None => tracing::debug!(more, "a watched tool tried to use more than is recorded"),
         }
     });
     match tokio::time::timeout(NOTING, noted).await {

@@ -394,8 +394,8 @@ fn trusted(dir: &Path, owner: impl Fn(u32) -> bool) -> Option<PathBuf> {
     let safe = paths::is_trusted(dir, owner);
     if !safe {
         tracing::warn!(
-            "not using the cache `{}`: it must be a directory of yours that nobody else can \
-             write to (chmod go-w)",
+            "not using the cache `{}`: it must be a directory that you own and that other users \
+             cannot write to (chmod go-w)",
             dir.display()
         );
     }

@@ -30,24 +30,24 @@ const SHOWN: usize = 80;
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScriptError {
     /// The component has no place for a script.
-    #[error("this shell cannot carry a script: install ikigai anew")]
+    #[error("this shell cannot contain a script: reinstall ikigai")]
     NoSlot,
     /// With the script in it, the file is not a component any more.
-    #[error("the shell cannot be used with a script in it ({0}): install ikigai anew")]
+    #[error("the shell cannot be used with a script in it ({0}): reinstall ikigai")]
     Invalid(String),
     /// The script does not begin with `#!`.
     #[error("the script does not begin with `#!`: make `#!/bin/sh` its first line")]
     NoShebang,
     /// The first line names another program than a shell.
     #[error(
-        "the script is for `{0}`, and scripts for `sh` and `bash` can be carried: make `#!/bin/sh` \
-         its first line if it is one"
+        "the script is for `{0}`, but only scripts for `sh` and `bash` can become components: if \
+         it is one, make `#!/bin/sh` its first line"
     )]
     OtherInterpreter(String),
     /// The first line has options for the shell.
     #[error(
-        "the script gives `{0}` to its shell on the first line, where this shell takes nothing: write \
-         `set {0}` on a line of its own"
+        "the script passes `{0}` to its shell on the first line, which this shell does not \
+         support: write `set {0}` on its own line"
     )]
     Options(String),
     /// The script is not text in UTF-8.

@@ -113,7 +113,7 @@ impl Pollable for GuestOutput {
 impl OutputStream for GuestOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.0.write(&bytes).map_err(|error| match error {
-            PipeError::Full => StreamError::trap("stdout passed its limit"),
+            PipeError::Full => StreamError::trap("stdout exceeded its limit"),
             PipeError::Broken(_) => StreamError::Closed,
         })
     }

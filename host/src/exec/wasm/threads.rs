@@ -154,8 +154,8 @@ trait Job: Send {
 pub(super) enum ThreadError {
     /// Too many threads are stuck.
     #[error(
-        "{0} earlier calls are stuck inside the operating system; end what blocks them \
-         (a FIFO nobody writes to, a dead network mount) or restart the host"
+        "{0} earlier calls are stuck inside the operating system; end what blocks them (a FIFO \
+         without a writer, a dead network mount) or restart the host"
     )]
     TooManyAbandoned(usize),
     /// The operating system gives no more threads.

@@ -253,5 +253,5 @@ fn scalar<'a>(name: &str, raw: &'a str) -> Result<Cow<'a, str>, String> {
         Some(b'{') => "an object",
         _ => "null",
     };
-    Err(format!("`{name}` has {found} where a string, a number or a boolean belongs"))
+    Err(format!("`{name}` has {found}; expected a string, a number or a boolean"))
 }

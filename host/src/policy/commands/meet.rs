@@ -63,7 +63,7 @@ pub(in crate::policy) fn meet(
     commands.obstacle = match request.origin {
         ToolOrigin::System => obstacle(&grant.env, request.backend),
         // ikigai does not know how a user's tool reads its arguments.
-        ToolOrigin::User => Some("it is not the `bash` that is installed with ikigai".to_owned()),
+        ToolOrigin::User => Some("it is not the built-in `bash`".to_owned()),
     };
     commands.ascii_only = other_encoding(&grant.env);
     commands

@@ -65,7 +65,9 @@ impl CommandPrefix {
         }
         let Some(name) = words.first().copied() else {
             return Err(match has_more {
-                true => "`*` alone is every command: a rule begins with the name of one".to_owned(),
+                true => "`*` would be every command: a rule begins with the name of a \
+                    command"
+                    .to_owned(),
                 false => "a rule without words is about no command".to_owned(),
             });
         };

@@ -214,7 +214,7 @@ impl EffectiveGrant {
             // Each pattern compiled when its file was read, but together they may be too many.
             let provenance = self.provenance.for_capability("hide").first().cloned();
             Denial::new(
-                format!("what is hidden from it cannot be kept: {why}"),
+                format!("what is hidden from it cannot be enforced: {why}"),
                 provenance.unwrap_or(Provenance::ProtectedPaths),
             )
         })?;
@@ -422,8 +422,8 @@ impl EffectiveGrant {
         }
         let provenance = self.provenance.for_capability("net").last().cloned();
         let reason = format!(
-            "a native tool without a sandbox has all of the network, so its list of hosts ({}) \
-             could not be kept",
+            "a native tool without a sandbox has the whole network, so its list of hosts ({}) \
+             could not be enforced",
             self.net
         );
         let denial = Denial::new(reason, provenance.unwrap_or(Provenance::ProtectedPaths));
@@ -611,7 +611,7 @@ fn resolve(
             Err(error) => return Err(wrong(format!("which cannot be used: {error}"))),
         };
         if missing == MissingDirRule::IsWrong && path.starts_with(PROCESSES) {
-            let what = "where the kernel shows every process, ikigai's own among them";
+            let what = "in which the kernel shows every process, including ikigai's own";
             return Err(wrong(what.to_owned()));
         }
         if rule.within && !path.starts_with(context.workspace) {

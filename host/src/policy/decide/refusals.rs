@@ -42,7 +42,7 @@ pub(super) fn granting<'a>(
             return Ok(None);
         }
         let text = format!(
-            "{} speaks of system tools alone, since it has no sha256, and so not of `{}`",
+            "{} applies only to built-in tools, since it has no sha256, and so not to `{}`",
             entry_provenance(user, entry),
             request.path.display()
         );
@@ -272,10 +272,8 @@ pub(super) fn check_strict(
 ) -> Result<(), Denial> {
     let provenance = provenance.last().cloned().unwrap_or(Provenance::Profile(Profile::Strict));
     if request.origin == ToolOrigin::User && !granted {
-        let denial = Denial::new(
-            "the profile `strict` runs no native tool that was not granted anything",
-            provenance,
-        );
+        let denial =
+            Denial::new("the profile `strict` runs no native tool without a grant", provenance);
         return Err(denial.remedy(match request.name {
             Some(name) => Remedy::GrantToRun { tool: name.to_owned() },
             None => Remedy::InstallAsTool,

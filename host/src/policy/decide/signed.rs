@@ -19,12 +19,12 @@ pub(super) fn check(
     let Some(by) = &in_force.required else { return Ok(()) };
     let admitted = match (request.backend, request.name) {
         (Backend::Mcp, server) => Err(format!(
-            "the server `{}` is not used, because nobody signs the definition of a server",
+            "the server `{}` is not used, because the definition of a server cannot be signed",
             server.unwrap_or_default()
         )),
         (_, None) => Err(format!(
-            "`{}` is not run, because nobody signs a program that is named by its path; install it \
-             as a tool",
+            "`{}` is not run, because a program that is named by its path cannot be signed; \
+             install it as a tool",
             request.path.display()
         )),
         (_, Some(tool)) => match context.signing.signatures() {

@@ -198,7 +198,7 @@ fn rows(pattern: &str) -> Result<Vec<Vec<String>>, String> {
         return wrong("names nothing");
     }
     if bare.contains(['\n', '\0']) {
-        return wrong("is no pattern of a path");
+        return wrong("is not a pattern for paths");
     }
     if let Err(error) = glob(bare) {
         return Err(format!("`{}`: {}", pattern.escape_debug(), error.kind()));

@@ -13,7 +13,7 @@ const LISTS: &[&str] = &["allow", "ask", "deny"];
 impl PolicyReader<'_> {
     /// Returns the error for a key `commands` in another table.
     pub(super) fn misplaced_commands(&self, span: &Range<usize>) -> TomlError {
-        let error = self.file.fail(span, "`commands` is a key of `[tools.bash]` alone");
+        let error = self.file.fail(span, "`commands` is a key only of `[tools.bash]`");
         error.hint("write it in that table: no other tool runs scripts")
     }
 
@@ -23,8 +23,8 @@ impl PolicyReader<'_> {
         for TomlPair { key, span, item } in pairs(table) {
             match key {
                 "allow" if self.kind == LayerKind::Workspace => {
-                    let what = "the policy of a workspace lists no commands: whoever writes its \
-                                files could list their own";
+                    let what = "the policy of a workspace cannot list commands: its authors could \
+                        list their own";
                     let error = self.file.fail(&span, what);
                     return Err(error
                         .hint("list them in your own policy; here `ask` and `deny` can be set"));

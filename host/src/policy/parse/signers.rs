@@ -26,15 +26,15 @@ impl PolicyReader<'_> {
         layer: &mut PolicyLayer,
     ) -> FileResult<()> {
         if self.kind == LayerKind::Workspace {
-            let what = "the policy of a workspace names no signers: whoever writes its files could \
-                        name themselves";
+            let what = "the policy of a workspace cannot name signers: its authors could name \
+                themselves";
             return Err(self.file.fail(span, what).hint("name them in your own policy"));
         }
         let table = self.file.table("signers", item)?;
         for TomlPair { key: name, span, item } in pairs(table) {
             let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
             if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_known) {
-                let error = self.file.fail(&span, format!("`{name}` is no name of a signer"));
+                let error = self.file.fail(&span, format!("`{name}` is not a valid signer name"));
                 return Err(error.hint(format!(
                     "names have letters, digits, underscores, hyphens and full stops, at most \
                      {LONGEST_NAME}"
@@ -149,7 +149,7 @@ impl PolicyReader<'_> {
             None => {
                 let what = format!("`until`: expected a date, found {}", kind_of(item));
                 let error = self.file.fail(&item.span(), what);
-                Err(error.hint("write the day alone and without quotes: 2027-06-30"))
+                Err(error.hint("write only the day, without quotes: 2027-06-30"))
             }
         }
     }

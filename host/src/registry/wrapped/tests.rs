@@ -96,7 +96,7 @@ fn a_mistake_is_reported_with_its_line() {
         ("args = [1]", "expected a string, a list of strings or a condition, found"),
         ("args = [[[\"a\"]]]", "expected a string, found an array"),
         ("stdin = 1", "`stdin`: expected a string, found an integer"),
-        ("stdin = \"limit\"", "`stdin` takes a string, and `limit` is none"),
+        ("stdin = \"limit\"", "`stdin` takes a string, but `limit` is not a string"),
         ("stdin = \"txt\"", "`parameters` has no `txt`; did you mean `text`?"),
         ("success = [0, 256]", "exit codes from 0 to 255"),
         ("success = 0", "exit codes from 0 to 255"),
@@ -112,7 +112,7 @@ fn a_mistake_is_reported_with_its_line() {
         ("\"a\\u0000\"", "has a NUL character"),
         ("\"{limit}\"", "`limit` may be absent, since it is not required; write a list of words"),
         ("[\"{names}\", \"{others}\"]", "`names` and `others` are lists"),
-        ("{ if = \"text\", then = [] }", "`if` takes a boolean, and `text` is none"),
+        ("{ if = \"text\", then = [] }", "`if` takes a boolean, but `text` is not a boolean"),
         ("{ if = \"deep\" }", "a condition has both"),
         ("{ iff = \"deep\" }", "unknown key `iff`"),
     ] {
