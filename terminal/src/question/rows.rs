@@ -134,7 +134,7 @@ pub(crate) fn end(
         Some(KeyReply::Key(c)) => meaning(*c),
         Some(KeyReply::Told(_)) => "declined, and told".to_owned(),
         Some(KeyReply::Declined) => "declined".to_owned(),
-        Some(KeyReply::Silence) => "denied: nobody answered for 5 minutes".to_owned(),
+        Some(KeyReply::Silence) => "denied: you did not answer for 5 minutes".to_owned(),
         None => "not asked any more".to_owned(),
     };
     let frame = look.style(FRAME_STYLE);
@@ -253,7 +253,7 @@ mod tests {
         let end = |given: Option<KeyReply>| end(&question(), given.as_ref(), OutputFeatures::PLAIN);
         assert_eq!(end(Some(KeyReply::Key('s'))), "┗ → this session\n");
         assert_eq!(end(Some(KeyReply::Told("x".to_owned()))), "┗ → declined, and told\n");
-        assert_eq!(end(Some(KeyReply::Silence)), "┗ → denied: nobody answered for 5 minutes\n");
+        assert_eq!(end(Some(KeyReply::Silence)), "┗ → denied: you did not answer for 5 minutes\n");
         assert_eq!(end(None), "┗ → not asked any more\n");
     }
 
