@@ -437,7 +437,7 @@ impl CgroupHierarchies {
         // kernel then lets no process into those groups.
         if lists(group, "cgroup.type", "threaded") {
             return Err(format!(
-                "`{}` has processes of its own beside its groups",
+                "`{}` has its own processes in addition to its groups",
                 group.display()
             ));
         }

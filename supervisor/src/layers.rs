@@ -227,9 +227,9 @@ impl LayerStates {
             &self.limits;
         let process_limit = match process_limit {
             true => Guarantee::Enforced,
-            false => {
-                Guarantee::None("the kernel does not count the processes of this call alone".into())
-            }
+            false => Guarantee::None(
+                "the kernel does not count the processes of this call separately".into(),
+            ),
         };
         let layer = |mechanism, guarantee| SandboxLayer {
             mechanism,

@@ -305,7 +305,7 @@ fn inside(
         errors => Err(errors.join("; ")),
     };
     let mut notes = root.notes;
-    notes.extend(inotify.err().map(|why| format!("inotify is bounded by its user alone: {why}")));
+    notes.extend(inotify.err().map(|why| format!("inotify is limited only for its user: {why}")));
     let own_sockets = loopback.map(|begun| match begun {
         Ok(()) => Ok(root.memory),
         Err(error) => Err(format!("no loopback: {error}")),
@@ -383,8 +383,7 @@ fn outside(
     };
     view.own_hosts = false;
     if !view.hidden.is_empty() || !view.kept.is_empty() {
-        let boundary =
-            format!("files are to be hidden, and there is no mount namespace ({missing})");
+        let boundary = format!("files must be hidden, but there is no mount namespace ({missing})");
         return Ok(refuse(watch, ToolEnd::Unconfined(boundary)));
     }
     // Landlock cannot take rights away within a granted directory, so `fs` is only partial.
