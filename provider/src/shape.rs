@@ -33,7 +33,8 @@ pub enum ShapeError {
     },
     /// The schema's values are not objects, and the provider writes only objects.
     #[error(
-        "`{provider}` writes answers of the type `object` alone; put the schema into a property of one"
+        "`{provider}` writes only answers of the type `object`; put the schema into a property of \
+         an object"
     )]
     NoObject {
         /// The provider.
@@ -198,7 +199,7 @@ mod tests {
                 continue;
             }
             let list = told(json!({ "type": "array", "items": { "type": "string" } }));
-            assert!(list.contains("of the type `object` alone"), "{list}");
+            assert!(list.contains("only answers of the type `object`"), "{list}");
         }
         let any = json!({ "type": "object", "properties": { "a": {} } });
         let told = AnswerShape::new(Provider::OpenAi, &any).expect_err("a refusal").to_string();
