@@ -203,7 +203,7 @@ fn what_others_may_write_is_not_read() {
     fs::write(&path, "fuel = 1").expect("a file");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permissions");
     let error = read(&path).expect_err("a refusal");
-    assert!(error.what.contains("somebody else"), "{error}");
+    assert!(error.what.contains("another user"), "{error}");
     assert!(error.hint.expect("a hint").starts_with("chmod"));
     assert!(read(scratch.path()).is_err(), "a directory is not a configuration");
     assert_eq!(read(&scratch.path().join("absent")), Ok(None));

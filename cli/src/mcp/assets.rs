@@ -106,7 +106,7 @@ async fn decided<T>(
         let answered = match assets {
             Some(assets) if access >= AssetAccess::Read || is_own(assets) => work(assets).await,
             _ => Err(ResourceError::Refused(format!(
-                "assets are not granted to clients; a person can grant them by the key \
+                "assets are not granted to clients; the user can grant them with the key \
                  `[tools.{CLIENTS}] assets` of the policy"
             ))),
         };

@@ -17,7 +17,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`ikigai policy grant {tool}` updates the entry for this file")
         }
         Remedy::BindAndConfine { tool } => {
-            format!("`ikigai policy grant {tool}` binds it to what its file holds now")
+            format!("`ikigai policy grant {tool}` binds it to the present contents of its file")
         }
         Remedy::RequireSandbox { tool } => {
             format!("`ikigai policy grant {tool} --sandbox require` sandboxes it")

@@ -39,7 +39,7 @@ fn file(file: &FileStatus) -> DoctorCheck {
         Some(problem) => {
             DoctorCheck::new(SECTION, file.kind.as_str(), format!("`{path}` {}", problem.what))
                 .warn(problem.hint.clone().unwrap_or_else(|| {
-                    "its last valid text stays in force until you correct it".to_owned()
+                    "its last valid contents stay in force until you correct it".to_owned()
                 }))
         }
         None if file.exists => DoctorCheck::new(SECTION, file.kind.as_str(), format!("`{path}`")),

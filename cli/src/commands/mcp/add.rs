@@ -337,7 +337,7 @@ fn peer_of(address: &str) -> Result<String, CliError> {
     if !url.username().is_empty() || url.password().is_some() {
         let hint =
             "store the token elsewhere: --token-env NAME, --token-command COMMAND or --oauth";
-        return Err(wrong("has a password, which does not belong into a definition").hint(hint));
+        return Err(wrong("has a password, which a definition must not contain").hint(hint));
     }
     let port = url.port_or_known_default().ok_or_else(|| wrong("names no port"))?;
     Ok(format!("{host}:{port}"))

@@ -361,6 +361,6 @@ mod tests {
         assert!(!command.contains(['\u{202e}', '\u{1b}']), "{command}");
         assert!(command.contains("\\u{202e}") && proposed.is_written_out(), "{command}");
         let notes = proposed.notes().join("\n");
-        assert!(notes.contains("written out"), "{notes}");
+        assert!(notes.contains("escaped here"), "{notes}");
     }
 }
