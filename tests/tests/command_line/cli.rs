@@ -342,7 +342,7 @@ fn a_mistake_on_the_command_line_is_reported_with_a_remedy() {
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{args:?}\n{ran}");
     }
     let ran = Host::without_system_tools().run(["tool", "list"]).expect_code(0);
-    let said = "no tools found\nhint: for the built-in tools, install ikigai again ";
+    let said = "no tools found\nhint: for the built-in tools, reinstall ikigai ";
     assert!(ran.stderr().contains(said), "{ran}");
     let ran = two_tools().env("IKIGAI_LOG", "ikigai=loud").run(["tool", "list"]).expect_code(0);
     assert!(ran.stderr().contains("IKIGAI_LOG"), "{ran}");

@@ -148,7 +148,7 @@ fn a_file_that_others_may_write_is_not_used() {
     let (host, file) = configured("fuel = 1");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("permissions");
     let ran = host.run(["config", "show"]).expect_code(2);
-    assert!(ran.stderr().contains("somebody else may have written it"), "{}", ran.stderr());
+    assert!(ran.stderr().contains("another user may have written it"), "{}", ran.stderr());
     assert!(ran.stderr().contains("hint: chmod go-w"), "{}", ran.stderr());
 }
 

@@ -394,7 +394,7 @@ fn a_user_tool_takes_the_place_of_a_system_tool_and_gets_nothing_from_it() {
     assert_eq!(entry(&ran.json(), "file_write")["source"], "user", "{ran}");
     assert!(
         reason(&ran.json(), "file-write.wasm")
-            .contains("user-tools/mine.wasm` of its name takes its place"),
+            .contains("user-tools/mine.wasm` with the same name replaces it"),
         "{ran}"
     );
     let shown = host.run(["tool", "show", "file_write", "--json"]).expect_code(0).json();

@@ -53,7 +53,7 @@ fn a_users_tool_has_nothing_or_the_workspace_until_it_is_granted_something() {
     let own = contents();
     let wasm = rig.allowed(users(Backend::Wasm, &own));
     assert!(wasm.grant.dirs.is_empty() && wasm.grant.net.is_none() && wasm.grant.env.is_empty());
-    assert!(wasm.notes[0].contains("speaks of system tools alone"), "{:?}", wasm.notes);
+    assert!(wasm.notes[0].contains("applies only to built-in tools"), "{:?}", wasm.notes);
     let native = rig.allowed(users(Backend::Native, &own));
     assert_eq!((rig.dirs(&native), native.grant.sandbox), (vec!["rw:w".into()], Sandbox::Require));
     assert!(native.grant.net.is_none() && !native.grant.inherits_env);
@@ -149,7 +149,7 @@ fn a_native_tool_has_a_list_of_hosts_in_the_sandbox_alone() {
     }
     let off = granted(&format!("sandbox = \"off\"\n{list}"));
     let denial = Rig::with("", &off, "").decide(users(Backend::Native, &own)).expect_err("denied");
-    assert!(denial.reason.contains("could not be kept"), "{denial}");
+    assert!(denial.reason.contains("could not be enforced"), "{denial}");
     let remedy = Remedy::RequireSandbox { tool: "tool".to_owned() };
     assert_eq!(denial.remedy.as_deref(), Some(&remedy));
 }
@@ -266,7 +266,7 @@ fn assets_are_for_the_tools_of_files_and_for_whom_they_are_granted() {
     assert_eq!(rig.allowed(users(Backend::Native, &own)).grant.sandbox, Sandbox::Require);
     let rig = Rig::with("", &granted("assets = \"writ\""), "");
     let error = rig.host().err().expect("refused").to_string();
-    assert!(error.contains("is no `assets`: `none`, `read`, `write`"), "{error}");
+    assert!(error.contains("for `assets`; expected one of `none`, `read`, `write`"), "{error}");
     let rig = Rig::with("", &granted("env = [\"IKIGAI_HOST_FD\"]"), "");
     let error = rig.host().err().expect("refused").to_string();
     assert!(error.contains("is set by ikigai itself"), "{error}");

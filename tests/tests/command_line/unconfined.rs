@@ -303,7 +303,7 @@ fn a_record_that_cannot_be_kept_is_reported_once() {
     assert_eq!(text.lines().count(), 2, "{text}");
     fs::set_permissions(&record, fs::Permissions::from_mode(0o666)).expect("permitted");
     let ran = rig.run("other", &["tool", "call", "rewriter"], &rig.path()).expect_code(0);
-    assert_eq!(ran.stderr().matches("somebody else may have written it").count(), 1, "{ran}");
+    assert_eq!(ran.stderr().matches("another user may have written it").count(), 1, "{ran}");
 }
 
 /// The last keys of a question about a user's native tool.

@@ -52,7 +52,7 @@ fn builds_with_different_schemas_are_reported_and_the_component_is_taken() {
     let other = schema("twin").replace("The tool", "Another");
     let host = twins(&printing(schema("twin"), Ending::Well), &other);
     assert_backend(&host, "auto", "wasm", "its native build has another schema");
-    assert!(listed(&host, "auto").1.contains("its schema differs from that of its component"));
+    assert!(listed(&host, "auto").1.contains("its schema differs from its component's schema"));
 }
 
 #[test]

@@ -195,7 +195,7 @@ fn nothing_is_started_where_nothing_can_be_hidden() {
         for sandbox in [Sandbox::Require, Sandbox::Prefer] {
             let outcome = run(&rig, "cat .env", hide(), |grant| grant.sandbox = sandbox);
             let Exit::NotStarted(reason) = &outcome.exit else { panic!("{outcome:?}") };
-            assert!(reason.contains("files are to be hidden"), "{reason}");
+            assert!(reason.contains("files must be hidden"), "{reason}");
         }
         // No file here has such a name.
         let none = Hide::parse(["*.pem"]).expect("a pattern");

@@ -180,7 +180,7 @@ fn a_definition_without_a_grant_is_not_started() {
 fn a_definition_or_a_grant_with_a_mistake_is_said_so() {
     let host = Host::without_system_tools();
     for (args, expected) in [
-        (&["a b", "--", "true"][..], "no name of a server"),
+        (&["a b", "--", "true"][..], "not a valid server name"),
         (&["x"], "neither a program nor a URL"),
         (&["x", "https://a.example", "--", "true"], "cannot be used with"),
         (&["x", "--", "no-such-program"], "there is no program `no-such-program`"),

@@ -58,7 +58,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
     let cases: [(Spoil<'_>, &str); 4] = [
         (&link, "link"),
         (&fifo, "not a regular file"),
-        (&open_to_all, "somebody else"),
+        (&open_to_all, "another user"),
         (&directory, "directory"),
     ];
     for (make, said) in cases {
@@ -84,10 +84,10 @@ fn a_file_of_another_user_is_not_written_to() {
     fs::create_dir_all(host.state()).expect("made");
     let path = host.write("state/ikigai/audit.jsonl", "", 0o600);
     std::os::unix::fs::chown(&path, Some(12345), Some(12345)).expect("given away");
-    assert_goes_on(&host, "somebody else");
+    assert_goes_on(&host, "another user");
     std::os::unix::fs::chown(&path, Some(0), Some(0)).expect("taken back");
     std::os::unix::fs::chown(host.state(), Some(12345), Some(12345)).expect("given away");
-    assert_goes_on(&host, "somebody else");
+    assert_goes_on(&host, "another user");
 }
 
 #[test]

@@ -219,7 +219,7 @@ async fn a_tool_of_the_workspace_goes_before_the_users() {
     for snapshot in [rig.host().refresh().await, rig.host().look_up("weather").await] {
         assert_eq!(snapshot.get("weather").map(|tool| &tool.build.path), Some(&path));
         let said = reason(&snapshot, &users);
-        assert!(said.contains("of the workspace takes its place"), "{said:?}");
+        assert!(said.contains("of the workspace with the same name replaces it"), "{said:?}");
     }
     rig.policy("[tools.weather]\nbackend = \"wasm\"\n");
     let snapshot = rig.host().refresh().await;

@@ -264,7 +264,10 @@ fn what_no_call_used_is_proposed_to_be_taken_away() {
     write_log(&host, std::slice::from_ref(&unwatched));
     let unknown = page(&host, &["part", "--unused", "2026-01-01"]);
     assert!(unknown["tools"][0]["proposal"].is_null(), "{unknown:#}");
-    assert!(unknown["tools"][0]["notes"].to_string().contains("nothing is known"), "{unknown:#}");
+    assert!(
+        unknown["tools"][0]["notes"].to_string().contains("ikigai does not know what it used"),
+        "{unknown:#}"
+    );
 
     let used = json!({ "used": [
         { "kind": "dir", "path": host.workspace().join("docs") },

@@ -150,8 +150,8 @@ fn what_cannot_run_a_toolchain_and_what_is_not_there_is_refused() {
 fn the_key_path_is_for_the_users_own_file_and_for_whole_directories() {
     let host = host(&[]);
     for (file, text, told) in [
-        (USER, "path = [\"bin\"]", "`bin` is no directory that `PATH` can have"),
-        (USER, "path = [\"/a:/b\"]", "`/a:/b` is no directory that `PATH` can have"),
+        (USER, "path = [\"bin\"]", "`bin` is not a directory that `PATH` can have"),
+        (USER, "path = [\"/a:/b\"]", "`/a:/b` is not a directory that `PATH` can have"),
         ("workspace/.ikigai/policy.toml", "path = [\"/a\"]", "`path` is a key of your own policy"),
     ] {
         let path = host.write(file, format!("[tools.bash]\n{text}\n"), 0o600);

@@ -186,16 +186,16 @@ fn nothing_is_listed_where_the_shell_or_its_environment_is_not_known() {
 #[test]
 fn mistakes_are_told_with_their_place() {
     for (file, table, expected) in [
-        (USER, "[tools.grep]\ncommands = {}", "2:1: `commands` is a key of `[tools.bash]` alone"),
-        (USER, "[tools.\"*\"]\ncommands = {}", "2:1: `commands` is a key of `[tools.bash]` alone"),
-        (USER, "[servers.bash]\ncommands = {}", "2:1: `commands` is a key of `[tools.bash]` alone"),
+        (USER, "[tools.grep]\ncommands = {}", "2:1: `commands` is a key only of `[tools.bash]`"),
+        (USER, "[tools.\"*\"]\ncommands = {}", "2:1: `commands` is a key only of `[tools.bash]`"),
+        (USER, "[servers.bash]\ncommands = {}", "2:1: `commands` is a key only of `[tools.bash]`"),
         (USER, "[tools.bash]\ncommands = []", "`commands`: expected a table, found an array"),
         (USER, "[tools.bash]\ncommands = { alow = [] }", "2:14: unknown key `alow`"),
         (USER, "[tools.bash]\ncomands = {}", "2:1: unknown key `comands`"),
         (USER, "[tools.bash]\ncommands = { allow = \"ls\" }", "expected a list of strings"),
         (USER, "[tools.bash]\ncommands = { ask = [1] }", "expected a string, found"),
         (USER, "[tools.bash]\ncommands = { deny = [\"\"] }", "a rule without words"),
-        (USER, "[tools.bash]\ncommands = { deny = [\"*\"] }", "`*` alone is every command"),
+        (USER, "[tools.bash]\ncommands = { deny = [\"*\"] }", "`*` would be every command"),
         (
             USER,
             "[tools.bash]\ncommands = { allow = [\"ls | rm\"] }",
@@ -211,7 +211,7 @@ fn mistakes_are_told_with_their_place() {
         (
             WORKSPACE,
             "[tools.bash]\ncommands = { allow = [\"ls\"] }",
-            "2:14: the policy of a workspace lists no commands",
+            "2:14: the policy of a workspace cannot list commands",
         ),
     ] {
         let rig = Rig::new();

@@ -147,7 +147,7 @@ fn what_is_denied_by_itself_is_not_allowed_by_a_bound() {
     let keys = "sandbox = \"off\"\nnet = [\"a.example:443\"]";
     let denied = |rig: &Rig| {
         let denial = rig.decide(native).expect_err("denied").to_string();
-        assert!(denial.contains("all of the network"), "{denial}");
+        assert!(denial.contains("the whole network"), "{denial}");
     };
     denied(&Rig::with("", &granted(keys), ""));
     for bound in [

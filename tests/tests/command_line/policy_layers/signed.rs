@@ -95,7 +95,7 @@ fn what_nobody_can_sign_is_refused_with_its_reason() {
         assert!(said.contains(part) && said.contains("policy.toml:1"), "{said}");
     };
     for tool in [None, Some("echo")] {
-        refused(of_server(tool, &server_contents()), "nobody signs the definition of a server");
+        refused(of_server(tool, &server_contents()), "the definition of a server cannot be signed");
     }
     for backend in [Backend::Wasm, Backend::Native] {
         refused(PolicyRequest { name: None, ..users(backend, &own) }, "named by its path");
@@ -129,9 +129,9 @@ fn a_workspace_names_no_signer() {
     let attack = format!("require_signed = true\n{}", naming(&["acme"]));
     let rig = signed_by_acme("", "require_signed = true\n", &attack);
     let error = rig.host().err().expect("refused").to_string();
-    let place = ".ikigai/policy.toml:2:2: the policy of a workspace names no signers";
+    let place = ".ikigai/policy.toml:2:2: the policy of a workspace cannot name signers";
     assert!(error.contains(place), "{error}");
-    assert!(error.contains("whoever writes its files could name themselves"), "{error}");
+    assert!(error.contains("its authors could name themselves"), "{error}");
     // A workspace's signer that is written while the host runs has no effect.
     rig.write(WORKSPACE, "");
     let host = rig.host().expect("a policy");
@@ -219,8 +219,8 @@ fn a_mistake_in_a_signer_is_told_with_its_place() {
         ("[signer.acme]\n", "1:2", "did you mean `signers`?"),
         ("signers = 1\n", "1:11", "expected a table, found an integer"),
         ("signers.acme = 1\n", "1:16", "`acme`: expected a table, found an integer"),
-        ("[signers.\"a b\"]\nssh = \"x\"\n", "1:10", "is no name of a signer"),
-        ("[signers.\"\"]\nssh = \"x\"\n", "1:10", "is no name of a signer"),
+        ("[signers.\"a b\"]\nssh = \"x\"\n", "1:10", "is not a valid signer name"),
+        ("[signers.\"\"]\nssh = \"x\"\n", "1:10", "is not a valid signer name"),
         (signer, "1:10", "add one of `ssh`, `minisign`, `key`, `sigstore`"),
         ("[signers.acme]\nssh = 1\n", "2:7", "expected a string, found an integer"),
         ("[signers.acme]\nssh = \" \"\n", "2:7", "`ssh` is empty"),
@@ -234,8 +234,8 @@ fn a_mistake_in_a_signer_is_told_with_its_place() {
         ("[signers.acme]\nssh = \"x\"\ntools = [\"a*b\"]\n", "3:10", "names no tools"),
         ("[signers.acme]\nssh = \"x\"\ntools = [\"file-read\"]\n", "3:10", "names no tools"),
         ("[signers.acme]\nssh = \"x\"\nuntil = \"2027-06-30\"\n", "3:9", "without quotes"),
-        ("[signers.acme]\nssh = \"x\"\nuntil = 2027-06-30T10:00:00\n", "3:9", "the day alone"),
-        ("[signers.acme]\nssh = \"x\"\nuntil = 10:00:00\n", "3:9", "the day alone"),
+        ("[signers.acme]\nssh = \"x\"\nuntil = 2027-06-30T10:00:00\n", "3:9", "only the day"),
+        ("[signers.acme]\nssh = \"x\"\nuntil = 10:00:00\n", "3:9", "only the day"),
         ("[signers.acme]\nssh = \"x\"\nuntil = 2027-02-30\n", "3:", ""),
     ] {
         for (file, rig) in

@@ -79,7 +79,7 @@ fn what_is_no_tool_is_told_what_it_is() {
     let host = installed_from(&fake);
     let layers: &[(&str, &[u8])] = &[("application/vnd.oci.image.layer.v1.tar+gzip", b"x")];
     let text = artifact_of(&fake, layers, (IMAGE, "{}"));
-    let texts = ["is a container image, and no tool", "docker run"];
+    let texts = ["is a container image, not a tool", "docker run"];
     is_refused(&host, &offer(&fake, MANIFEST, &text), &texts);
     let text = artifact_of(&fake, &[("text/plain", b"x")], ("application/x.chart", "{}"));
     let texts =

@@ -93,7 +93,7 @@ fn http_is_for_this_machine_alone_wherever_it_is_named() {
     let net = Net::new();
     let fake = net.registry();
     let host = installed_from(&fake);
-    let refusal = "`http` is for this machine alone";
+    let refusal = "`http` is only for this machine";
     let args = ["tool", "install", "--yes", "http://example.org/weather.wasm"];
     refused(&host, &args, 2, &[refusal, "use `https`"]);
     let away =

@@ -221,7 +221,7 @@ fn what_is_for_people_is_no_tool() {
     fake.page("/weather.wasm", page());
     let address = format!("http://{}/weather.wasm", proxy.host());
     let ran =
-        refused(&host, &["tool", "install", "--yes", &address], 1, &["is a web page, and no tool"]);
+        refused(&host, &["tool", "install", "--yes", &address], 1, &["is a web page, not a tool"]);
     assert!(!ran.stderr().contains("a login"), "{ran}");
     fake.page("/weather.wasm", Reply::new(200, "application/wasm", "<!doctype html>"));
     refused(&host, &["tool", "install", "--yes", &address], 1, &["is not a tool: "]);

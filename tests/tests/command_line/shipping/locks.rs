@@ -63,7 +63,7 @@ fn a_lock_of_a_newer_ikigai_or_with_unknown_keys_is_left_alone() {
     );
     all_refuse(
         |text| text.replace("signer = \"none\"", "signer = \"mallory\""),
-        &["names no signer"],
+        &["does not name a signer"],
     );
     all_refuse(|_| "\u{0}".to_owned(), &["user-tools.lock:"]);
 }

@@ -71,11 +71,11 @@ fn a_stranger_is_refused_and_a_signer_that_is_removed_ends_its_tools() {
     let mallory = Signer::ssh(&host, "mallory").expect("a key");
     fs::write(&path, weather("1.1.0")).expect("written");
     mallory.sign_beside(&host, &path);
-    let texts = ["`weather` is signed by", &mallory.text, "no signer in the policy"];
+    let texts = ["`weather` is signed by", &mallory.text, "not a signer in the policy"];
     refused(&host, &["tool", "update", "--yes"], 1, &texts);
     refused(&host, &["tool", "update", "--accept-signer", "--yes"], 1, &texts);
     write_policy(&host, &format!("require_signed = true\n{}", mallory.table("")));
-    denied(&host, "weather", &["`weather` is signed by", &acme.text, "no signer in the policy"]);
+    denied(&host, "weather", &["`weather` is signed by", &acme.text, "not a signer in the policy"]);
     let ran = host.run(["tool", "verify", "--offline"]).expect_code(1);
     assert!(ran.stdout().contains("FAIL") && ran.stdout().contains(&acme.text), "{ran}");
     write_policy(&host, &format!("require_signed = true\n{}", acme.table("")));
@@ -90,7 +90,7 @@ fn names_that_a_signer_claims_are_that_signers() {
     let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
     write_policy(&host, &acme.table("tools = [\"weather\", \"acme_*\"]"));
     let ran = install(&host, &path).expect_code(1);
-    assert!(error(&ran).contains("tools of this name are those of the signer `acme`"), "{ran}");
+    assert!(error(&ran).contains("only the signer `acme` signs tools of this name"), "{ran}");
     mallory.sign_beside(&host, &path);
     let ran = install_with(&host, &path, &["--yes", "--accept-signer"]).expect_code(1);
     assert!(error(&ran).contains(&mallory.text), "{ran}");
@@ -138,7 +138,7 @@ fn the_signers_of_a_ceiling_are_the_only_ones() {
     let path = host.write("source/weather.wasm", weather("1.0.0"), 0o644);
     mallory.sign_beside(&host, &path);
     let ran = install_with(&host, &path, &["--accept-signer"]).expect_code(1);
-    assert!(error(&ran).contains("no signer in the policy"), "{ran}");
+    assert!(error(&ran).contains("not a signer in the policy"), "{ran}");
     acme.sign_beside(&host, &path);
     install(&host, &path).expect_code(0);
     answers(&host, "1.0.0");
@@ -164,5 +164,5 @@ fn a_policy_that_names_no_usable_signer_is_no_policy() {
     write_policy(&host, "");
     host.write("workspace/.ikigai/policy.toml", "[signers.acme]\nssh = \"x\"\n", 0o644);
     let ran = host.run(["tool", "list"]).expect_code(2);
-    assert!(error(&ran).contains("the policy of a workspace names no signers"), "{ran}");
+    assert!(error(&ran).contains("the policy of a workspace cannot name signers"), "{ran}");
 }

@@ -294,7 +294,7 @@ fn several_are_installed_with_one_command_or_none_of_them() {
     let text = |path: &Path| path.display().to_string();
     let wrong = ["tool", "install", "--yes", &text(&first), "http://example.org/x.wasm"];
     let ran = host.run(wrong).expect_code(2);
-    assert!(error(&ran).contains("`http` is for this machine alone"), "{ran}");
+    assert!(error(&ran).contains("`http` is only for this machine"), "{ran}");
     assert!(state(&host).is_empty(), "{ran}");
     let ran = host.run(["tool", "install", "--yes", &text(&first), &text(&second), "--json"]);
     let names: Vec<_> = ran.expect_code(0).json().as_array().expect("a list").to_owned();

@@ -202,7 +202,7 @@ fn a_schema_that_a_provider_does_not_keep_to_is_still_checked() {
             let is_sent = request.pointer(schema_in_request(vendor)).is_some();
             // Google accepts answers of any type.
             assert_eq!(is_sent, vendor == Vendor::Google, "{vendor}: {request}");
-            let warned = ran.stderr().contains("the provider does not hold it to it: `");
+            let warned = ran.stderr().contains("the provider does not enforce it: `");
             assert_eq!(warned, !is_sent, "{vendor}: {ran}");
             assert!(request.to_string().contains("integer"), "the model is told: {request}");
             rig.assert_valid();

@@ -187,8 +187,8 @@ fn what_cannot_be_shown_stays_as_it_is_written() {
     assert_eq!(sent, prompt, "{ran}");
     for (name, why) in [
         ("@missing", "no file `missing` in the workspace"),
-        ("@binary", "it is not text"),
-        ("@latin", "it is not text"),
+        ("@binary", "it is neither text nor a PNG"),
+        ("@latin", "it is neither text nor a PNG"),
         ("@large", "it has 262145 bytes"),
         ("@../outside.txt", "it is outside the workspace"),
         ("@link", "it is outside the workspace"),

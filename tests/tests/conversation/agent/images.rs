@@ -100,7 +100,7 @@ fn what_is_no_image_within_the_limits_is_sent_as_it_is() {
     for (name, why) in [
         ("@bomb.png", "the image has 100000 × 100000 pixels, more than the limit of 8000 × 8000"),
         ("@cut.png", "it begins like an image, but its size in pixels cannot be read"),
-        ("@binary.png", "it is not text, and no PNG, JPEG, GIF or WebP image"),
+        ("@binary.png", "it is neither text nor a PNG, JPEG, GIF or WebP image"),
         ("@large.png", "it has 3932161 bytes, more than the limit of 3932160"),
         ("@link.png", "it is outside the workspace"),
     ] {
@@ -127,8 +127,8 @@ fn a_request_has_room_for_twenty_images() {
     }
     let prompt: Vec<String> = names.iter().map(|name| format!("@{name}")).collect();
     let ran = rig.ask(&[&prompt.join(" ")]).expect_code(0);
-    let line = "warning: [image 21.png, 1 × 1, 1 kB] is not sent: the conversation has 20 images, and \
-                a request may have no more";
+    let line = "warning: [image 21.png, 1 × 1, 1 kB] is not sent: the conversation has 20 images, \
+        the most that a request may have";
     assert!(ran.stderr().contains(line), "{ran}");
     assert_eq!(rig.request(0).matches("\"input_image\"").count(), 20, "{ran}");
     rig.assert_valid();

@@ -274,7 +274,7 @@ async fn a_fork_leaves_the_original_as_it_was() {
     assert_eq!(place.events(&id).await, before);
 
     let error = session.fork(&id, Some(6)).await.expect_err("only five");
-    assert!(error.to_string().ends_with("has 5 turns, and not 6"), "{error}");
+    assert!(error.to_string().ends_with("has 5 turns, not 6"), "{error}");
     assert_eq!(session.messages().len(), 8, "nothing has changed");
 }
 
@@ -308,7 +308,7 @@ async fn a_terminal_that_lost_its_session_says_so_once_and_goes_on() {
     let (taken, warnings) = turn(&mut session, "call").await;
     assert_eq!(taken.end, TurnEnd::Answered);
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-    assert!(warning.starts_with("another terminal goes on with this conversation"), "{warning}");
+    assert!(warning.starts_with("another terminal continues this conversation"), "{warning}");
     assert_eq!(turn(&mut session, "call").await.1, Vec::<String>::new(), "only once");
     assert_eq!(place.events(&id).await.len(), events, "nothing more is written");
     let last = events as u64;

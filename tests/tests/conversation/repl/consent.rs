@@ -152,7 +152,7 @@ fn a_policy_that_changed_under_the_question_is_not_written_and_said_so() {
     terminal.send("y");
     let screen = terminal.wait_until("it is asked again", |screen| {
         let words: Vec<&str> = screen.split_whitespace().collect();
-        let is_said = words.join(" ").contains("was not written: the file has changed");
+        let is_said = words.join(" ").contains("was not written: the file changed");
         is_said && screen.ends_with("deny, and tell the model")
     });
     assert!(screen.contains("┗ o once · s this session · d deny"), "{screen}");

@@ -97,7 +97,7 @@ fn a_fork_leaves_the_original_as_it_was() {
         let ran = session(host, &["fork", &original]).expect_code(0);
         assert!(ran.stderr().ends_with(": 2 turns\n"), "{ran}");
         let ran = session(host, &["fork", &original, "--turns", "3"]).expect_code(2);
-        assert!(ran.stderr().contains("has 2 turns, and not 3"), "{ran}");
+        assert!(ran.stderr().contains("has 2 turns, not 3"), "{ran}");
         assert_eq!(lines(&original), before);
         assert_eq!(listed(host, &[]).len(), 3);
         let shorter = lines(fork["id"].as_str().expect("an id"));
