@@ -26,13 +26,13 @@ pub enum HeaderError {
         name: String,
     },
     /// The header has the key.
-    #[error("`{name}` is the header of a key, which is set otherwise")]
+    #[error("`{name}` is the header of the key; set the key instead")]
     Key {
         /// The name of the header.
         name: HeaderName,
     },
     /// The client sets the header itself.
-    #[error("`{name}` is set by every request itself")]
+    #[error("`{name}` is set by ikigai in every request")]
     Reserved {
         /// The name of the header.
         name: HeaderName,
@@ -118,10 +118,10 @@ mod tests {
             assert_eq!(told(name, "v"), format!("`{name}` is not a header name"));
         }
         for name in ["Authorization", "X-API-Key", "x-goog-api-key", "Api-Key", "cookie"] {
-            assert!(told(name, "v").ends_with("the header of a key, which is set otherwise"));
+            assert!(told(name, "v").ends_with("the header of the key; set the key instead"));
         }
         for name in ["Content-Type", "host", "Accept-Encoding", "Transfer-Encoding"] {
-            assert!(told(name, "v").ends_with("is set by every request itself"), "{name}");
+            assert!(told(name, "v").ends_with("is set by ikigai in every request"), "{name}");
         }
         for value in ["secret\nX: y", "secret\0"] {
             let told = told("X-Team", value);

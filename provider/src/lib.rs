@@ -62,7 +62,7 @@ pub enum Provider {
 
 /// The error for a name that is not a provider.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("no provider is called `{name}`: take `openai`, `openai-chat`, `anthropic` or `google`")]
+#[error("unknown provider `{name}`; expected `openai`, `openai-chat`, `anthropic` or `google`")]
 pub struct UnknownProvider {
     /// The name as it was given.
     pub name: String,

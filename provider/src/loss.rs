@@ -150,7 +150,7 @@ impl fmt::Display for LossEffect {
             Self::Cut => "cut",
             Self::Described => "sent in the description",
             Self::Rewritten => "sent in the words of JSON Schema 2020-12",
-            Self::NullForAbsent => "null is passed where the argument is left out",
+            Self::NullForAbsent => "null is sent if the argument is left out",
         })
     }
 }
@@ -164,14 +164,18 @@ impl fmt::Display for LossReason {
                 f.write_str("the object may have names that the schema does not list")
             }
             Self::NoItems => f.write_str("an array without `items` may hold anything"),
-            Self::Undeclared(name) => write!(f, "`required` names `{name}`, which is not a property"),
-            Self::Beside(word) => write!(f, "`{word}` cannot stand here beside the other keywords"),
+            Self::Undeclared(name) => {
+                write!(f, "`required` names `{name}`, which is not a property")
+            }
+            Self::Beside(word) => {
+                write!(f, "`{word}` cannot be combined with the other keywords here")
+            }
             Self::Reference(target) => {
                 write!(f, "`{target}` is not a definition in `$defs` or `definitions` at the root")
             }
             Self::Endless(target) => write!(f, "`{target}` refers to itself and to nothing else"),
             Self::Ambiguous => f.write_str(
-                "two alternatives have the same properties; on_event them apart by a required `const`",
+                "two alternatives have the same properties; distinguish them by a required `const`",
             ),
             Self::Enumerated => f.write_str("values must be scalars of the type beside them"),
             Self::Format(format) => write!(f, "the provider does not know the format `{format}`"),

@@ -40,7 +40,7 @@ pub struct AnswerSettings {
 
 /// The error for an effort that no provider knows.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("no effort is called `{name}`: take {}", list(&Effort::ALL))]
+#[error("unknown effort `{name}`; expected {}", list(&Effort::ALL))]
 pub struct UnknownEffort {
     /// The name as it was given.
     pub name: String,
@@ -50,7 +50,7 @@ pub struct UnknownEffort {
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum Unsupported {
     /// The provider has no such effort.
-    #[error("`{provider}` has no effort `{effort}`: take {}", list(provider.efforts()))]
+    #[error("`{provider}` has no effort `{effort}`; expected {}", list(provider.efforts()))]
     Effort {
         /// The provider.
         provider: Provider,
@@ -66,7 +66,9 @@ pub enum Unsupported {
         temperature: f64,
     },
     /// A model of the provider that thinks takes no temperature.
-    #[error("`{provider}` takes no temperature together with an effort: set one of them")]
+    #[error(
+        "`{provider}` does not accept a temperature together with an effort; set only one of them"
+    )]
     Both {
         /// The provider.
         provider: Provider,
@@ -187,7 +189,7 @@ mod tests {
         }
         assert_eq!(
             "hard".parse::<Effort>().expect_err("no effort").to_string(),
-            "no effort is called `hard`: take `none`, `minimal`, `low`, `medium`, `high`, `xhigh` \
+            "unknown effort `hard`; expected `none`, `minimal`, `low`, `medium`, `high`, `xhigh` \
              or `max`"
         );
     }
@@ -200,7 +202,7 @@ mod tests {
         };
         assert_eq!(
             told(Provider::Google, Some(Effort::Max), None),
-            "`google` has no effort `max`: take `minimal`, `low`, `medium` or `high`"
+            "`google` has no effort `max`; expected `minimal`, `low`, `medium` or `high`"
         );
         assert_eq!(
             told(Provider::Anthropic, None, Some(1.5)),
@@ -208,7 +210,8 @@ mod tests {
         );
         assert_eq!(
             told(Provider::Anthropic, Some(Effort::Low), Some(0.5)),
-            "`anthropic` takes no temperature together with an effort: set one of them"
+            "`anthropic` does not accept a temperature together with an effort; set only one of \
+             them"
         );
         for temperature in [-0.1, 2.1, f64::NAN, f64::INFINITY] {
             let settings = AnswerSettings { effort: None, temperature: Some(temperature) };

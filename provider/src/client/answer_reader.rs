@@ -116,10 +116,10 @@ fn error_event(event: &SseEvent) -> Option<ServerError> {
 }
 
 /// The message for a JSON document without an error: the server does not stream.
-pub(super) const DOCUMENT: &str = "a single document came instead of a stream";
+pub(super) const DOCUMENT: &str = "the answer is a single document instead of a stream";
 
 /// The message for an HTML page, which wrong addresses and captive networks send.
-pub(super) const HTML: &str = "a page of HTML came instead of an answer";
+pub(super) const HTML: &str = "the answer is an HTML page";
 
 #[cfg(test)]
 mod tests;

@@ -231,7 +231,7 @@ impl ProviderTransport {
                 .failure(FailureKind::Proxy { proxy: proxy.shown.clone() })
                 .with_detail(timed_out.unwrap_or_else(|| root_cause(error))),
             _ if is_no_http(error) => self.failure(FailureKind::Malformed).with_detail(format!(
-                "what answers at {host} does not speak HTTP: {}",
+                "the server at {host} does not speak HTTP: {}",
                 root_cause(error)
             )),
             _ if error.is_timeout() => {
@@ -257,7 +257,7 @@ impl TextResponse {
             && let Some(proxy) = self.proxy
         {
             return failure(FailureKind::Proxy { proxy })
-                .with_detail("it wants a user and a password");
+                .with_detail("it requires a user and a password");
         }
         if let Some(to) = self.moved_to {
             return failure(FailureKind::Refused { status }).with_detail(format!("moved to {to}"));

@@ -33,7 +33,7 @@ fn providers_are_named_as_in_the_configuration() {
         assert_eq!(Provider::from_str(provider.as_str()), Ok(provider));
     }
     let error = Provider::from_str("OpenAI").expect_err("unknown");
-    assert!(error.to_string().starts_with("no provider is called `OpenAI`"), "{error}");
+    assert!(error.to_string().starts_with("unknown provider `OpenAI`"), "{error}");
 }
 
 #[test]
