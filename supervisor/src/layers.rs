@@ -72,7 +72,7 @@ impl LimitMechanisms {
         }
         Err(match &self.watched {
             Ok(()) => format!(
-                "no cgroup ({none}): their number is watched, and can be passed for a moment"
+                "no cgroup ({none}): their number is watched, and can be exceeded for a moment"
             ),
             Err(why) => {
                 format!("no cgroup ({none}) and no `/proc` ({why}): nothing bounds their number")
@@ -126,7 +126,7 @@ impl LayerStates {
                 let truncation = if *version < 3 { ", and files truncated" } else { "" };
                 Guarantee::Partial(
                     format!(
-                        "no mount namespace ({why}): by Landlock alone, names, modes and times of \
+                        "no mount namespace ({why}): with only Landlock, names, modes and times of \
                          files outside can be seen, and modes and times changed{truncation}"
                     )
                     .into(),

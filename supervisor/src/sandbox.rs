@@ -556,7 +556,7 @@ fn own_sockets_are_bounded(
         return Err("no seccomp".to_owned());
     }
     if !namespace::kernel_is_since(MAKES_CONNECTIONS) {
-        return Err("before Linux 5.9 nobody can make its connections".to_owned());
+        return Err("before Linux 5.9, ikigai cannot make its connections".to_owned());
     }
     proc.as_ref().map_err(|why| format!("no `/proc`: {why}"))?;
     memory_cgroup.as_ref().map_err(|why| format!("no cgroup counts their memory: {why}"))?;

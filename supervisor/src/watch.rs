@@ -272,7 +272,7 @@ impl<'a> CallWatch<'a> {
             let until = due.map_or(until, |due| until.min(now + due));
             let [signal, host] = self.wait(until)?;
             if let Some(Err(error)) = self.notices.as_mut().map(PendingNotices::take) {
-                self.notes.push(format!("the calls of the tool are no longer told: {error}"));
+                self.notes.push(format!("the tool's system calls are no longer reported: {error}"));
             }
             let asked = signal && signals::drain(&self.signals)?;
             // If the tool has ended too, its own end is reported.
