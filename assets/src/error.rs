@@ -129,7 +129,7 @@ pub enum Error {
     #[error("session `{0}` was taken over, so that nothing more can be added to it here")]
     SessionLost(SessionId),
     /// The session's last event is not the event after which events were to be appended.
-    #[error("session `{session}` has {found} events, and not {expected}")]
+    #[error("session `{session}` has {found} events, not {expected}")]
     SessionChanged {
         /// The session.
         session: SessionId,
@@ -139,7 +139,7 @@ pub enum Error {
         expected: u64,
     },
     /// Other processes changed the same at the same time, in every attempt.
-    #[error("store `{0}` is contended: others change the same at the same time")]
+    #[error("store `{0}` is contended: other processes change the same data at the same time")]
     Contended(StoreUrl),
     /// The store refuses all changes.
     #[error("store `{0}` is read-only")]

@@ -83,7 +83,7 @@ fn unlike(column: &str, value: ValueRef<'_>, expected: &str) -> DatabaseFailure 
         Type::Text => "a text",
         Type::Blob => "bytes",
     };
-    DatabaseFailure::value(column, format!("it has {found} and not {expected}"))
+    DatabaseFailure::value(column, format!("it has {found}, not {expected}"))
 }
 
 impl<'a> Row<'a> {

@@ -155,6 +155,6 @@ async fn state(mut reader: SchemaReader<'_, '_>) -> Result<SchemaState> {
             let versions = reader.rows(VERSION, |row| row.count("version")).await?;
             Ok(SchemaState::At(versions.first().copied().unwrap_or(0)))
         }
-        _ => Ok(SchemaState::Foreign("it holds the tables of another program")),
+        _ => Ok(SchemaState::Foreign("it has the tables of another program")),
     }
 }

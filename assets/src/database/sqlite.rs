@@ -102,7 +102,7 @@ fn prepare(path: &Path) -> Result<()> {
 fn check_above(directory: &Path) -> Result<()> {
     let above = directory.ancestors().find_map(|above| fs::metadata(above).ok());
     if above.is_some_and(|above| !is_trusted(&above)) {
-        let reason = "the directory that is to hold its directory belongs to another user";
+        let reason = "the directory above its directory belongs to another user";
         return Err(Error::Unsafe { path: directory.to_owned(), reason });
     }
     Ok(())

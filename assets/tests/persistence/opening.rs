@@ -219,7 +219,7 @@ fn a_file_that_is_no_store_is_left_alone() {
         fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
         let before = fs::read(fixture.file()).expect("read");
         let error = refused(&fixture.url()).await;
-        assert!(error.to_string().ends_with("it holds the tables of another program"), "{error}");
+        assert!(error.to_string().ends_with("it has the tables of another program"), "{error}");
         assert!(fs::read(fixture.file()).expect("read") == before);
     });
 }
