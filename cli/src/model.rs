@@ -408,7 +408,7 @@ fn addressed_provider(
 const fn models_page(provider: Provider) -> &'static str {
     match provider {
         Provider::OpenAi => "https://platform.openai.com/docs/models",
-        Provider::OpenAiChat => "those of the server at its base URL",
+        Provider::OpenAiChat => "the models of the server at its base URL",
         Provider::Anthropic => "https://docs.anthropic.com/en/docs/about-claude/models/overview",
         Provider::Google => "https://ai.google.dev/gemini-api/docs/models",
     }

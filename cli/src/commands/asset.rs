@@ -61,8 +61,9 @@ pub(super) enum AssetCommand {
     Usage(pins::UsageArguments),
     /// Find broken references
     ///
-    /// Searches all assets for `ikigai://` references and for file paths, which are relative to the workspace.
-    /// Searches the files that you list for `ikigai://` references. Exits 1 if it finds a broken one.
+    /// Searches all assets for `ikigai://` references and for file paths, which are relative to the
+    /// workspace. Searches the files that you list for `ikigai://` references. Exits 1 if it finds
+    /// a broken reference.
     #[command(after_help = check::EXAMPLES)]
     Check(check::Arguments),
 }

@@ -211,7 +211,7 @@ fn heading(record: &Record) -> String {
 fn times(record: &Record) -> String {
     let own = record.duration_us.map(|own| format!("{} of it the tool", took(own)));
     let waited = Some(record.waited_us()).filter(|waited| *waited > 0);
-    let waited = waited.map(|waited| format!("besides {} for your answers", took(waited)));
+    let waited = waited.map(|waited| format!("plus {} for your answers", took(waited)));
     let parts: Vec<String> = own.into_iter().chain(waited).collect();
     match parts.is_empty() {
         true => took(own_time(record)),

@@ -198,7 +198,7 @@ impl Added {
             None => with_path(fs::remove_file(&self.path), "remove", &self.path)?,
         }
         Ok(match (was_granted, &self.before) {
-            (false, _) => "the policy changed in the meantime, and keeps the grant",
+            (false, _) => "the policy changed in the meantime, and the grant stays in it",
             (true, None) => "nothing was added",
             (true, Some(_)) => "nothing was changed for the server and its grant",
         })

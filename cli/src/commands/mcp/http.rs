@@ -108,7 +108,7 @@ impl HttpArguments {
             return Ok(());
         }
         let refused = |what: &str, hint: &str| {
-            let text = format!("other machines reach `{address}`, and {what}");
+            let text = format!("other machines can reach `{address}`, and {what}");
             Err(CliError::usage(anyhow::Error::msg(text)).hint(hint))
         };
         if self.tls_cert.is_none() && !self.behind_proxy {

@@ -224,7 +224,7 @@ async fn with_browser(
         Err(_) => {
             let what = format!("you did not log in within {} minutes", TIME.as_secs() / 60);
             let error = CliError::failed(anyhow::Error::msg(what));
-            Err(error.hint("run the browser on this machine, which it is redirected to"))
+            Err(error.hint("use a browser on this machine, because the issuer redirects it here"))
         }
     }
 }
@@ -285,12 +285,13 @@ fn open(url: &str) {
 fn failed(server: &str, error: OAuthError) -> CliError {
     let hint = match &error {
         OAuthError::NoRegistration => Some(
-            "register a program with the issuer, and name it with --client-id; its answers go to \
-             http://127.0.0.1:PORT/callback, with --port PORT if the issuer wants to know it",
+            "register ikigai with the issuer, and pass its id with --client-id; its redirect URL \
+             is http://127.0.0.1:PORT/callback, with --port PORT if the issuer requires a fixed \
+             port",
         ),
         OAuthError::Address(_) => Some(
-            "an issuer is at a public address with https, or at one that the server is granted: \
-             `ikigai mcp add … --net ADDRESS:PORT`",
+            "an issuer needs a public address with https, or an address that the server is \
+             granted: `ikigai mcp add … --net ADDRESS:PORT`",
         ),
         _ => None,
     };

@@ -123,10 +123,10 @@ pub(crate) enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Secret(holds) => write!(f, "secrets lie there: {holds}"),
+            Self::Secret(holds) => write!(f, "it may contain secrets: {holds}"),
             Self::Own => f.write_str("it is ikigai's own"),
             Self::System => f.write_str("it belongs to the programs of the system"),
-            Self::Kernel => f.write_str("the kernel makes it up, and no policy grants it"),
+            Self::Kernel => f.write_str("the kernel generates it, and no policy can grant it"),
             Self::NoFile => f.write_str("it is neither a regular file nor a directory"),
             Self::Unnameable => f.write_str(
                 "no policy can name it: it has a newline, `..`, or bytes that are not UTF-8",

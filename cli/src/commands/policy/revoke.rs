@@ -110,11 +110,11 @@ pub(super) async fn run(
         print_exact(&format!("{value}\n"))?;
     } else if stops {
         eprint(&format!(
-            "revoked: `{name}` does not run now. `ikigai policy grant {name}` lets it run again, with what its \
-             profile gives it\n"
+            "revoked: `{name}` does not run now. `ikigai policy grant {name}` lets it run again, \
+             with what its profile grants\n"
         ));
     } else {
-        eprint(&format!("revoked: `{name}` has what its profile gives it\n"));
+        eprint(&format!("revoked: `{name}` has only what its profile grants\n"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -367,10 +367,10 @@ impl<'a> Installer<'a> {
         if granted.is_none()
             && let Some(command) = requested.command(name)
         {
-            eprint(&format!("it has not been granted what it needs; to grant that: {command}\n"));
+            eprint(&format!("what it needs is not granted yet; to grant it: {command}\n"));
         }
         for withheld in &requested.withheld {
-            eprint(&format!("to be granted by hand, if you want: {withheld}\n"));
+            eprint(&format!("grant these yourself, if you want: {withheld}\n"));
         }
     }
 }

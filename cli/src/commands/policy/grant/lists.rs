@@ -68,12 +68,13 @@ impl ListChange {
         let narrows = "--replace narrows it";
         let dirs = self.wider.iter().map(|(asked, held)| {
             let (asked, held) = (asked.rule(), held.rule());
-            format!("`{name}` keeps `{held}`, which allows more than `{asked}`; {narrows}")
+            format!("`{name}` still has `{held}`, which allows more than `{asked}`; {narrows}")
         });
         let assets = arguments.assets.filter(|asked| *asked < self.lists.assets).map(|asked| {
             let held = self.lists.assets;
             format!(
-                "`{name}` keeps the access `{held}` to assets, which allows more than `{asked}`; {narrows}"
+                "`{name}` still has the access `{held}` to assets, which allows more than \
+                 `{asked}`; {narrows}"
             )
         });
         dirs.chain(assets).collect()

@@ -118,7 +118,7 @@ impl Installer<'_> {
             return match (is_user, self.flags.replace) {
                 (true, true) => Ok(()),
                 (true, false) => Err(refused(what).hint(self.replacing(examined))),
-                (false, _) => Err(refused(format!("{what}, which no workspace replaces"))),
+                (false, _) => Err(refused(format!("{what}, which a workspace cannot replace"))),
             };
         }
         let present = there.build.digest;
