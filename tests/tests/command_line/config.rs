@@ -139,7 +139,7 @@ fn a_mistake_is_reported_with_its_position_and_nothing_runs() {
     }
     let (host, _) = configured("provider = \"openapi\"");
     let ran = host.run(["config", "show"]).expect_code(2);
-    assert!(ran.stderr().contains("no provider is called `openapi`"), "{}", ran.stderr());
+    assert!(ran.stderr().contains("unknown provider `openapi`"), "{}", ran.stderr());
 }
 
 #[test]

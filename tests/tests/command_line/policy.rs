@@ -267,7 +267,7 @@ fn a_grant_adds_to_what_the_tool_has_and_replaces_it_on_request() {
     assert_eq!(written_dirs(&host), format!("fs = [\"rw:.\", \"ro:{data}\"]"));
     // The wider access stays, and the message names it.
     let told = grant(&["--read", "docs"]);
-    assert!(told.contains("`tool` keeps `rw:.`, which allows more than `ro:docs`"), "{told}");
+    assert!(told.contains("`tool` still has `rw:.`, which allows more than `ro:docs`"), "{told}");
     assert_eq!(written_dirs(&host), format!("fs = [\"rw:.\", \"ro:{data}\"]"));
     grant(&["--net", "a.example:443"]);
     grant(&["--net", "b.example:443", "--env", "A"]);

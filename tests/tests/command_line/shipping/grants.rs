@@ -71,7 +71,7 @@ fn without_a_flag_for_it_a_tool_is_installed_and_not_granted() {
         let line = ran
             .stderr()
             .lines()
-            .find_map(|line| line.split_once("to grant that: "))
+            .find_map(|line| line.split_once("to grant it: "))
             .map(|it| it.1.to_owned());
         let command = line.unwrap_or_else(|| panic!("no command\n{ran}"));
         let words = shell_words(&command);

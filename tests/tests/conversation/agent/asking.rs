@@ -333,7 +333,7 @@ fn what_a_provider_has_no_word_for_is_a_matter_of_usage() {
     let ran = rig.ask(&["--effort", "max", "go"]).expect_code(2);
     assert!(ran.stderr().contains("--effort: `google` has no effort `max`"), "{ran}");
     let ran = rig.ask(&["--effort", "hard", "go"]).expect_code(2);
-    assert!(ran.stderr().contains("no effort is called `hard`"), "{ran}");
+    assert!(ran.stderr().contains("unknown effort `hard`"), "{ran}");
     assert_eq!(rig.server.requests().len(), 0);
 }
 
