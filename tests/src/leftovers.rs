@@ -7,28 +7,17 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The longest wait for the end of a process. On an idle machine it takes milliseconds.
-const TIMEOUT: Duration = Duration::from_secs(20);
+use crate::wait::eventually;
 
 /// Fails if processes that belong to `dir` do not end. Background compilations, which large
 /// components cause and which continue after the host, are killed first.
 #[track_caller]
 pub fn assert_none(dir: &Path) {
     end_compilations(dir);
-    let begun = Instant::now();
-    loop {
-        let left = list(dir);
-        if left.is_empty() {
-            return;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "processes are left running: {left:#?}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    eventually("no process is left running", || list(dir), Vec::is_empty);
 }
 
 /// Returns the processes that belong to `dir`, each as its number and command line.

@@ -6,6 +6,7 @@
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
 //! 4. [`mcp::Client`] talks to a server of the Model Context Protocol.
 //! 5. [`paths`] has the paths of the programs under test, and [`readme`] an example to run.
+//! 6. [`wait::eventually`] waits for a state that no event announces.
 
 pub mod component;
 pub mod conformance;
@@ -20,6 +21,7 @@ pub mod openings;
 pub mod paths;
 pub mod readme;
 pub mod tiers;
+pub mod wait;
 
 use std::fs::File;
 use std::io::Write as _;

@@ -8,15 +8,12 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::host::{Ran, Running};
-
-/// The longest wait for a line: far beyond what anything takes on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::wait::TIMEOUT;
 
 /// The newest revision of the protocol, in which each request names it.
 pub const MODERN: &str = "2026-07-28";

@@ -1,5 +1,6 @@
 //! A host that runs while the test does something else, and the time limit of every host in tests.
 
+use std::fmt::Debug;
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -11,12 +12,13 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Host, Ran};
+use crate::wait::{TIMEOUT, eventually};
 
-/// The time limit of a host: far beyond what anything takes on a busy machine. A host that reaches
-/// it hangs, and is killed so that the test can report it.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// The time limit of a child, which hangs if it reaches it. A wait that began with the child fails
+/// first, and reports what it waited for.
+const LIFETIME: Duration = TIMEOUT.saturating_mul(2);
 
-/// A thread that kills a child after [`TIMEOUT`].
+/// A thread that kills a child after [`LIFETIME`], so that the test can report it.
 pub(super) struct Deadline(Sender<()>);
 
 impl Deadline {
@@ -24,7 +26,7 @@ impl Deadline {
         let pid = Pid::from_child(child);
         let (sender, ended) = channel::<()>();
         thread::spawn(move || {
-            if ended.recv_timeout(TIMEOUT) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(LIFETIME) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                 // The test expects an exit code and reports the signal instead.
                 let _ = kill_process(pid, Signal::KILL);
             }
@@ -104,14 +106,24 @@ impl Running {
     /// Waits until `holds` returns true, while the host runs.
     #[track_caller]
     pub fn wait_until(&mut self, what: &str, holds: impl Fn() -> bool) {
-        let mut waited = Duration::ZERO;
-        while !holds() {
-            let status = self.child.try_wait().expect("waited for");
-            assert!(status.is_none(), "{} ended before {what}", self.shown);
-            assert!(waited < TIMEOUT, "{}: waited in vain until {what}", self.shown);
-            thread::sleep(Duration::from_millis(10));
-            waited += Duration::from_millis(10);
-        }
+        self.wait_for_state(what, holds, |held| *held);
+    }
+
+    /// Waits until `holds` returns true for the state that `look` returns, while the host runs.
+    #[track_caller]
+    fn wait_for_state<S: Debug>(
+        &mut self,
+        what: &str,
+        look: impl Fn() -> S,
+        holds: impl Fn(&S) -> bool,
+    ) {
+        let Self { child, shown, .. } = self;
+        let (state, status) = eventually(
+            &format!("{what} ({shown})"),
+            || (look(), child.try_wait().expect("waited for")),
+            |(state, status)| holds(state) || status.is_some(),
+        );
+        assert!(holds(&state), "{shown} ended before {what}: {status:?}, last seen: {state:?}");
     }
 
     /// Waits until stderr contains `text`.
@@ -150,26 +162,16 @@ impl Running {
     /// Returns the CPU time that the host has used so far, in ticks of its clock.
     #[must_use]
     pub fn processor_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
-        // The name is in parentheses and may contain spaces; utime and stime are the 14th and
-        // 15th fields (proc_pid_stat(5)).
-        let stat = stat.unwrap_or_default();
-        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
-        fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+        processor_ticks(self.child.id())
     }
 
     /// Waits until the host has used `ticks` more ticks of CPU time. A guest that spins shows no
     /// other sign outside.
     #[track_caller]
     pub fn wait_until_busy(&mut self, ticks: u64) {
-        let mut waited = Duration::ZERO;
-        while self.processor_ticks() < ticks {
-            let status = self.child.try_wait().expect("waited for");
-            assert!(status.is_none(), "{} ended before it was busy", self.shown);
-            assert!(waited < TIMEOUT, "{} did not become busy", self.shown);
-            thread::sleep(Duration::from_millis(10));
-            waited += Duration::from_millis(10);
-        }
+        let pid = self.child.id();
+        let what = format!("{ticks} ticks were used");
+        self.wait_for_state(&what, || processor_ticks(pid), |used| *used >= ticks);
     }
 
     /// Waits until the host catches a signal, because before that the signal would kill it.
@@ -224,4 +226,14 @@ impl Running {
         self.deadline.end();
         Ran { shown: self.shown, directory: None, output }
     }
+}
+
+/// Returns the CPU time that a process has used so far, in ticks of its clock.
+fn processor_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    // The name is in parentheses and may contain spaces; utime and stime are the 14th and 15th
+    // fields (proc_pid_stat(5)).
+    let stat = stat.unwrap_or_default();
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11);
+    fields.take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }

@@ -4,16 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::MODERN;
 use crate::host::{Ran, Running};
-
-/// The longest wait for an answer: far beyond what anything takes on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::wait::TIMEOUT;
 
 /// A server over HTTP, and what its clients need.
 pub struct Server {

@@ -4,12 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ikigai_host::audit::{LogReader, Record};
 use ikigai_host::{Control, Deadline, Extended, Host, Paths};
 use ikigai_tests::host::schema;
 use ikigai_tests::paths;
+use ikigai_tests::wait::eventually;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -73,7 +74,9 @@ impl Rig {
         let tools = self.host.refresh().await;
         let call = self.host.call(&tools, "slow", "{}".into(), control.clone());
         let acting = async {
-            eventually(|| self.path("begun").exists()).await;
+            let begun = self.path("begun");
+            let wait = move || eventually("the tool has begun", || begun.exists(), |it| *it);
+            tokio::task::spawn_blocking(wait).await.expect("no panic");
             meanwhile().await;
         };
         let (envelope, ()) = tokio::join!(call, acting);
@@ -94,26 +97,16 @@ fn write(path: &Path, text: &str, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
 }
 
-/// Waits until `happened` returns true.
-async fn eventually(happened: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !happened() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it did not happen");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
 #[tokio::test]
 async fn a_call_that_was_given_more_time_ends_by_itself() {
     let rig = Rig::new("");
     let control = Control::default();
     let envelope = rig
         .call(&control, async || {
-            let begun = Instant::now();
             assert_eq!(control.deadline.time(), Some(SHORT));
             assert_eq!(control.deadline.extend(HOUR), Extended::To(SHORT + HOUR));
             // Without more time the call would have ended by now.
-            eventually(|| begun.elapsed() > SHORT + Duration::from_millis(500)).await;
+            tokio::time::sleep(SHORT + Duration::from_millis(500)).await;
             fs::write(rig.path("go"), "").expect("written");
         })
         .await;

@@ -17,6 +17,7 @@ use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
 use ikigai_supervisor::isolation::{Isolation, LimitEnforcer};
+use ikigai_tests::wait::eventually;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
@@ -59,10 +60,9 @@ impl Drop for Guard {
         for group in &self.0 {
             let parent = group.parent().expect("a parent");
             fs::write(parent.join("cgroup.procs"), "0").expect("left");
-            rig::eventually("the guard's group is empty", || match fs::remove_dir(group) {
-                Ok(()) => true,
-                Err(error) => error.kind() != io::ErrorKind::ResourceBusy,
-            });
+            let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
+            let remove = || fs::remove_dir(group).err().filter(is_busy);
+            eventually("the guard's group is empty", remove, Option::is_none);
         }
     }
 }
@@ -470,7 +470,7 @@ fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
         });
         assert!(outcome.cancelled, "{outcome:?}");
         alive.wait_for_nobody();
-        rig::eventually("no supervisor is left", || rig::children() == 0);
+        eventually("no supervisor is left", rig::child_processes, Vec::is_empty);
         // The next call removes the groups that are left.
         assert_eq!(rig.run(&rig.script("exit 0"), |_| {}).exit, Exit::Code(0));
         if rig::started_as_root() {
@@ -489,7 +489,7 @@ fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
                     })
                     .count()
             };
-            rig::eventually("no group is left", || left() == 0);
+            eventually("no group is left", left, |count| *count == 0);
         }
     });
 }

@@ -11,10 +11,11 @@ use ikigai_host::exec::native::{NativeProgram, Supervisor};
 use ikigai_host::exec::{Call, Executor, Exit, Outcome};
 use ikigai_host::policy::Sandbox;
 use ikigai_supervisor::process_tree;
+use ikigai_tests::wait::eventually;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::rig::{self, Rig, eventually, text};
+use crate::rig::{self, Rig, text};
 
 /// A host that keeps one supervisor in reserve.
 struct Host {
@@ -60,13 +61,12 @@ impl Host {
     /// Runs a tool, and returns the supervisor that waits for the next call.
     fn run_and_refill(&self) -> Pid {
         self.run();
-        let mut found = None;
-        eventually("one supervisor waits, and no other is left", || {
-            let children = rig::child_processes();
-            found = children.first().copied().filter(|it| children.len() == 1 && waits(*it));
-            found.is_some() && !is_being_filled()
+        let look = || (rig::child_processes(), is_being_filled());
+        let what = "one supervisor waits, and no other is left";
+        let (children, _) = eventually(what, look, |(children, is_filled)| {
+            !is_filled && children.len() == 1 && waits(children[0])
         });
-        found.expect("found")
+        children[0]
     }
 }
 
@@ -104,8 +104,8 @@ fn a_call_takes_the_supervisor_that_waits() {
         tokio::join!(running, reaction).0
     });
     assert!(outcome.cancelled, "{outcome:?}");
-    eventually("another one has taken its place", || {
-        rig::child_processes().iter().any(|child| *child != waiting && waits(*child))
+    eventually("another one has taken its place", rig::child_processes, |children| {
+        children.iter().any(|child| *child != waiting && waits(*child))
     });
 }
 
@@ -115,7 +115,7 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     let waiting = host.run_and_refill();
     kill_process(waiting, Signal::KILL).expect("killed");
     // A supervisor that died while a call takes it would count as killed during the call.
-    eventually("it has ended", || has_ended(waiting));
+    wait_for_end(waiting);
     kill_process(host.run_and_refill(), Signal::STOP).expect("stopped");
     // A request to end that arrives before the call, but is noticed together with it, does not
     // apply to the call.
@@ -130,13 +130,11 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
 
 /// Returns the init that waits in its namespaces for this supervisor's work.
 fn init_of(waiting: Pid) -> Pid {
-    let mut found = None;
-    eventually("an init waits", || {
+    let find = || {
         let tree = process_tree::descendants(waiting).expect("a list");
-        found = tree.iter().find(|it| !it.has_ended() && sleeps_in_poll(it.pid)).map(|it| it.pid);
-        found.is_some()
-    });
-    found.expect("found")
+        tree.iter().find(|it| !it.has_ended() && sleeps_in_poll(it.pid)).map(|it| it.pid)
+    };
+    eventually("an init waits", find, Option::is_some).expect("found")
 }
 
 /// Returns whether a process waits in poll(2).
@@ -159,7 +157,7 @@ fn an_init_that_was_killed_or_stopped_meanwhile_delays_no_call() {
         let host = Host::with(sandbox);
         let init = init_of(host.run_and_refill());
         kill_process(init, Signal::KILL).expect("killed");
-        eventually("it has ended", || has_ended(init));
+        wait_for_end(init);
         kill_process(init_of(host.run_and_refill()), Signal::STOP).expect("stopped");
         // A signal that was sent before the call does not apply to the call.
         kill_process(init_of(host.run_and_refill()), Signal::TERM).expect("sent");
@@ -193,7 +191,7 @@ fn one_that_is_starved_of_descriptors_runs_no_tool_with_less_than_it_was_asked_f
             drop(host);
             // The thread that fills the reserve may have started a supervisor after the host was
             // dropped.
-            eventually("none is left", || !is_being_filled() && rig::children() == 0);
+            wait_for_none();
         }
         assert!(served > 0 && refused > 0, "{served} served, {refused} refused");
     }
@@ -217,7 +215,7 @@ fn one_that_is_older_than_the_program_on_disk_serves_its_host() {
     assert_ne!(next, waiting);
     let killed = host.run_and_refill();
     kill_process(killed, Signal::KILL).expect("killed");
-    eventually("it has ended", || has_ended(killed));
+    wait_for_end(killed);
     host.run_and_refill();
     // A host that starts now uses the new program.
     let later = Host::over(program, Sandbox::Require).attempt();
@@ -274,7 +272,7 @@ fn one_that_is_asked_to_end_ends() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let waiting = host.run_and_refill();
         kill_process(waiting, signal).expect("sent");
-        eventually("it has ended", || has_ended(waiting));
+        wait_for_end(waiting);
     }
     host.run_and_refill();
 }
@@ -292,7 +290,7 @@ fn a_supervisor_that_cannot_run_leaves_no_process_and_no_thread() {
     }
     drop(runtime);
     drop(supervisor);
-    eventually("none is left", || !is_being_filled() && rig::children() == 0);
+    wait_for_none();
 }
 
 #[test]
@@ -343,7 +341,7 @@ fn none_outlives_a_host_that_is_killed() {
     assert!(!has_ended(waiting));
     host.kill().expect("killed");
     host.wait().expect("reaped");
-    eventually("the supervisor has ended", || has_ended(waiting));
+    wait_for_end(waiting);
 }
 
 /// Not a test: the host that another test kills.
@@ -355,6 +353,18 @@ fn a_host_for_another_test() {
     println!("waiting: {}", host.run_and_refill().as_raw_nonzero());
     // This waits until the process is killed.
     let _ = std::io::stdin().lines().next();
+}
+
+/// Waits until no supervisor is left, and none is being started.
+#[track_caller]
+fn wait_for_none() {
+    let look = || (is_being_filled(), rig::child_processes());
+    eventually("no supervisor is left", look, |(is_filled, left)| !is_filled && left.is_empty());
+}
+
+#[track_caller]
+fn wait_for_end(pid: Pid) {
+    eventually(&format!("process {pid:?} has ended"), || has_ended(pid), |ended| *ended);
 }
 
 /// Returns whether a process, which may have any parent, is gone or a zombie.

@@ -9,7 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use ikigai_host::exec::native::{
     MachineSandbox, NativeProgram, ObservedAccesses, OmittedLayers, Supervisor,
@@ -21,6 +20,7 @@ use ikigai_host::limits::STDERR_KEPT;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
+use ikigai_tests::wait::{TIMEOUT, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::io::Errno;
@@ -28,9 +28,6 @@ use rustix::process::{Pid, Signal, geteuid, getpid, kill_process};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
-
-/// The timeout of a case, far longer than any case takes on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The user `nobody`, who has no rights.
 pub(crate) const NOBODY: u32 = 65534;
@@ -424,8 +421,9 @@ impl Fifo {
         assert!(self.is_at_end(), "a process of the tool is left");
     }
 
+    #[track_caller]
     pub(crate) fn wait_for_nobody(&self) {
-        eventually("every process of the tool has ended", || self.is_at_end());
+        eventually("every process of the tool has ended", || self.is_at_end(), |ended| *ended);
     }
 }
 
@@ -438,15 +436,6 @@ impl Event {
 
     pub(crate) async fn wait_aside(self) {
         tokio::task::spawn_blocking(move || self.wait()).await.expect("no panic");
-    }
-}
-
-/// Waits for a condition that no event announces.
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < TIMEOUT, "not so after {TIMEOUT:?}: {what}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -7,7 +7,6 @@ use std::future::{pending, ready};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_host::exec::assets::{
@@ -21,13 +20,11 @@ use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
+use ikigai_tests::wait::TIMEOUT;
 use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
 use ikigai_tools::ports::{Assets as _, LineWindow};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
-
-/// The timeout of a case, far longer than any case takes on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the assets that a store has at the beginning of a case.
 pub(crate) fn assets() -> MemoryAssets {

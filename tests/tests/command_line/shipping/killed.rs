@@ -10,6 +10,7 @@ use ikigai_packages::ToolsLock;
 use ikigai_packages_testing::Fault;
 use ikigai_tests::draw::Draw;
 use ikigai_tests::host::Host;
+use ikigai_tests::wait::TIMEOUT;
 use rustix::process::Signal;
 
 use crate::shipping::scene::*;
@@ -146,11 +147,7 @@ fn a_command_that_was_killed_between_its_steps_is_mended_by_itself() {
         let begun = Instant::now();
         // The loop must not pause, because the next step is microseconds away.
         while inode(step) == before {
-            assert!(
-                begun.elapsed() < Duration::from_secs(60),
-                "`{}` is never replaced",
-                step.display()
-            );
+            assert!(begun.elapsed() < TIMEOUT, "`{}` is never replaced", step.display());
         }
         running.signal(Signal::KILL);
         drop(running.wait());

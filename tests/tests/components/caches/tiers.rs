@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ikigai_host::exec::wasm::Tier;
 use ikigai_host::{Control, Digest, Snapshot};
@@ -14,6 +14,7 @@ use ikigai_tests::host::{Host, Ran, schema};
 use ikigai_tests::tiers::{
     ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unoptimised, let_optimise,
 };
+use ikigai_tests::wait::eventually;
 use tokio::runtime::Runtime;
 
 use super::{call, library_of};
@@ -41,12 +42,10 @@ fn tiers(host: &Host) -> (usize, usize) {
     (baseline, entries.len() - baseline)
 }
 
-fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_there() {
-        assert!(begun.elapsed() < Duration::from_secs(120), "there is no {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Waits until the cache has this number of optimised entries, and no others.
+#[track_caller]
+fn wait_for_optimised(host: &Host, count: usize) {
+    eventually("all code is optimised", || tiers(host), |tiers| *tiers == (0, count));
 }
 
 /// The host as a library, which keeps running.
@@ -97,7 +96,7 @@ fn a_large_component_is_optimised_after_the_command_that_called_it() {
     drop(turn);
     let second = call(&host, "a");
     assert_eq!(second.stderr(), "", "{second}");
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
     let third = call(&host, "a");
     assert_eq!(third.stderr(), "", "{third}");
     let shown = host.run(["tool", "show", "a", "--json"]).expect_code(0).json();
@@ -133,13 +132,13 @@ fn the_process_behind_has_nothing_of_its_host() {
         fields.map(ToOwned::to_owned).nth(number - 3).expect("a field")
     };
     // proc_pid_stat(5): session, nice.
-    wait_for("low priority", || field(19) == "19");
+    eventually("its priority is low", || field(19), |nice| nice == "19");
     assert_eq!(field(6), pid.to_string());
     assert_eq!(fs::read_link(of("cwd")).expect("a directory"), Path::new("/"));
     assert_eq!(fs::read(of("environ")).expect("read"), b"");
     assert!(!of("fd/9").exists(), "it has a descriptor of whoever started the host");
     drop(turn);
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
 }
 
 #[test]
@@ -157,7 +156,7 @@ fn an_attempt_that_failed_is_made_again_after_an_hour() {
             .expect("set");
     }
     call(&host, "a");
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
 }
 
 #[test]
@@ -167,7 +166,7 @@ fn what_a_killed_process_left_is_removed_by_the_next() {
     let code = fs::read(baseline).expect("read");
     let_optimise(&host.cache(), &bytes);
     call(&host, "a");
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
 
     fs::write(baseline, code).expect("written");
     let unfinished = baseline.with_file_name(".unfinished-a");
@@ -181,8 +180,8 @@ fn what_a_killed_process_left_is_removed_by_the_next() {
     assert_eq!(tiers(&host), (1, 1));
     host.program("b.wasm", large("b"));
     call(&host, "b");
-    wait_for("optimised code of both", || tiers(&host) == (0, 2));
-    wait_for("end of what was left", || !unfinished.exists());
+    wait_for_optimised(&host, 2);
+    eventually("what was left is removed", || unfinished.exists(), |is_there| !is_there);
     assert!(fresh.exists(), "somebody may still write it");
 }
 
@@ -192,10 +191,11 @@ fn a_host_that_lives_on_uses_the_optimised_code_once_it_is_there() {
     let_optimise(&host.cache(), &bytes);
 
     let living = Living::over(&host);
-    wait_for("optimised code in this host", || {
+    let called = || {
         living.call("a");
-        living.tier("a") == Tier::Optimised
-    });
+        living.tier("a")
+    };
+    eventually("this host uses optimised code", called, |tier| *tier == Tier::Optimised);
     assert_eq!(tiers(&host), (0, 1));
     host.assert_nothing_left();
 }
@@ -222,9 +222,8 @@ fn one_process_at_a_time_compiles_behind_the_hosts_of_a_cache() {
     let living = Living::over(&host);
     assert_eq!(living.tier("a"), Tier::Baseline);
     drop(turn);
-    wait_for("optimised code in a host that waited for its turn", || {
-        living.tier("a") == Tier::Optimised
-    });
+    let tier = || living.tier("a");
+    eventually("the host that waited has its turn", tier, |tier| *tier == Tier::Optimised);
 }
 
 /// Tail calls are a proposal that Winch does not support.
@@ -244,11 +243,11 @@ fn damaged_optimised_code_is_compiled_once_more_and_not_kept() {
     let (host, bytes) = with_unoptimised();
     let_optimise(&host.cache(), &bytes);
     call(&host, "a");
-    wait_for("optimised code", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
     damage(&host);
     let ran = call(&host, "a");
     assert!(ran.stderr().contains("compiling anew"), "{ran}");
-    wait_for("optimised code once more", || tiers(&host) == (0, 1));
+    wait_for_optimised(&host, 1);
     let again = call(&host, "a");
     assert_eq!(again.stderr(), "", "{again}");
 }

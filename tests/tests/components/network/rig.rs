@@ -9,7 +9,6 @@ use std::pin::Pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::wasm::{GuestProgram, NameResolver, Runtime, SharedNetwork};
@@ -17,11 +16,9 @@ use ikigai_host::exec::{Call, Executor as _, Exit, Outcome};
 use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
+use ikigai_tests::wait::TIMEOUT;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
-
-/// The timeout of a case, far longer than any case takes on a busy machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The guest `caller`, compiled, in a network.
 pub(crate) struct Rig {

@@ -16,6 +16,7 @@ use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_host::{CancellationToken, Control, Digest, Host, Paths};
 use ikigai_protocol::Access;
 use ikigai_tests::paths;
+use ikigai_tests::wait::TIMEOUT;
 use serde_json::Value;
 
 use crate::trespass::rig::Tree;
@@ -404,7 +405,7 @@ async fn a_call_that_is_cancelled_while_a_person_thinks_ends() {
     let person = Arc::new(person);
     let steps = [format!("std read {}", rig.tree.name("other/secret"))];
     let call = rig.call(&steps, Some(&person), cancel.into());
-    let envelope = tokio::time::timeout(Duration::from_secs(60), call).await.expect("an end");
+    let envelope = tokio::time::timeout(TIMEOUT, call).await.expect("an end");
     assert_eq!(person.asked().len(), 1, "{envelope}");
     assert_eq!(envelope["tool_success"], false, "{envelope}");
 }

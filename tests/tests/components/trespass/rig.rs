@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use bytes::Bytes;
 use ikigai_host::exec::output::Sink;
@@ -13,11 +12,9 @@ use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Grant, Hide, Reserved};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_tests::paths;
+use ikigai_tests::wait::TIMEOUT;
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// The timeout of a case, far longer than any case takes on a busy machine.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const RO: Access = Access::ReadOnly;
 pub(crate) const RW: Access = Access::ReadWrite;
