@@ -1,34 +1,13 @@
 //! The end of the REPL: by the user, by a signal or with the terminal. No process may be left.
 
 use ikigai_provider_testing::{Gate, Reply};
-use ikigai_terminal_testing::Terminal;
 use rustix::process::Signal;
-use serde_json::json;
 
 use crate::repl::rig::{Rig, is_asking};
 
-/// Starts a REPL with a call that never ends.
-fn calling(rig: &Rig) -> Terminal {
-    let started = rig.host.workspace().join("started");
-    let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
-    rig.host.script("slow", &body);
-    let terminal = rig.ready();
-    terminal.send("call it\r");
-    terminal.wait_for("slow {}");
-    while !started.exists() {
-        std::thread::yield_now();
-    }
-    terminal
-}
-
-fn rig() -> Rig {
-    Rig::new([Reply::answer().call("slow", &json!({}))])
-}
-
 #[test]
 fn a_terminal_that_is_closed_during_a_call_takes_everything_with_it() {
-    let rig = rig();
-    let mut terminal = calling(&rig);
+    let (rig, mut terminal) = Rig::in_endless_call();
     terminal.close();
     terminal.wait();
     rig.host.assert_nothing_left();
@@ -36,8 +15,7 @@ fn a_terminal_that_is_closed_during_a_call_takes_everything_with_it() {
 
 #[test]
 fn sigterm_ends_a_call_and_the_program() {
-    let rig = rig();
-    let mut terminal = calling(&rig);
+    let (rig, mut terminal) = Rig::in_endless_call();
     terminal.signal(Signal::TERM);
     assert_eq!(terminal.wait().code(), Some(128 + 15));
     assert!(terminal.shows_typing());
@@ -62,13 +40,11 @@ fn sigterm_puts_a_terminal_back_that_does_not_answer() {
     let rig = Rig::new([]);
     let mut terminal = rig.ready();
     terminal.fall_silent();
-    let asked = || terminal.written().matches("\x1b[6n").count();
-    let before = asked();
+    let asked = |written: &str| written.matches("\x1b[6n").count();
+    let before = asked(&terminal.written());
     // The editor asks the terminal for the position of the next prompt, and waits for the answer.
     terminal.send("/help\r");
-    while asked() == before {
-        std::thread::yield_now();
-    }
+    terminal.wait_until_written("it asks once more", |written| asked(written) > before);
     terminal.signal(Signal::TERM);
     terminal.wait();
     assert!(terminal.shows_typing());

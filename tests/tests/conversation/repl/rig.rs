@@ -3,6 +3,7 @@
 use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
+use serde_json::json;
 
 /// The host and the server of a REPL, and the width of its terminal.
 pub(crate) struct Rig {
@@ -33,6 +34,18 @@ impl Rig {
             // The summary makes additional requests, which other tests do not expect.
             .env("IKIGAI_AUTO_SUMMARY", "off");
         Self { host, server, columns: 80 }
+    }
+
+    /// Returns a REPL in the middle of a call of `slow` that never ends and has started a process.
+    pub(crate) fn in_endless_call() -> (Self, Terminal) {
+        let rig = Self::new([Reply::answer().call("slow", &json!({}))]);
+        let started = rig.host.workspace().join("started");
+        rig.host.script("slow", &format!("sleep 1000 &\n: > '{}'\nwait", started.display()));
+        let terminal = rig.ready();
+        terminal.send("call it\r");
+        terminal.wait_for("slow {}");
+        terminal.wait_until("the tool has started", |_| started.exists());
+        (rig, terminal)
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {

@@ -1,7 +1,6 @@
 //! Turns: prompts, answers, and Ctrl-C.
 
 use ikigai_provider_testing::{Gate, Reply};
-use serde_json::json;
 
 use crate::repl::rig::{Rig, is_asking};
 
@@ -86,21 +85,11 @@ fn thoughts_are_told_before_the_answer() {
 
 #[test]
 fn a_call_is_interrupted_with_all_that_it_started() {
-    let rig = Rig::new([Reply::answer().call("slow", &json!({}))]);
-    let started = rig.host.workspace().join("started");
-    let body = format!("sleep 1000 &\n: > '{}'\nwait", started.display());
-    rig.host.script("slow", &body);
-    let terminal = rig.ready();
-    terminal.send("call it\r");
-    terminal.wait_for("slow {}");
-    while !started.exists() {
-        std::thread::yield_now();
-    }
+    let (rig, mut terminal) = Rig::in_endless_call();
     terminal.send("\x03");
     let screen = terminal.wait_until("it asks", |s| s.contains("Interrupted.") && is_asking(s));
     assert!(screen.contains("✗ slow {}"), "{screen}");
     terminal.send("/exit\r");
-    let mut terminal = terminal;
     assert!(terminal.wait().success());
     rig.host.assert_nothing_left();
 }
