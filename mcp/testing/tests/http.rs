@@ -1,11 +1,13 @@
 //! The peer over HTTP: sessions, tokens, redirects, streams, and the authorization server.
 
+#[path = "support/journal.rs"]
+mod journal;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -93,13 +95,7 @@ impl Peer {
     }
 
     fn journal(&self) -> String {
-        fs::read_to_string(self.dir.path().join("journal")).unwrap_or_default()
-    }
-
-    fn wait_for(&self, line: &str) {
-        while !self.journal().lines().any(|it| it == line) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        journal::read(self.dir.path())
     }
 }
 
@@ -210,7 +206,7 @@ fn a_stream_that_its_client_leaves_ends_the_call() {
     let first = chunk(&mut reader).expect("an event");
     assert!(first.contains("notifications/progress"), "{first}");
     drop(reader);
-    peer.wait_for("cancelled slow");
+    journal::wait_for(peer.dir.path(), "cancelled slow", 1);
     assert!(peer.journal().lines().any(|line| line == "gone"));
 }
 

@@ -1,12 +1,13 @@
 //! The peer on stdin and stdout: it behaves as its definition says.
 
+#[path = "support/journal.rs"]
+mod journal;
+
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -90,15 +91,13 @@ impl Peer {
     }
 
     fn journal(&self) -> Vec<String> {
-        let journal = fs::read_to_string(self.dir.path().join("journal")).unwrap_or_default();
-        journal.lines().map(str::to_owned).collect()
+        journal::read(self.dir.path()).lines().map(str::to_owned).collect()
     }
 
     /// Waits for a line of the journal.
+    #[track_caller]
     fn wait_for(&self, line: &str) {
-        while !self.journal().iter().any(|it| it == line) {
-            thread::sleep(Duration::from_millis(5));
-        }
+        journal::wait_for(self.dir.path(), line, 1);
     }
 
     /// Closes stdin. Returns the peer's exit status and its stderr.
@@ -358,9 +357,7 @@ fn a_change_of_the_tools_is_announced_in_each_generation() {
     assert_eq!(peer.next()["method"], "notifications/tools/list_changed");
     assert_eq!(peer.ask(1, "tools/list", json!({}))["result"]["tools"][0]["name"], "env");
     define(&peer.dir, json!({ "announces": false, "tools": tools(&["echo"]) }));
-    while peer.journal().iter().filter(|line| *line == "reload").count() < 2 {
-        thread::sleep(Duration::from_millis(5));
-    }
+    journal::wait_for(peer.dir.path(), "reload", 2);
     assert_eq!(peer.ask(2, "tools/list", json!({}))["result"]["tools"][0]["name"], "echo");
 
     let mut peer = Peer::start(json!({ "tools": tools(&["echo"]) }));
