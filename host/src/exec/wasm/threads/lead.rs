@@ -136,14 +136,12 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::super::carried::Pace;
-    use super::super::tests::{LONG, pool, until_all_sleep, within};
+    use super::super::tests::{LONG, PATIENCE, pool, until_all_sleep, until_ended, within};
     use super::super::worker::Worker;
     use super::super::{GuestThreads, ThreadError, Waits};
     use super::{Demand, EXPECTED, TRIAL};
     use crate::exec::own_task::leave;
     use crate::reactor::Reactor;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
     fn a_second_thread_is_wanted_after_calls_overlapped_and_tried_now_and_then() {
@@ -371,11 +369,7 @@ mod tests {
         led(|threads| async move {
             let workers = threads.0.0.workers.lock().clone();
             drop(threads);
-            let begun = Instant::now();
-            while workers.iter().any(|worker| worker.strong_count() > 0) {
-                assert!(begun.elapsed() < PATIENCE, "a thread is left");
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
+            until_ended(&workers).await;
         });
     }
 

@@ -1,3 +1,4 @@
+use std::fmt::Debug;
 use std::future::ready;
 use std::sync::mpsc;
 
@@ -26,6 +27,26 @@ pub(super) fn within(wall_clock: Duration) -> Until {
 }
 
 pub(super) const LONG: Duration = Duration::from_secs(3_600);
+
+/// The time limit of every wait: far beyond what anything takes on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `holds` returns true for the state that `look` returns.
+pub(super) async fn eventually<S: Debug>(
+    what: &str,
+    look: impl Fn() -> S,
+    holds: impl Fn(&S) -> bool,
+) {
+    let begun = Instant::now();
+    loop {
+        let state = look();
+        if holds(&state) {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}: {state:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 /// Blocks its thread so that no signal ends it, as a dead network mount does.
 async fn stuck(until_dropped: mpsc::Receiver<()>) {
@@ -79,7 +100,7 @@ async fn stuck_threads_are_counted_and_further_calls_refused_until_they_end() {
     drop(releases);
     let begun = Instant::now();
     while threads.run(Waits::Timers, within(LONG), || ready(())).await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the stuck threads never came back");
+        assert!(begun.elapsed() < PATIENCE, "the stuck threads never came back");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -120,11 +141,13 @@ fn counts(threads: &GuestThreads) -> (usize, usize, usize) {
 }
 
 pub(super) async fn until_all_sleep(threads: &GuestThreads) {
-    let begun = Instant::now();
-    while counts(threads) != (0, 0, 0) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counts(threads));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("all threads sleep", || counts(threads), |counts| *counts == (0, 0, 0)).await;
+}
+
+/// Waits until each of these threads of a pool that was dropped has ended.
+pub(super) async fn until_ended(workers: &[Weak<Worker>]) {
+    let left = || workers.iter().filter(|worker| worker.strong_count() > 0).count();
+    eventually("no thread is left", left, |left| *left == 0).await;
 }
 
 /// More guests than processors: some wait for an event, some compute, some panic.
@@ -206,11 +229,7 @@ async fn a_job_that_waits_for_a_thread_in_vain_is_an_error() {
     let own = threads.clone();
     let job = move || stuck(released);
     let long = tokio::spawn(async move { own.run(Waits::Timers, within(LONG), job).await.is_ok() });
-    let begun = Instant::now();
-    while counts(&threads) != (1, 0, 0) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", counts(&threads));
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    eventually("it has begun", || counts(&threads), |counts| *counts == (1, 0, 0)).await;
     threads.0.0.stack.store(NO_STACK, Ordering::Relaxed);
     let refused = threads.run(Waits::Timers, within(LONG), || ready(())).await;
     assert!(matches!(refused, Err(ThreadError::Spawn(_))), "{refused:?}");
@@ -226,11 +245,7 @@ async fn idle_threads_end_with_the_pool() {
     until_all_sleep(&threads).await;
     let workers = threads.0.0.workers.lock().clone();
     drop(threads);
-    let begun = Instant::now();
-    while workers.iter().any(|worker| worker.strong_count() > 0) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "a thread is left");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until_ended(&workers).await;
 }
 
 #[tokio::test]
