@@ -4,7 +4,7 @@
 mod running;
 mod workshop;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -95,12 +95,12 @@ impl Host {
     }
 
     /// Runs `ikigai ARGS` with nothing on stdin.
-    pub fn run<S: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Ran {
         self.run_with(args, b"")
     }
 
     /// Runs `ikigai ARGS` with `stdin`.
-    pub fn run_with<S: AsRef<std::ffi::OsStr>>(
+    pub fn run_with<S: AsRef<OsStr>>(
         &self,
         args: impl IntoIterator<Item = S>,
         stdin: &[u8],
@@ -111,7 +111,26 @@ impl Host {
     /// Returns the host's command with nothing but its environment.
     #[must_use]
     pub fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.command_of(&self.program);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
+        command
+    }
+
+    /// Returns a shell that runs `script` with the host's directory and environment. In the script,
+    /// `$0` is the host's program.
+    #[must_use]
+    pub fn shell(&self, script: &str) -> Command {
+        let mut shell = self.command_of("sh");
+        shell.args(["-c", script]).arg(&self.program);
+        shell
+    }
+
+    /// Returns the command of another program, with the host's directory and environment.
+    #[must_use]
+    pub fn command_of(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
         command
             .current_dir(self.workspace())
             .env_clear()
@@ -124,9 +143,6 @@ impl Host {
             .env("IKIGAI_SYSTEM_TOOLS", paths::tools())
             .env("IKIGAI_USER_TOOLS", self.user_tools())
             .envs(self.env.iter().map(|(name, value)| (name, value)));
-        if let Some(user) = self.user {
-            command.uid(user).gid(user);
-        }
         command
     }
 }

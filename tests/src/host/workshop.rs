@@ -122,11 +122,8 @@ impl Host {
     pub fn run_without_namespaces(&self, args: &[&str]) -> Option<Ran> {
         let forbid = "for n in user mnt pid net ipc uts; do \
                       echo 0 >/proc/sys/user/max_${n}_namespaces || exit 99; done; exec \"$@\"";
-        let own = self.command();
-        let mut command = Command::new("unshare");
-        command.args(["-Ur", "sh", "-c", forbid, "sh"]).arg(own.get_program()).args(args);
-        command.current_dir(self.workspace()).env_clear();
-        command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let mut command = self.command_of("unshare");
+        command.args(["-Ur", "sh", "-c", forbid, "sh"]).arg(&self.program).args(args);
         let works = Command::new("unshare").args(["-Ur", "true"]).output();
         works
             .is_ok_and(|output| output.status.success())

@@ -42,14 +42,8 @@ fn stable(host: &Host, text: &str) -> String {
 fn a_limit_that_is_too_low_is_named_in_place_of_what_fails_by_it() {
     let host = two_tools();
     let limited = |limit: &str, args: &[&str]| {
-        let own = host.command();
-        let mut command = host.command();
-        let script = format!("ulimit {limit}; exec \"$@\"");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &script, "sh"]).arg(own.get_program()).args(args);
-        shell.current_dir(host.workspace()).env_clear();
-        shell.envs(command.args(args).get_envs().filter_map(|(name, value)| Some((name, value?))));
-        Ran::from_command(&mut shell, b"text")
+        let mut shell = host.shell(&format!("ulimit {limit}; exec \"$0\" \"$@\""));
+        Ran::from_command(shell.args(args), b"text")
     };
     for most in ["6", "16", "255"] {
         for args in [&["tool", "list"][..], &["asset", "list"]] {
@@ -283,12 +277,8 @@ fn a_tool_reads_a_socket_or_a_file_by_a_pipe() {
 #[test]
 fn a_parent_that_reaps_nobody_keeps_no_native_tool_from_its_end() {
     let host = two_tools();
-    let own = host.command();
-    let mut command = Command::new("sh");
-    command.args(["-c", "trap '' CHLD; exec \"$@\"", "sh"]).arg(own.get_program());
-    command.args(["tool", "call", "tool"]).current_dir(host.workspace()).env_clear();
-    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let ran = Ran::from_command(&mut command, b"").expect_code(0);
+    let mut shell = host.shell("trap '' CHLD; exec \"$0\" \"$@\"");
+    let ran = Ran::from_command(shell.args(["tool", "call", "tool"]), b"").expect_code(0);
     assert_eq!(ran.stderr(), "", "{ran}");
     host.assert_nothing_left();
 }

@@ -434,12 +434,7 @@ fn a_file_of_any_size_costs_no_memory() {
     sparse("large.wasm", (256 << 20) + 1);
     sparse("large", 500 << 20);
     // The limit is in kilobytes. It is smaller than the file and large enough for the host.
-    let limited = "ulimit -d 300000 && exec \"$0\" tool list --all --json";
-    let command = host.command();
-    let program = command.get_program().to_owned();
-    let mut shell = std::process::Command::new("sh");
-    shell.args(["-c", limited]).arg(program).env_clear();
-    shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut shell = host.shell("ulimit -d 300000 && exec \"$0\" tool list --all --json");
     let ran = Ran::from_command(&mut shell, b"").expect_code(0);
     assert_eq!(names(&ran), ["good"], "{ran}");
     for (file, expected) in [

@@ -1,7 +1,6 @@
 //! `tool call` from end to end: its arguments, native tools that misbehave, and the exact envelope.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use ikigai_tests::host::{Host, Ran};
@@ -376,11 +375,7 @@ fn a_call_with_everything_at_its_limit_names_the_limit() {
 fn a_limit_on_the_size_of_files_ends_no_host() {
     let host = Host::new();
     // The shell counts blocks of 512 or of 1,024 bytes.
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -f 8; exec \"$0\" \"$@\""]);
-    let own = host.command();
-    command.arg(own.get_program()).current_dir(host.workspace()).env_clear();
-    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut command = host.shell("ulimit -f 8; exec \"$0\" \"$@\"");
     let content = "x".repeat(50_000);
     let arguments = json!({"file_path": "large", "content": content}).to_string();
     command.args(["--backend", "wasm", "tool", "call", "file_write", "-"]);

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::{left_out, paths};
@@ -130,11 +129,8 @@ fn the_first_commands_of_the_page_lead_to_a_call() {
     fs::create_dir(&bin).expect("made");
     symlink(paths::host(), bin.join("ikigai")).expect("linked");
     let all = [bin].into_iter().chain(std::env::split_paths(&path()).collect::<Vec<_>>());
-    let mut shell = Command::new("sh");
-    shell.args(["-eu", "-c", &typed.join("\n")]).current_dir(host.workspace()).env_clear();
-    for (name, value) in host.command().get_envs() {
-        shell.env(name, value.expect("a value"));
-    }
+    let mut shell = host.command_of("sh");
+    shell.args(["-eu", "-c", &typed.join("\n")]);
     shell.env("PATH", std::env::join_paths(all).expect("a PATH"));
     let ran = Ran::from_command(&mut shell, b"").expect_code(0);
     assert!(ran.stdout().ends_with(&format!("{answer}\n")), "{ran}");

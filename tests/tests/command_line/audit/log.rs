@@ -25,17 +25,13 @@ fn assert_goes_on(host: &Host, warning: &str) {
 #[test]
 fn the_log_is_its_users_alone() {
     let host = script("echo 1");
-    let mut command = host.command();
     // With this umask, every user would have access.
-    let shell = format!("umask 0; exec {} tool call tool", command.get_program().display());
-    let mut shell_command = std::process::Command::new("sh");
-    shell_command.args(["-c", &shell]).current_dir(host.workspace()).env_clear();
-    shell_command.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Ran::from_command(&mut shell_command, b"").expect_code(0);
+    let mut shell = host.shell("umask 0; exec \"$0\" tool call tool");
+    Ran::from_command(&mut shell, b"").expect_code(0);
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
     assert_eq!(mode(&host.state().join("audit.jsonl")), 0o600);
     assert_eq!(mode(&host.state()), 0o700);
-    Ran::from_command(command.args(["tool", "call", "tool"]), b"").expect_code(0);
+    host.run(["tool", "call", "tool"]).expect_code(0);
     assert_eq!(records(&host).len(), 2);
 }
 
@@ -114,13 +110,12 @@ fn a_place_that_cannot_be_written_stops_no_call() {
 /// Runs a script with the log on a disk of a few pages. Returns `None` if this machine cannot mount
 /// such a disk.
 fn on_a_small_disk(host: &Host, script: &str) -> Option<Ran> {
-    let mut command = std::process::Command::new("unshare");
+    let mut command = host.command_of("unshare");
     let disk = host.scratch().join("state");
     fs::create_dir_all(&disk).expect("made");
     let mount = "mount -t tmpfs -o size=16k tmpfs \"$1\" || exit 99";
     command.args(["-Urm", "sh", "-c", &format!("{mount}; {script}"), "sh"]);
-    command.arg(&disk).arg(host.command().get_program()).current_dir(host.workspace()).env_clear();
-    command.envs(host.command().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.arg(&disk).arg(host.command().get_program());
     let works = std::process::Command::new("unshare").args(["-Urm", "true"]).output();
     works.is_ok_and(|output| output.status.success()).then(|| Ran::from_command(&mut command, b""))
 }

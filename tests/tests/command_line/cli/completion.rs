@@ -22,10 +22,7 @@ fn offered(host: &Host, line: &[&str]) -> Vec<String> {
         printf '%s\\n' \"${COMPREPLY[@]}\"\n";
     let file = host.write("completions.bash", format!("{script}\n{ask}"), 0o644);
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut bash = Command::new("bash");
-    let from = host.command();
-    bash.current_dir(host.workspace()).env_clear();
-    bash.envs(from.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut bash = host.command_of("bash");
     bash.env("PATH", format!("{}:{path}", bin.display())).arg(&file).args(line);
     let ran = Ran::from_command(&mut bash, b"").expect_code(0);
     assert_eq!(ran.stderr(), "", "{line:?}\n{ran}");

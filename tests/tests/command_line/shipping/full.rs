@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
 
@@ -20,12 +19,9 @@ fn with_little_room(host: &Host, directory: &Path, args: &[&str]) -> Option<Ran>
         echo "code $?"
         cd "$place" && find . -type f | sort | xargs -r sha256sum
     "#;
-    let plain = host.command();
-    let mut command = Command::new("unshare");
+    let mut command = host.command_of("unshare");
     command.args(["--mount", "sh", "-c", SCRIPT, "sh"]).arg(directory);
-    command.arg(plain.get_program()).args(args).env_clear();
-    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.current_dir(host.workspace());
+    command.arg(host.command().get_program()).args(args);
     let ran = Ran::from_command(&mut command, b"");
     fs::remove_dir_all(directory.with_extension("copy")).ok();
     let is_possible = ran.code() == Some(0) && ran.stdout().contains("code ");

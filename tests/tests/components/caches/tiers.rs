@@ -3,7 +3,6 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -114,12 +113,8 @@ fn the_process_behind_has_nothing_of_its_host() {
     leave_unoptimised(&host.cache(), &bytes);
     let turn = host.take_turn_for_optimised(Digest::from_bytes(&bytes));
     let_optimise(&host.cache(), &bytes);
-    let own = host.command();
-    let mut command = Command::new("sh");
-    command.args(["-c", "exec 9</dev/null; exec \"$@\"", "sh"]).arg(own.get_program());
-    command.args(["tool", "call", "a", "{}"]).current_dir(host.workspace()).env_clear();
-    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    Ran::from_command(&mut command, b"").expect_code(0);
+    let mut shell = host.shell("exec 9</dev/null; exec \"$0\" \"$@\"");
+    Ran::from_command(shell.args(["tool", "call", "a", "{}"]), b"").expect_code(0);
     let [process] = &ikigai_tests::leftovers::list(host.scratch())[..] else {
         panic!("one process")
     };

@@ -33,15 +33,11 @@ fn call(host: &Host, arguments: &str) -> Option<Ran> {
     if !geteuid().is_root() {
         return None;
     }
-    let command = host.command();
-    let mut inside = std::process::Command::new("unshare");
+    let mut inside = host.command_of("unshare");
     inside
         .args(["--mount", "--uts", "sh", "-c", MOUNT, "sh"])
-        .arg(command.get_program())
+        .arg(host.command().get_program())
         .args(["tool", "call", "file_edit", arguments])
-        .current_dir(host.workspace())
-        .env_clear()
-        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("WORKSPACE", host.workspace());
     Some(Ran::from_command(&mut inside, b""))
 }

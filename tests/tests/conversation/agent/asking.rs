@@ -1,7 +1,5 @@
 //! `ikigai ask` as a command: the sources of the prompt, and the errors before a request.
 
-use std::process::Command;
-
 use ikigai_provider_testing::{Reply, Trouble, Vendor};
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
@@ -34,14 +32,7 @@ fn a_prompt_comes_from_arguments_from_stdin_or_from_both() {
 #[test]
 fn the_stdin_of_a_loop_is_left_to_the_loop() {
     let ask = |rig: &Rig, script: &str| {
-        let mut shell = Command::new("/bin/sh");
-        let program = rig.host.command();
-        shell.args(["-c", script]).arg(program.get_program()).env_clear();
-        shell.current_dir(rig.host.workspace());
-        for (name, value) in program.get_envs() {
-            shell.envs(value.map(|value| (name, value)));
-        }
-        Ran::from_command(&mut shell, b"first\nsecond\n")
+        Ran::from_command(&mut rig.host.shell(script), b"first\nsecond\n")
     };
     let rig = || {
         let rig = Rig::new(Vendor::OpenAi, [1, 2].map(|_| Reply::answer().text("I see.")));

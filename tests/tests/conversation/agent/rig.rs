@@ -1,7 +1,5 @@
 //! A host that sends its requests to the test's own server.
 
-use std::process::Command;
-
 use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
 use ikigai_tests::host::{Host, Ran, Running};
 use serde_json::Value;
@@ -56,17 +54,9 @@ impl Rig {
 
     /// Starts `ikigai ask`, without waiting for its end.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        let mut program = self.host.command();
-        program.args(self.arguments(arguments));
-        let mut shell = Command::new("/bin/sh");
         // `ask` waits for the end of stdin.
-        shell.args(["-c", "exec \"$0\" \"$@\" < /dev/null"]);
-        shell.arg(program.get_program()).args(program.get_args());
-        shell.env_clear().current_dir(self.host.workspace());
-        for (name, value) in program.get_envs() {
-            shell.envs(value.map(|value| (name, value)));
-        }
-        Running::start(&mut shell)
+        let mut shell = self.host.shell("exec \"$0\" \"$@\" < /dev/null");
+        Running::start(shell.args(self.arguments(arguments)))
     }
 
     /// Returns the text of the request with this number.

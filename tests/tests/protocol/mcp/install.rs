@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 
 use ikigai_tests::host::Host;
 use ikigai_tests::mcp::{Client, LEGACY};
@@ -31,10 +30,7 @@ fn serves(host: &Host, entry: &Value) {
     let program = entry["command"].as_str().expect("a program");
     // A project's entry contains only the program's name, which each user has on their PATH.
     let program = if program == "ikigai" { own.get_program() } else { program.as_ref() };
-    let mut command = Command::new(program);
-    command.env_clear().current_dir(host.workspace()).args(args);
-    command.envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let (mut client, _) = Client::legacy(&mut command, LEGACY[2]);
+    let (mut client, _) = Client::legacy(host.command_of(program).args(args), LEGACY[2]);
     let result = client.call("grep", &json!({ "pattern": "needle" }));
     let text = result["content"][0]["text"].as_str().expect("a text");
     assert!(text.contains("note.txt"), "{result}");
