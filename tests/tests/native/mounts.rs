@@ -45,6 +45,15 @@ fn shared(at: &Path) -> Mounted {
     mounted
 }
 
+/// Returns the limits of a test that mounts, or `None` if this user cannot mount.
+fn guard() -> Option<Guard> {
+    if rig::started_as_root() {
+        return Some(Guard::new());
+    }
+    ikigai_tests::impossible_here("only root can mount");
+    None
+}
+
 #[test]
 fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
     if !rig::started_as_root() {
@@ -82,11 +91,7 @@ fn nothing_that_is_mounted_outside_arrives_and_nothing_inside_gets_out() {
 
 #[test]
 fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
+    let Some(_guard) = guard() else { return };
     for (_, layers) in fallbacks().into_iter().filter(|(_, layers)| !layers.namespaces) {
         each_user(Sandbox::Prefer, |rig| {
             if layers.user_namespace && !rig.is_root() {
@@ -125,11 +130,7 @@ fn what_the_kernel_made_up_below_the_workspace_is_not_the_hosts_to_a_tool() {
 
 #[test]
 fn what_is_mounted_where_a_tool_has_a_directory_of_its_own_keeps_it_from_nothing() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
+    let Some(_guard) = guard() else { return };
     each_user(Sandbox::Require, |rig| {
         // A tool that sees the whole machine has its own `/tmp` over the machine's.
         let place = tempfile::tempdir_in("/tmp").expect("a directory");
@@ -150,11 +151,7 @@ fn what_is_mounted_where_a_tool_has_a_directory_of_its_own_keeps_it_from_nothing
 /// that may rename directories there could move a mount to where a running tool sees it.
 #[test]
 fn what_is_mounted_beneath_another_grant_is_covered_before_it_is_moved_out() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
+    let Some(_guard) = guard() else { return };
     each_user(Sandbox::Require, |rig| {
         let rig = rig.lacking(OmittedLayers::default());
         let (outer, inner) = (rig.path("outer"), rig.path("outer/inner"));
@@ -185,11 +182,7 @@ fn what_is_mounted_beneath_another_grant_is_covered_before_it_is_moved_out() {
 
 #[test]
 fn files_that_lie_under_a_mount_around_them_keep_nothing_from_running() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
+    let Some(_guard) = guard() else { return };
     each_user(Sandbox::Require, |rig| {
         let around = rig.path("around");
         let beneath = Mounted::new("tmpfs", &around.join("beneath"));
@@ -214,11 +207,7 @@ fn files_that_lie_under_a_mount_around_them_keep_nothing_from_running() {
 /// name, one in five calls missed a mount in a directory that was constantly renamed.
 #[test]
 fn what_is_mounted_in_a_directory_that_is_being_renamed_is_covered_or_nothing_runs() {
-    if !rig::started_as_root() {
-        ikigai_tests::impossible_here("only root can mount");
-        return;
-    }
-    let _guard = Guard::new();
+    let Some(_guard) = guard() else { return };
     each_user(Sandbox::Require, |rig| {
         let rig = rig.lacking(OmittedLayers::default());
         let (here, there) = (rig.path("here"), rig.path("there"));
