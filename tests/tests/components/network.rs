@@ -5,20 +5,16 @@
 
 mod rig;
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ikigai_host::exec::wasm::SharedNetwork;
 use ikigai_host::limits::Limit;
 use ikigai_tests::host::Host;
 use ikigai_tests::wait::TIMEOUT;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rcgen::CertificateParams;
 use rig::{Names, Never, ReadWrite, Rig, Server, ok, udp_echo};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
 /// Every address of this machine's loopback, on every port.
 const LOOPBACK: &str = "127.0.0.0/8:*";
@@ -432,30 +428,8 @@ fn connections_of_one_guest_are_counted() {
 
 /// Starts a server with a certificate for `a.test`, and returns the authority that signed it.
 fn tls_server(ip: &str) -> (Vec<u8>, Server) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("a key");
-    let authority = params.self_signed(&key).expect("signed").der().to_vec();
-    let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().expect("a key");
-    let leaf = CertificateParams::new(vec!["a.test".to_owned()]).expect("a name");
-    let leaf = leaf.signed_by(&key, &issuer).expect("signed").der().clone();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![leaf], key)
-        .expect("a certificate");
-    let config = Arc::new(config);
-    let server = Server::start(ip, move |stream, events| {
-        let tls = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-        let mut stream = StreamOwned::new(tls, stream);
-        rig::serve(&mut stream, &events, &|stream, path| ok(stream, path))?;
-        stream.conn.send_close_notify();
-        stream.flush()
-    });
-    (authority, server)
+    let authority = CertificateParams::default();
+    Server::https(ip, authority, &["a.test"], |stream, path| ok(stream, path))
 }
 
 #[test]

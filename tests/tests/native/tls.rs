@@ -4,23 +4,18 @@
 //! The server has one certificate for all its names, so only a grant distinguishes them.
 
 use std::fs;
-use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ikigai_host::policy::Sandbox;
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::left_out;
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rcgen::{CertificateParams, DnType};
 use serde_json::{Value, json};
 
-use super::peers::{self, Names, Server};
+use super::peers::{Names, Server};
 use super::relay::{answer_with_file, repository};
 use super::rig::{Rig, text};
 
@@ -30,34 +25,17 @@ const NAMES: [&str; 4] = ["a.test", "b.test", "localhost", "127.0.0.1"];
 /// Starts a server of the files below `root`. Returns the certificate of its authority in PEM as
 /// well.
 fn serving(root: &Path) -> (String, Server) {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let mut authority = CertificateParams::default();
     // OpenSSL treats a certificate as self-signed if its subject has the same name as its issuer.
-    params.distinguished_name.push(DnType::CommonName, "the authority of a test");
-    let key = KeyPair::generate().expect("a key");
-    let authority = STANDARD.encode(params.self_signed(&key).expect("signed").der());
+    authority.distinguished_name.push(DnType::CommonName, "the authority of a test");
+    let root = root.to_owned();
+    let (authority, server) = Server::https("127.0.0.1", authority, &NAMES, move |stream, path| {
+        answer_with_file(&root, stream, path)
+    });
+    let authority = STANDARD.encode(authority);
     let lines = authority.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\n");
     let lines: String = lines.collect();
     let authority = format!("-----BEGIN CERTIFICATE-----\n{lines}-----END CERTIFICATE-----\n");
-    let issuer = Issuer::new(params, key);
-    let key = KeyPair::generate().expect("a key");
-    let leaf = CertificateParams::new(NAMES.map(str::to_owned).to_vec()).expect("names");
-    let leaf = leaf.signed_by(&key, &issuer).expect("signed").der().clone();
-    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![leaf], key)
-        .expect("a certificate");
-    let (config, root) = (Arc::new(config), root.to_owned());
-    let server = Server::start("127.0.0.1", move |stream, events| {
-        let tls = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-        let mut stream = StreamOwned::new(tls, stream);
-        peers::serve(&mut stream, &events, &|stream, path| answer_with_file(&root, stream, path))?;
-        stream.conn.send_close_notify();
-        stream.flush()
-    });
     (authority, server)
 }
 

@@ -17,6 +17,10 @@ use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{Grant, Net};
 use ikigai_tests::paths;
 use ikigai_tests::wait::TIMEOUT;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -219,6 +223,40 @@ impl Server {
         answer: impl Fn(&mut dyn ReadWrite, &str) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
         Self::start(ip, move |mut stream, events| serve(&mut stream, &events, &answer))
+    }
+
+    /// Starts such a server over TLS, with a certificate for `names`. Returns the certificate of
+    /// its authority as well.
+    pub(crate) fn https(
+        ip: &str,
+        mut authority: CertificateParams,
+        names: &[&str],
+        answer: impl Fn(&mut dyn ReadWrite, &str) -> io::Result<()> + Send + Sync + 'static,
+    ) -> (Vec<u8>, Self) {
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = authority.self_signed(&key).expect("signed").der().to_vec();
+        let issuer = Issuer::new(authority, key);
+        let key = KeyPair::generate().expect("a key");
+        let names: Vec<String> = names.iter().copied().map(str::to_owned).collect();
+        let leaf = CertificateParams::new(names).expect("names");
+        let leaf = leaf.signed_by(&key, &issuer).expect("signed").der().clone();
+        let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![leaf], key)
+            .expect("a certificate");
+        let config = Arc::new(config);
+        let server = Self::start(ip, move |stream, events| {
+            let tls = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            let mut stream = StreamOwned::new(tls, stream);
+            serve(&mut stream, &events, &answer)?;
+            stream.conn.send_close_notify();
+            stream.flush()
+        });
+        (certificate, server)
     }
 
     pub(crate) fn start(
