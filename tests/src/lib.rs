@@ -6,7 +6,8 @@
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
 //! 4. [`mcp::Client`] talks to a server of the Model Context Protocol.
 //! 5. [`paths`] has the paths of the programs under test, and [`readme`] an example to run.
-//! 6. [`wait::eventually`] waits for a state that no event announces.
+//! 6. [`wait::eventually`] waits for a state that no event announces, and [`mode::permit`] sets
+//!    the mode of a file.
 
 pub mod component;
 pub mod conformance;
@@ -16,6 +17,7 @@ pub mod fidelity;
 pub mod host;
 pub mod leftovers;
 pub mod mcp;
+pub mod mode;
 #[cfg(target_os = "linux")]
 pub mod openings;
 pub mod paths;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use super::{Host, Ran};
+use crate::mode::permit;
 use crate::{leftovers, paths, tiers};
 
 /// The id of the user `nobody`, who has no rights.
@@ -135,7 +136,7 @@ impl Host {
         let path = self.scratch.path().join(path);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
         fs::write(&path, content).expect("a file of the test");
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        permit(&path, mode);
         path
     }
 

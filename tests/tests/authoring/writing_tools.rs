@@ -4,11 +4,11 @@
 mod recorded;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ impl Example {
     fn install(host: Host, name: &'static str, file: &Path) -> Self {
         let path = host.user_tools().join(file.file_name().expect("a file"));
         fs::copy(file, &path).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+        permit(&path, 0o755);
         Self { host, name, path }
     }
 

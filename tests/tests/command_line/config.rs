@@ -5,6 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use ikigai_tests::host::Host;
+use ikigai_tests::mode::permit;
 use serde_json::Value;
 
 /// Returns a host whose user has this configuration, and the path of the file.
@@ -144,9 +145,8 @@ fn a_mistake_is_reported_with_its_position_and_nothing_runs() {
 
 #[test]
 fn a_file_that_others_may_write_is_not_used() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (host, file) = configured("fuel = 1");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("permissions");
+    permit(&file, 0o666);
     let ran = host.run(["config", "show"]).expect_code(2);
     assert!(ran.stderr().contains("another user may have written it"), "{}", ran.stderr());
     assert!(ran.stderr().contains("hint: chmod go-w"), "{}", ran.stderr());
@@ -213,15 +213,13 @@ fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
 
 #[test]
 fn a_configuration_in_a_closed_directory_is_refused_and_not_left_out() {
-    use std::os::unix::fs::PermissionsExt as _;
     let (host, file) = configured("fuel = 1");
     let directory = file.parent().expect("a directory").to_owned();
     let host = host.as_nobody();
-    let permit = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode));
-    permit(0o000).expect("permissions");
+    permit(&directory, 0o000);
     let refused = host.run(["config", "show", "--json"]);
     // Allows the directory to be removed.
-    permit(0o700).expect("permissions");
+    permit(&directory, 0o700);
     let refused = refused.expect_code(2);
     let hint = format!("hint: chmod u+rwx {}\n", directory.display());
     assert!(refused.stderr().ends_with(&hint), "{refused}");

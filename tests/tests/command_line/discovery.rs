@@ -5,12 +5,13 @@ mod compiling;
 mod embedded;
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use ikigai_tests::component::{self, Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
+use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -96,12 +97,12 @@ fn a_directory_that_cannot_be_read_is_a_warning() {
     host.script("hidden_tool", "echo '{}'");
     host.write("system-tools/seen", shell_tool("seen"), 0o755);
     let host = host.as_nobody();
-    fs::set_permissions(host.user_tools(), fs::Permissions::from_mode(0o000)).expect("permitted");
+    permit(host.user_tools(), 0o000);
     let ran = list(&host);
     assert_eq!(names(&ran), ["seen"], "{ran}");
     let warning = format!("the tool directory `{}` cannot be read", host.user_tools().display());
     assert!(ran.stderr().contains(&warning), "{ran}");
-    fs::set_permissions(host.user_tools(), fs::Permissions::from_mode(0o755)).expect("permitted");
+    permit(host.user_tools(), 0o755);
     assert_eq!(names(&list(&host)), ["hidden_tool", "seen"]);
 }
 

@@ -1,9 +1,9 @@
 //! `ikigai doctor`: its checks of this machine, its advice, and its exit code.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use serde_json::Value;
 
 /// Returns the check of this name.
@@ -79,14 +79,11 @@ fn keys_are_shown_by_their_names_alone() {
 
 #[test]
 fn what_is_wrong_with_a_place_comes_with_the_way_out() {
-    let mode = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
-    };
     let host = Host::new();
-    mode(&host.user_tools(), 0o777);
+    permit(host.user_tools(), 0o777);
     host.write("state/ikigai/audit.jsonl", "", 0o666);
     fs::create_dir_all(host.cache()).expect("made");
-    mode(&host.cache(), 0o777);
+    permit(host.cache(), 0o777);
     host.script("broken", "exit 1").metadata().expect("there");
     host.program("broken", "#!/bin/sh\nexit 1\n");
     let ran = doctor(&host).expect_code(0);
@@ -116,7 +113,7 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
     assert_eq!(check(&doctor(&host), "audit log")["status"], "warn");
     let host = Host::without_system_tools();
     fs::create_dir(host.scratch().join("state")).expect("made");
-    mode(&host.scratch().join("state"), 0o555);
+    permit(host.scratch().join("state"), 0o555);
     let ran = doctor(&host.as_nobody());
     assert!(
         check(&ran, "audit log")["detail"].as_str().expect("text").contains("cannot be created")

@@ -1,7 +1,6 @@
 //! Calls that get more time while they run.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use ikigai_host::audit::{LogReader, Record};
 use ikigai_host::{Control, Deadline, Extended, Host, Paths};
 use ikigai_tests::host::schema;
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use ikigai_tests::wait::eventually;
 use serde_json::Value;
@@ -94,7 +94,7 @@ impl Rig {
 
 fn write(path: &Path, text: &str, mode: u32) {
     fs::write(path, text).expect("written");
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
+    permit(path, mode);
 }
 
 #[tokio::test]

@@ -5,12 +5,13 @@
 //! user's own tool is then called in another workspace.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
+use ikigai_tests::mode::permit;
 use rustix::process::geteuid;
 
 /// Two workspaces, the user's tool `x`, and a sandboxed tool that rewrites files of the first
@@ -301,7 +302,7 @@ fn a_record_that_cannot_be_kept_is_reported_once() {
     let first = rig.host.workspace().canonicalize().expect("a path");
     assert!(text.lines().any(|line| line == first.to_str().expect("UTF-8")), "{text}");
     assert_eq!(text.lines().count(), 2, "{text}");
-    fs::set_permissions(&record, fs::Permissions::from_mode(0o666)).expect("permitted");
+    permit(&record, 0o666);
     let ran = rig.run("other", &["tool", "call", "rewriter"], &rig.path()).expect_code(0);
     assert_eq!(ran.stderr().matches("another user may have written it").count(), 1, "{ran}");
 }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use ikigai_tests::{left_out, paths};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -173,7 +174,7 @@ fn all_work_in(other: &dyn OtherHost) {
         let dir = TempDir::new().expect("a workspace");
         let note = dir.path().join("note.txt");
         fs::write(&note, NOTE).expect("written");
-        fs::set_permissions(&note, fs::Permissions::from_mode(0o751)).expect("a mode");
+        permit(&note, 0o751);
 
         let [schema, answered] =
             other.schema_and_answer(&component, dir.path(), &arguments.to_string());

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, mknodat, renameat_with};
 use serde_json::Value;
 
@@ -287,11 +288,11 @@ fn a_replacement_needs_the_right_to_write() {
     // The user may write to the directory, but not to the file.
     let host = trespasser("replacer", "file_edit").as_nobody();
     let kept = host.workspace().join("kept");
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o444)).expect("permitted");
+    permit(&kept, 0o444);
     assert_none_reached(&attempts(&host, "file_edit", "replace", "kept"), &[]);
     assert_eq!(fs::read(&kept).expect("read"), b"kept");
     // A replacement keeps the exact mode.
-    fs::set_permissions(&kept, fs::Permissions::from_mode(0o751)).expect("permitted");
+    permit(&kept, 0o751);
     let seen = attempts(&host, "file_edit", "replace", "kept");
     assert_eq!(seen, [("<kept>".to_owned(), "REACHED".to_owned())]);
     assert_eq!(fs::metadata(&kept).expect("there").permissions().mode() & 0o7777, 0o751);

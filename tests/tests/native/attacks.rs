@@ -5,7 +5,6 @@ use std::fs;
 use std::io;
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::mode::permit;
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
 
@@ -72,18 +72,14 @@ fn workspace(rig: &Rig) -> Vec<GrantedDir> {
 fn beside() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
-    open_to_all(&path, 0o777);
+    permit(&path, 0o777);
     (scratch, path)
-}
-
-fn open_to_all(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
 }
 
 /// Creates a file of the rig's user.
 fn own_file(rig: &Rig, path: &Path) {
     fs::write(path, "secret").expect("written");
-    open_to_all(path, 0o666);
+    permit(path, 0o666);
     if !rig.is_root() {
         // If this is not root, the file already belongs to the user.
         let _ = std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY));
@@ -201,8 +197,8 @@ impl Listeners {
         let name = format!("ikigai-{}", rig.workspace().display());
         let streams = UnixListener::bind(&stream)?;
         let datagrams = UnixDatagram::bind(&datagram)?;
-        open_to_all(&stream, 0o777);
-        open_to_all(&datagram, 0o777);
+        permit(&stream, 0o777);
+        permit(&datagram, 0o777);
         let abstract_streams = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
         let address = SocketAddr::from_abstract_name(format!("{name}-datagram"))?;
         let abstract_datagrams = UnixDatagram::bind_addr(&address)?;
@@ -384,7 +380,7 @@ fn no_privilege_is_gained() {
                 })
                 .expect("removed");
             fs::copy("/usr/bin/id", &setuid).expect("copied");
-            open_to_all(&setuid, 0o4755);
+            permit(&setuid, 0o4755);
         };
         // For root in a sandbox, a setuid program gains nothing that root lacks.
         let attempts: Vec<_> =

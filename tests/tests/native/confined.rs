@@ -18,6 +18,7 @@ use ikigai_host::policy::{Grant, GrantedLink, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::base_view::BASE_VIEW;
 use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, LimitEnforcer, Mechanism};
+use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::rig::{self, Rig, each_user, text};
@@ -40,7 +41,7 @@ fn not_started(outcome: &Outcome) -> &str {
 /// Creates a directory that every user may write to.
 fn directory(path: &Path) {
     fs::create_dir_all(path).expect("made");
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
+    permit(path, 0o777);
 }
 
 #[test]
@@ -235,7 +236,7 @@ fn a_fifo_of_the_workspace_holds_nobody_up() {
     each_user(Sandbox::Require, |rig| {
         let path = rig.path("fifo");
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+        permit(&path, 0o666);
         let outcome = rig.run(&rig.script("exec cat fifo"), |call| {
             call.limits.wall_clock = Duration::from_millis(500);
         });
@@ -556,7 +557,7 @@ fn without_a_user_namespace_root_has_nearly_all_of_it_and_another_user_what_is_l
 fn where_no_namespace_can_be_made_files_network_and_signals_are_still_kept() {
     each_user(Sandbox::Prefer, |rig| {
         let secret = tempfile::NamedTempFile::new().expect("a file");
-        fs::set_permissions(secret.path(), fs::Permissions::from_mode(0o666)).expect("permitted");
+        permit(secret.path(), 0o666);
         fs::write(secret.path(), "secret").expect("written");
         let rig = rig.under_a_filter().lacking_cgroups();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listens");

@@ -10,6 +10,7 @@ use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::policy::{Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::mode::permit;
 
 use super::rig::{Rig, each_user, text};
 
@@ -29,15 +30,11 @@ fn run(rig: &Rig, script: &str, sandbox: Sandbox, files: &[(Access, &Path)]) -> 
 fn beside() -> (tempfile::TempDir, [std::path::PathBuf; 2]) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
-    let open = |path: &Path, mode| {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
-    };
-    open(&path, 0o777);
+    permit(&path, 0o777);
     let files = ["granted", "secret"].map(|name| {
         let path = path.join(name);
         fs::write(&path, format!("the {name}\n")).expect("written");
-        open(&path, 0o666);
+        permit(&path, 0o666);
         path
     });
     (scratch, files)

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::policy::{ClosedPlaces, Grant, Hide, Reserved, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
 use ikigai_supervisor::isolation::Guarantee;
+use ikigai_tests::mode::permit;
 
 use super::rig::{NOBODY, Rig, each_user, text};
 
@@ -63,7 +64,7 @@ fn fill(rig: &Rig) {
     let all = ["sub", "secret", "secret/deep", "out", ".env", "sub/.ENV", "secret/deep/key"];
     for name in all {
         let mode = if rig.path(name).is_dir() { 0o777 } else { 0o666 };
-        fs::set_permissions(rig.path(name), fs::Permissions::from_mode(mode)).expect("permitted");
+        permit(rig.path(name), mode);
         if !rig.is_root() {
             // If this is not root, the file already belongs to the user.
             let _ = std::os::unix::fs::chown(rig.path(name), Some(NOBODY), Some(NOBODY));
@@ -210,7 +211,7 @@ fn an_installation_that_a_link_names_shows_nothing_that_is_hidden() {
         fill(rig);
         let scratch = tempfile::tempdir().expect("a directory");
         let alias = fs::canonicalize(scratch.path()).expect("a path").join("alias");
-        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o755)).expect("permitted");
+        permit(scratch.path(), 0o755);
         symlink(rig.workspace(), &alias).expect("linked");
         rig.script(&format!("cat {0}/.env; cat {0}/secret/deep/key", alias.display()));
         for (hide, told) in [(Hide::default(), true), (hide(), false)] {
@@ -405,7 +406,7 @@ const EVIL: [&str; 33] = [
 /// Fills the workspace of a rig with files that other programs execute.
 fn fill_executed(rig: &Rig) {
     let own = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permitted");
+        permit(path, mode);
         if !rig.is_root() {
             // If this is not root, the file already belongs to the user.
             let _ = std::os::unix::fs::lchown(path, Some(NOBODY), Some(NOBODY));
@@ -516,8 +517,7 @@ fn a_directory_that_is_named_beside_the_one_around_it_is_guarded_too() {
     each_user(Sandbox::Require, |rig| {
         fs::create_dir_all(rig.path("packages/a")).expect("made");
         for dir in ["packages", "packages/a"] {
-            fs::set_permissions(rig.path(dir), fs::Permissions::from_mode(0o777))
-                .expect("permitted");
+            permit(rig.path(dir), 0o777);
             own_link(rig, dir);
         }
         let script = "echo evil >packages/a/.envrc; mv packages p; mkdir -p packages/a; \
@@ -562,8 +562,7 @@ fn what_is_new_beside_something_named_is_set_aside() {
     each_user(Sandbox::Require, |rig| {
         fs::create_dir(rig.path(".claude")).expect("made");
         rig.file(".claude/settings.json", "good\n", 0o666);
-        fs::set_permissions(rig.path(".claude"), fs::Permissions::from_mode(0o777))
-            .expect("permitted");
+        permit(rig.path(".claude"), 0o777);
         let script = "echo new >.claude/settings.json; echo evil >.claude/hooks.json";
         run_guarded(rig, script, &[".claude/settings.json"]);
         let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
@@ -629,7 +628,7 @@ fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() 
         {
             let dir = rig.path(file).parent().expect("a directory").to_owned();
             fs::create_dir_all(&dir).expect("made");
-            fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permitted");
+            permit(&dir, 0o777);
             rig.file(file, text, 0o666);
         }
         // A link outside of the granted directory leads back.
@@ -669,7 +668,7 @@ fn what_one_call_adds_to_a_place_is_new_for_another_that_runs_longer() {
         rig.fifo();
         let path = rig.path(".vscode");
         fs::create_dir(&path).expect("made");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permitted");
+        permit(&path, 0o777);
         rig.file(".vscode/settings.json", "good", 0o666);
         let grant = |grant: &mut Grant| {
             let dir = |path| GrantedDir { access: Access::ReadWrite, path };

@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use ikigai_host::exec::{Call, Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_supervisor::isolation::LimitEnforcer;
+use ikigai_tests::mode::permit;
 
 use super::limits::Guard;
 use super::rig::{Rig, each_user, text};
@@ -161,7 +161,7 @@ impl Foreign {
     fn new(rig: &Rig) -> Self {
         let listen = |name: &str| {
             let listener = UnixListener::bind(rig.path(name)).expect("listens");
-            open_to_all(&rig.path(name));
+            permit(rig.path(name), 0o777);
             listener
         };
         let _stream = listen("engine.sock");
@@ -179,13 +179,9 @@ impl Foreign {
             assert_eq!(libc::listen(socket.as_raw_fd(), 8), 0);
             socket
         };
-        open_to_all(&path);
+        permit(&path, 0o777);
         Self { _stream, _packets, _held }
     }
-}
-
-fn open_to_all(path: &Path) {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permitted");
 }
 
 #[test]
@@ -221,7 +217,7 @@ fn no_socket_of_another_program_is_reached_in_a_granted_directory() {
             Foreign::new(rig)
         };
         let all: Vec<String> = attempts.iter().cloned().chain(words(&short)).collect();
-        open_to_all(own.path());
+        permit(own.path(), 0o777);
         let foreign = prepare();
         let outcome = rig.run(&rig.intruder(), |call| {
             let place = own.path().display().to_string();

@@ -1,12 +1,13 @@
 //! The places on the machine in which a tool, its grant or its interpreter may lie.
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_host::policy::Sandbox;
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::mode::permit;
 
 use super::rig::{self, each_user, text};
 
@@ -15,12 +16,12 @@ fn what_lies_in_var_tmp_is_shown_there_and_the_rest_of_it_is_the_tools_own() {
     each_user(Sandbox::Require, |rig| {
         let place = tempfile::tempdir_in("/var/tmp").expect("a directory");
         let place = place.path();
-        fs::set_permissions(place, Permissions::from_mode(0o777)).expect("permitted");
+        permit(place, 0o777);
         let tool = place.join("tool");
         let script =
             "#!/bin/sh\npwd; echo x >new; ls -A /var/tmp; echo x >/var/tmp/own; cat /tmp/own";
         fs::write(&tool, script).expect("written");
-        fs::set_permissions(&tool, Permissions::from_mode(0o755)).expect("permitted");
+        permit(&tool, 0o755);
         let (shown, name) = (place.display(), place.file_name().expect("a name").display());
         let outcome = rig.run(&tool, |call| {
             call.workspace = place.into();
@@ -59,7 +60,7 @@ fn an_interpreter_is_found_behind_a_link_that_climbs_to_the_root() {
     each_user(Sandbox::Require, |rig| {
         let bin = tempfile::tempdir_in(&place).expect("a directory");
         let bin = bin.path().canonicalize().expect("a path");
-        fs::set_permissions(&bin, Permissions::from_mode(0o755)).expect("permitted");
+        permit(&bin, 0o755);
         let climb: PathBuf = bin.components().skip(1).map(|_| "..").collect();
         symlink(climb.join("usr/bin/env"), bin.join("climbing")).expect("linked");
         let text_of = format!("#!{}/climbing sh\necho found", bin.display());

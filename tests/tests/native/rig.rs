@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -19,6 +18,7 @@ use ikigai_host::exec::{Call, Executor, Outcome};
 use ikigai_host::limits::STDERR_KEPT;
 use ikigai_host::policy::{Grant, Net, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use ikigai_tests::wait::{TIMEOUT, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,7 +83,7 @@ impl Rig {
         let dir = TempDir::new().expect("a directory");
         let workspace = fs::canonicalize(dir.path()).expect("a path");
         // A tool without privileges must be able to write there as well.
-        fs::set_permissions(&workspace, fs::Permissions::from_mode(0o777)).expect("permitted");
+        permit(&workspace, 0o777);
         let without = OmittedLayers::default();
         let root = started_as_root();
         Self { _dir: dir, workspace, supervisor, sandbox, without, root }
@@ -159,7 +159,7 @@ impl Rig {
     pub(crate) fn file(&self, name: &str, content: &str, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, content).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        permit(&path, mode);
         path
     }
 
@@ -171,7 +171,7 @@ impl Rig {
     pub(crate) fn fifo(&self) -> Fifo {
         let path = self.path("alive");
         mknodat(CWD, &path, FileType::Fifo, Mode::from(0o666), 0).expect("a FIFO");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+        permit(&path, 0o666);
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         Fifo(Arc::new(open(&path, flags, Mode::empty()).expect("open")))
     }

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +17,16 @@ use ikigai_host::policy::{Grant, Net, Sandbox};
 use super::rig::{each_user, text};
 
 use SeenAccess::{Change, Make, Read};
+use ikigai_tests::mode::permit;
 
 /// Creates a directory outside of the workspace with two files.
 fn outside() -> (tempfile::TempDir, PathBuf) {
     let scratch = tempfile::tempdir().expect("a directory");
     let path = fs::canonicalize(scratch.path()).expect("a path");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("permitted");
+    permit(&path, 0o777);
     for name in ["secret", "program"] {
         fs::write(path.join(name), "#!/bin/sh\n").expect("written");
-        fs::set_permissions(path.join(name), fs::Permissions::from_mode(0o777)).expect("permitted");
+        permit(path.join(name), 0o777);
     }
     (scratch, path)
 }
@@ -108,7 +109,7 @@ fn what_a_tool_has_is_not_reached_for_and_what_it_uses_is_seen() {
 fn a_write_to_what_may_be_read_alone_is_seen() {
     each_user(Sandbox::Require, |rig| {
         fs::write(rig.path("notes"), "notes").expect("written");
-        fs::set_permissions(rig.path("notes"), fs::Permissions::from_mode(0o666)).expect("set");
+        permit(rig.path("notes"), 0o666);
         let tool = rig.script("cat notes; echo x >notes; touch new; rm -f gone");
         let (_, seen) = rig.watch(&tool, |call| {
             let mut grant = (*call.grant).clone();

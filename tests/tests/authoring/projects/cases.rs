@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use ikigai_tests::core_module::{import, saying, tool};
 use ikigai_tests::host::schema;
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use serde_json::json;
 
@@ -128,7 +129,7 @@ fn what_is_blessed_is_expected_and_nothing_else_changes() {
                  {\"name\": \"new\", \"arguments\": {\"error_code\": \"X\", \"more\": 1}}";
     let project = project(&echo(), "", cases);
     let file = project.directory().join("cases.jsonl");
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("set");
+    permit(&file, 0o640);
     let ran = project.run("test", &["--bless"]).expect_code(0);
     assert!(ran.stdout().ends_with("1 passed, 0 failed, 2 rewritten\n"), "{ran}");
     let rewritten = cases

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::future::{pending, ready};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -19,6 +18,7 @@ use ikigai_host::exec::{Call, Executor, Outcome, Stdin};
 use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{AssetAccess, Grant, Sandbox};
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use ikigai_tests::wait::TIMEOUT;
 use ikigai_tools::fake::{MemoryAsset, MemoryAssets};
@@ -183,7 +183,7 @@ pub(crate) struct Rig {
 impl Rig {
     pub(crate) fn new(store: Option<Arc<dyn AssetStore>>) -> Self {
         let scratch = TempDir::new().expect("a directory");
-        fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o777)).expect("permitted");
+        permit(scratch.path(), 0o777);
         let components = Components::new(8, u64::MAX).expect("a runtime for components");
         let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build();
         Self { scratch, components, store, runtime: Some(runtime.expect("a runtime")) }
@@ -237,7 +237,7 @@ impl Rig {
     ) -> Outcome {
         let path = self.workspace().join("tool");
         fs::write(&path, format!("#!/usr/bin/python3\n{text}")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permitted");
+        permit(&path, 0o755);
         let mut call = self.prepared(assets, sandbox);
         adjust(&mut call);
         self.finish(native(&path).run(call))

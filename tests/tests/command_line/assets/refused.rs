@@ -1,11 +1,11 @@
 //! Errors of assets: in the tool's own words, within the call, and without a secret.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
 
 use ikigai_assets_testing::Server;
 use ikigai_tests::host::Host;
+use ikigai_tests::mode::permit;
 use serde_json::json;
 
 use crate::assets::rig::{AGENT, call, get, host, put, read, text, with_each_store};
@@ -127,7 +127,7 @@ fn no_tool_writes_to_the_file_of_a_store() {
     let host = host();
     let store = host.workspace().join("store.db");
     let url = format!("sqlite:{}", store.display());
-    fs::set_permissions(host.workspace(), fs::Permissions::from_mode(0o755)).expect("permitted");
+    permit(host.workspace(), 0o755);
     host.run_with(["--store", &url, "asset", "put", "a"], b"text").expect_code(0);
     for (backend, path) in [("wasm", "store.db"), ("native", "store.db"), ("wasm", "store.db-wal")]
     {

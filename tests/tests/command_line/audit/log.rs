@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use rustix::process::geteuid;
 
@@ -47,7 +48,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
     };
     let open_to_all = |path: &Path| {
         fs::write(path, "").expect("written");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("permitted");
+        permit(path, 0o666);
     };
     let directory = |path: &Path| fs::create_dir(path).expect("made");
     type Spoil<'a> = &'a dyn Fn(&Path);
@@ -91,9 +92,9 @@ fn a_place_that_cannot_be_written_stops_no_call() {
     let host = script("echo 1").as_nobody();
     let state = host.scratch().join("state");
     fs::create_dir_all(&state).expect("made");
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o555)).expect("permitted");
+    permit(&state, 0o555);
     assert_goes_on(&host, "Permission denied");
-    fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).expect("permitted");
+    permit(&state, 0o755);
 
     let host = script("echo 1");
     host.write("state", "a file where a directory should be", 0o644);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -13,6 +13,7 @@ use ikigai_host::consent::{ConsentQuestion, ConsentReply, Respondent, Widen, Wid
 use ikigai_host::front_end::{AnswerFuture, Costs, FrontEnd, Recording};
 use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_protocol::Access;
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
@@ -179,7 +180,7 @@ async fn what_a_native_tool_writes_is_noted_and_thrown_away() {
         let place = if is_nobody { PathBuf::from("/var") } else { paths::shown_scratch() };
         let scratch = tempfile::tempdir_in(place).expect("a directory");
         let base = scratch.path().canonicalize().expect("there");
-        fs::set_permissions(&base, fs::Permissions::from_mode(0o755)).expect("permitted");
+        permit(&base, 0o755);
         let supervisor = if is_nobody { unprivileged(&base) } else { paths::supervisor() };
         let rig = Rig::in_scratch(scratch, supervisor, ["", "", ""], |host| host);
         for name in files.iter().copied().chain(beside.iter().map(String::as_str)) {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use ikigai_host::front_end::{AnswerFuture, FrontEnd};
 use ikigai_host::policy::{Remedy, RequestedAccess};
 use ikigai_host::{CancellationToken, Digest, Host, HostBuilder, Paths};
 use ikigai_protocol::Access;
+use ikigai_tests::mode::permit;
 use ikigai_tests::paths;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -128,8 +128,7 @@ impl Rig {
         for (name, text) in files {
             let text = text.replace("BASE", base.to_str().expect("UTF-8"));
             fs::write(base.join(name), text).expect("written");
-            let private = fs::Permissions::from_mode(0o600);
-            fs::set_permissions(base.join(name), private).expect("permitted");
+            permit(base.join(name), 0o600);
         }
         let paths = Paths {
             system_tools: Some(paths::tools()),
@@ -160,7 +159,7 @@ impl Rig {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("a parent")).expect("a directory of the test");
         fs::write(&path, content).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+        permit(&path, mode);
         path
     }
 

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -82,8 +81,7 @@ impl Rig {
     }
 
     fn policy(&self, text: &str) {
-        let path = self.installation.write("policy.toml", text, 0o600);
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("permitted");
+        self.installation.write("policy.toml", text, 0o600);
     }
 }
 

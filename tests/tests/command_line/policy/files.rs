@@ -2,10 +2,11 @@
 //! write them.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{chown, symlink};
 use std::path::PathBuf;
 
 use ikigai_tests::host::NOBODY;
+use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{CEILING, USER, WORKSPACE, host};
@@ -40,19 +41,19 @@ fn what_is_no_file_or_anybodys_is_refused() {
         host.write(file, text, 0o600);
         if file == WORKSPACE {
             // A workspace's file may be writable by every user, because it can only narrow grants.
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).expect("permitted");
+            permit(&path, 0o666);
             host.run(args(&path)).expect_code(0);
             fs::remove_file(&path).expect("removed");
             continue;
         }
         for mode in [0o666, 0o620, 0o602] {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
+            permit(&path, mode);
             refused(&format!("others may write to it (mode {mode:04o})"));
         }
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("permitted");
+        permit(&path, 0o600);
         let dir = path.parent().expect("a parent").to_owned();
         let mode = fs::metadata(&dir).expect("there").permissions();
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("permitted");
+        permit(&dir, 0o777);
         refused("others may write to its directory (mode 0777)");
         fs::set_permissions(&dir, mode).expect("permitted");
         if rustix::process::geteuid().is_root() {
@@ -74,10 +75,7 @@ fn a_policy_in_a_closed_directory_is_refused_like_a_closed_file() {
     host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
     let host = host.as_nobody();
     host.run(["tool", "list"]).expect_code(0);
-    let permit = |name: &str, mode| {
-        let path = host.scratch().join(name);
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
-    };
+    let permit = |name: &str, mode| permit(host.scratch().join(name), mode);
     for (closed, mode) in [("home/.config/ikigai", 0o700), ("home/.config", 0o755), (USER, 0o600)] {
         permit(closed, 0o000);
         for args in [
@@ -122,9 +120,7 @@ fn whoever_could_swap_a_directory_on_the_way_is_told() {
     list().expect_code(0);
     for dir in ["home", "home/.config", "deep"] {
         let path = host.scratch().join(dir);
-        let permit = |mode| {
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("permitted");
-        };
+        let permit = |mode| permit(&path, mode);
         for mode in [0o777, 0o770] {
             permit(mode);
             let ran = list().expect_code(2);

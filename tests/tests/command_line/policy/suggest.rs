@@ -6,6 +6,7 @@ use std::path::Path;
 
 use ikigai_host::Digest;
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use serde_json::{Value, json};
 
 use super::{USER, host};
@@ -42,8 +43,7 @@ fn write_log(host: &Host, records: &[Value]) {
     let lines: String = records.iter().map(|record| format!("{record}\n")).collect();
     host.write("state/ikigai/audit.jsonl", lines, 0o600);
     let state = host.scratch().join("state/ikigai");
-    let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    fs::set_permissions(state, private).expect("permitted");
+    permit(state, 0o700);
 }
 
 fn path(access: &str, path: impl AsRef<Path>) -> Value {

@@ -1,7 +1,6 @@
 //! The files of the three layers, and the requests that the tests decide.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use ikigai_host::policy::{
     Signatures, ToolOrigin,
 };
 use ikigai_host::{BuildError, Host, HostBuilder, Paths};
+use ikigai_tests::mode::permit;
 use tempfile::TempDir;
 
 /// The files of the three layers, in their own directory.
@@ -44,7 +44,7 @@ impl Rig {
     pub(crate) fn write(&self, name: &str, text: &str) {
         let text = text.replace("ELSEWHERE", self.path("elsewhere").to_str().expect("UTF-8"));
         fs::write(self.path(name), text).expect("written");
-        fs::set_permissions(self.path(name), fs::Permissions::from_mode(0o600)).expect("permitted");
+        permit(self.path(name), 0o600);
     }
 
     pub(crate) fn host(&self) -> Result<Arc<Host>, BuildError> {

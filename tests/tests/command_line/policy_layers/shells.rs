@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ikigai_host::policy::{ScriptVerdict, fuzzing_commands};
 use ikigai_protocol::shell::SHELLS;
 use ikigai_tests::draw::{self, Draw};
+use ikigai_tests::mode::permit;
 use tempfile::TempDir;
 
 use crate::policy_layers::scripts::generated;
@@ -72,7 +72,7 @@ impl Recording {
         for name in RECORDERS {
             let path = scratch.path().join("bin").join(name);
             fs::write(&path, recorder).expect("a recorder");
-            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permitted");
+            permit(&path, 0o755);
         }
         for name in FILES {
             fs::write(scratch.path().join("w").join(name), "evil\n").expect("a file");

@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use ikigai_tests::host::Host;
+use ikigai_tests::mode::permit;
 use serde_json::{Value, json};
 
 const SET_ID: u32 = 0o6000;
@@ -18,7 +19,7 @@ fn program(host: &Host, name: &str) -> PathBuf {
         std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("given away");
     }
     // A change of the owner clears the bits, so it comes first.
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o6755)).expect("permitted");
+    permit(&path, 0o6755);
     path
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::future::ready;
-use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +13,7 @@ use ikigai_agent::{
 use ikigai_assets::{Agent, AssetPath, Budget, Capacity, StoreUrl};
 use ikigai_host::registry::{ScanDepth, Snapshot};
 use ikigai_provider_testing::{FakeServer, Received, Reply, Trouble, Vendor};
+use ikigai_tests::mode::permit;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -118,7 +118,7 @@ fn write_tool(scratch: &TempDir) {
     );
     let path = tools.join("long");
     fs::write(&path, script).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    permit(&path, 0o755);
 }
 
 /// Returns the number of tokens in a request, as a vendor could count them.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use ikigai_tests::host::Host;
 use ikigai_tests::mcp::http::{Answer, Server};
 use ikigai_tests::mcp::{LEGACY, MODERN};
+use ikigai_tests::mode::permit;
 use rustix::process::Signal;
 use rustls::crypto::ring::default_provider;
 use rustls::{ClientConnection, StreamOwned};
@@ -222,7 +223,7 @@ fn the_token_is_made_once_and_for_its_user_alone() {
     let host = Host::without_system_tools();
     let runtime = host.scratch().join("run");
     fs::create_dir(&runtime).expect("a directory");
-    fs::set_permissions(&runtime, fs::Permissions::from_mode(0o700)).expect("a mode");
+    permit(&runtime, 0o700);
     let host = host.env("XDG_RUNTIME_DIR", &runtime);
     let server = start(&host);
     let file = server.token_file();
@@ -239,7 +240,7 @@ fn the_token_is_made_once_and_for_its_user_alone() {
     assert_eq!(refused.status, 401, "{refused:?}");
     let challenge = refused.header("www-authenticate").expect("a challenge");
     assert_eq!(challenge, r#"Bearer realm="ikigai", error="invalid_token""#);
-    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("a mode");
+    permit(&file, 0o644);
     let ran = host.run(["mcp", "serve", "--http", "127.0.0.1:0"]).expect_code(1);
     assert!(ran.stderr().contains("mcp.token"), "{ran}");
 }

@@ -1,7 +1,6 @@
 //! Servers of a program that embeds the host and connects to them in its own way.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +12,7 @@ use ikigai_host::exec::mcp::{
     ServerStreams, ServerTools, ToolDescription,
 };
 use ikigai_host::{CancellationToken, Digest, Host, Paths, Snapshot};
+use ikigai_tests::mode::permit;
 use ikigai_tests::{leftovers, paths};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -125,8 +125,7 @@ impl Rig {
             tool().digest()
         );
         fs::write(base.join("policy.toml"), policy).expect("written");
-        fs::set_permissions(base.join("policy.toml"), fs::Permissions::from_mode(0o600))
-            .expect("permitted");
+        permit(base.join("policy.toml"), 0o600);
         let paths = Paths {
             system_tools: None,
             user_tools: Some(base.join("tools")),
@@ -213,7 +212,7 @@ async fn no_call_reaches_a_process_whose_program_is_another_one_by_now() {
         // A running program's file cannot be written to, so it is replaced.
         let _ = fs::remove_file(&program);
         fs::write(&program, bytes).expect("written");
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permitted");
+        permit(&program, 0o755);
     };
     // The program waits for the end of its stdin.
     let bytes = fs::read("/bin/cat").expect("read");

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::thread;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -274,18 +275,18 @@ fn a_login_is_for_the_user_and_for_one_address_alone() {
     let peer = start(&host, &json!({}));
     log_in(&host, &[]).0.expect_code(0);
     host.run(["mcp", "approve", "peer", "--yes"]).expect_code(0);
-    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o644)).expect("a mode");
+    permit(kept(&host), 0o644);
     let refused = echo(&host).to_string();
     assert!(refused.contains("others than its owner may read it"), "{refused}");
     assert_eq!(state(&host)["state"], "unusable");
-    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o600)).expect("a mode");
+    permit(kept(&host), 0o600);
     let login = fs::read(kept(&host)).expect("read");
     host.run(["mcp", "remove", "peer", "--yes"]).expect_code(0);
     drop(peer);
     let before = sent(&host, "POST /mcp");
     let _other = start(&host, &json!({}));
     fs::write(kept(&host), login).expect("written");
-    fs::set_permissions(kept(&host), fs::Permissions::from_mode(0o600)).expect("a mode");
+    permit(kept(&host), 0o600);
     let shown = host.run(["mcp", "show", "peer"]).expect_code(1).stdout();
     assert!(shown.contains("you are not logged in to `peer`"), "{shown}");
     assert_eq!(sent(&host, "POST /mcp"), before, "the tokens of another server were sent");

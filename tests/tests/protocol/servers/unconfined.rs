@@ -1,9 +1,9 @@
 //! Servers that a user lets run without a sandbox, and the rules that keep them in it.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use serde_json::{Value, json};
 
 use crate::servers::{call, define, doing, text};
@@ -121,7 +121,7 @@ fn another_program_and_one_that_a_tool_could_replace_do_not_run_unconfined() {
     assert!(read(&host, &[]).is_some());
     fs::remove_file(&program).expect("removed");
     fs::write(&program, "#!/bin/sh\n").expect("written");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+    permit(&program, 0o755);
     let ran = host.run(["mcp", "show", "peer"]).expect_code(1);
     assert!(ran.stdout().contains("is not the file that was granted"), "{ran}");
     let url = ["mcp", "add", "far", "https://mcp.example.com/mcp", "--unconfined"];
