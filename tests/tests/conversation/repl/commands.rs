@@ -4,7 +4,7 @@ use ikigai_provider_testing::{Gate, Received, Reply};
 use ikigai_terminal_testing::Terminal;
 use serde_json::json;
 
-use crate::repl::rig::{Rig, enter, is_asking};
+use crate::repl::rig::{Rig, enter, is_asking, wait_for_answer};
 
 /// Makes the terminal show the system prompt, and returns the screen when the prompt ends with this
 /// text.
@@ -37,8 +37,7 @@ fn every_command_works_without_a_key() {
     assert!(enter(&terminal, "hello").contains("error: no model is set"));
     // The help is longer than the screen.
     terminal.send("/help\r");
-    let shows_end = |screen: &str| screen.contains("Ctrl-D leaves.") && is_asking(screen);
-    terminal.wait_until("the help was shown", shows_end);
+    wait_for_answer(&terminal, "Ctrl-D leaves.");
     let help = terminal.everything();
     for command in ["/compact [PATH", "/env NAME=VALUE", "/exit", "/last [N]", "/refresh"] {
         assert!(help.contains(command), "{help}");
@@ -141,9 +140,9 @@ fn a_command_of_the_person_runs_in_the_workspace_and_its_output_goes_with_the_ne
     assert!(screen.contains(said), "{screen}");
     assert_eq!(rig.server.requests().len(), 0);
     terminal.send("look\r");
-    terminal.wait_until("it asks", |screen| screen.contains("I see.") && is_asking(screen));
+    wait_for_answer(&terminal, "I see.");
     terminal.send("again\r");
-    terminal.wait_until("it asks", |screen| screen.contains("And now?") && is_asking(screen));
+    wait_for_answer(&terminal, "And now?");
     let [first, second] = [0, 1].map(|at| rig.server.requests()[at].body.to_string());
     let ran = "The user ran `ls; echo wrong >&2; exit 3` in a shell (exit code 3)";
     assert!(first.contains(ran) && first.contains("here.txt"), "{first}");
@@ -157,7 +156,7 @@ fn an_output_stays_until_a_prompt_with_it_was_sent() {
     let terminal = rig.ready();
     enter(&terminal, "!echo noted");
     terminal.send("look\r");
-    terminal.wait_until("it failed", |screen| screen.contains("error: ") && is_asking(screen));
+    wait_for_answer(&terminal, "error: ");
     terminal.send("look\r");
     terminal.wait_for("I see.");
     let told = rig.server.requests()[1].body.to_string();
@@ -173,8 +172,7 @@ fn a_command_of_the_person_has_the_terminal_and_ctrl_c_ends_it() {
     terminal.send("typed\n");
     terminal.wait_for("got [typed]");
     terminal.send("\x03");
-    let screen =
-        terminal.wait_until("it asks", |s| s.contains("ended by signal 2") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "ended by signal 2");
     assert!(!screen.contains("Ctrl-D or /exit leaves"), "{screen}");
     assert!(!terminal.shows_typing());
     terminal.send("!\r");
@@ -212,7 +210,7 @@ fn all_that_is_sent_before_the_conversation_is_shown() {
     let terminal = rig.ready();
     enter(&terminal, "/system be brief");
     terminal.send("hello\r");
-    terminal.wait_until("it asks", |screen| screen.contains("I see.") && is_asking(screen));
+    wait_for_answer(&terminal, "I see.");
     let shown = show_system(&terminal, "of the asset");
     let request = rig.server.requests()[0].body.clone();
     let sent = request["system"].as_array().expect("blocks");
@@ -230,7 +228,7 @@ fn all_that_is_sent_before_the_conversation_is_shown() {
     assert!(!show_system(&terminal, "of the asset").contains("`ninja`"));
     enter(&terminal, "/clear");
     terminal.send("hello again\r");
-    terminal.wait_until("it asks", |screen| screen.contains("again.") && is_asking(screen));
+    wait_for_answer(&terminal, "again.");
     let system = rig.server.requests()[1].body["system"].to_string();
     assert!(system.contains("`ninja`") && !system.contains("`make`"), "{system}");
 }
@@ -251,9 +249,7 @@ fn a_key_is_given_inside_and_is_in_no_file() {
         screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
     });
     terminal.send("s3cret-key\r");
-    terminal.wait_until("it asks", |screen| {
-        screen.contains("The key for m of anthropic is set for this run.") && is_asking(screen)
-    });
+    wait_for_answer(&terminal, "The key for m of anthropic is set for this run.");
     assert!(!terminal.written().contains("s3cret-key"), "{:?}", terminal.written());
     terminal.send("/exit\r");
     let mut terminal = terminal;
@@ -308,7 +304,7 @@ fn the_files_that_a_turn_changed_are_taken_back() {
     }
     let terminal = rig.ready();
     terminal.send("write\r");
-    terminal.wait_until("it asks", |screen| screen.contains("All written.") && is_asking(screen));
+    wait_for_answer(&terminal, "All written.");
     rig.host.write("workspace/edited.txt", "by the person, later\n", 0o644);
     let screen = enter(&terminal, "/undo");
     assert!(screen.contains("restored old.txt\n"), "{screen}");
@@ -353,8 +349,7 @@ fn the_changes_of_a_conversation_are_shown_and_it_is_exported() {
     assert!(enter(&terminal, "/export").contains("nothing of this conversation is saved yet"));
     for answer in ["Round 2 is over.", "Round 4 is over."] {
         terminal.send("go on\r");
-        terminal
-            .wait_until("it is answered", |screen| screen.contains(answer) && is_asking(screen));
+        wait_for_answer(&terminal, answer);
     }
     let screen = terminal.screen();
     let status = screen.lines().rev().nth(1).expect("a line above the prompt");

@@ -8,7 +8,7 @@ use ikigai_provider_testing::{Received, Reply};
 use ikigai_terminal_testing::Terminal;
 use serde_json::{Value, json};
 
-use crate::repl::rig::{Rig, enter, is_asking};
+use crate::repl::rig::{Rig, enter, is_asking, wait_for_answer};
 
 const SECRET: &str = "the secret of the test";
 
@@ -47,7 +47,7 @@ fn begin(terminal: &Terminal) -> String {
 }
 
 fn wait_for_end(terminal: &Terminal) -> String {
-    terminal.wait_until("the turn is over", |s| s.contains("It is done.") && is_asking(s))
+    wait_for_answer(terminal, "It is done.")
 }
 
 /// Returns the messages that the model got about the calls of the last turn.
@@ -243,7 +243,7 @@ fn an_interruption_and_a_closed_terminal_take_the_question_back() {
     let mut terminal = rig.ready();
     begin(&terminal);
     terminal.send("\x03");
-    let screen = terminal.wait_until("it is over", |s| s.contains("Interrupted.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "Interrupted.");
     assert!(screen.contains("→ not asked any more"), "{screen}");
     terminal.send("once more\r");
     terminal.wait_until("it is asked", |screen| screen.ends_with("deny, and tell the model"));

@@ -1,9 +1,9 @@
 //! The end of the REPL: by the user, by a signal or with the terminal. No process may be left.
 
-use ikigai_provider_testing::{Gate, Reply};
+use ikigai_provider_testing::Reply;
 use rustix::process::Signal;
 
-use crate::repl::rig::{Rig, is_asking};
+use crate::repl::rig::{Rig, wait_for_answer};
 
 #[test]
 fn a_terminal_that_is_closed_during_a_call_takes_everything_with_it() {
@@ -67,9 +67,7 @@ fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
     let rig = Rig::new([]);
     let mut terminal = rig.ready();
     terminal.send("\x03");
-    terminal.wait_until("it says how", |screen| {
-        screen.contains("Ctrl-D or /exit leaves.") && is_asking(screen)
-    });
+    wait_for_answer(&terminal, "Ctrl-D or /exit leaves.");
     terminal.send("\x04");
     assert!(terminal.wait().success());
     assert!(terminal.shows_typing());
@@ -78,11 +76,7 @@ fn ctrl_c_at_the_prompt_says_how_to_leave_and_ctrl_d_leaves() {
 
 #[test]
 fn what_is_typed_during_a_turn_is_read_after_it() {
-    let gate = Gate::closed();
-    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
-    let mut terminal = rig.ready();
-    terminal.send("go on\r");
-    terminal.wait_for("It begins");
+    let (gate, rig, mut terminal) = Rig::in_answer([]);
     terminal.send("/model\r\x04");
     gate.open();
     terminal.wait_for("model-of-the-test of anthropic\n");

@@ -9,7 +9,7 @@ use ikigai_provider_testing::{Received, Reply};
 use regex::Regex;
 use serde_json::json;
 
-use crate::repl::rig::{Rig, enter, is_asking};
+use crate::repl::rig::{Rig, enter, wait_for_answer};
 
 /// Returns the model's reply in a round of the session.
 fn model(round: usize) -> Reply {
@@ -43,7 +43,7 @@ fn model(round: usize) -> Reply {
 /// Sends a prompt, and waits for the last words of the answer.
 fn ask(rig: &Rig, terminal: &ikigai_terminal_testing::Terminal, prompt: &str, last: &str) {
     terminal.send(&format!("{prompt}\r"));
-    terminal.wait_until("it was answered", |screen| screen.contains(last) && is_asking(screen));
+    wait_for_answer(terminal, last);
     assert_eq!(rig.server.violations(), [] as [String; 0]);
 }
 

@@ -1,6 +1,6 @@
 //! A REPL in a terminal, and the server that it asks.
 
-use ikigai_provider_testing::{FakeServer, Received, Reply, Vendor};
+use ikigai_provider_testing::{FakeServer, Gate, Received, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
 use serde_json::json;
@@ -48,6 +48,18 @@ impl Rig {
         (rig, terminal)
     }
 
+    /// Returns a REPL in the middle of an answer, which ends once the gate is open. `next` are the
+    /// replies after it.
+    pub(crate) fn in_answer(next: impl IntoIterator<Item = Reply>) -> (Gate, Self, Terminal) {
+        let gate = Gate::closed();
+        let first = Reply::answer().text("It begins ").stall(&gate).text("and ends.");
+        let rig = Self::new([first].into_iter().chain(next));
+        let terminal = rig.ready();
+        terminal.send("go on\r");
+        terminal.wait_for("It begins");
+        (gate, rig, terminal)
+    }
+
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.host = self.host.env(name, value);
         self
@@ -67,9 +79,7 @@ impl Rig {
     pub(crate) fn ready_with(&self, flags: &[&str]) -> Terminal {
         let mut command = self.host.command();
         let terminal = Terminal::start(command.args(flags), self.columns, 24);
-        terminal.wait_until("its tools are known, and it asks", |screen| {
-            screen.contains(" available.") && is_asking(screen)
-        });
+        wait_for_answer(&terminal, " available.");
         terminal
     }
 }
@@ -77,6 +87,14 @@ impl Rig {
 /// Returns whether the last line is a prompt and nothing else.
 pub(crate) fn is_asking(screen: &str) -> bool {
     screen.lines().last().is_some_and(|line| line == ">")
+}
+
+/// Waits until `text` is on the screen, and a prompt is its last line. Returns the screen.
+#[track_caller]
+pub(crate) fn wait_for_answer(terminal: &Terminal, text: &str) -> String {
+    terminal.wait_until(&format!("`{text}` is on the screen, and it asks"), |screen| {
+        screen.contains(text) && is_asking(screen)
+    })
 }
 
 /// Types a line, and waits for the next prompt.

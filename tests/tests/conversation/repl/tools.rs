@@ -9,7 +9,7 @@ use ikigai_tests::host::schema;
 use ikigai_tests::paths;
 use serde_json::json;
 
-use crate::repl::rig::{Rig, enter, is_asking};
+use crate::repl::rig::{Rig, enter, wait_for_answer};
 
 #[test]
 fn a_tool_that_came_meanwhile_is_there_after_refresh() {
@@ -59,13 +59,12 @@ fn a_prompt_does_not_wait_for_a_component_that_is_being_compiled() {
     let turn = rig.host.take_turn(Digest::of_reader(later).expect("read"));
     let terminal = rig.start();
     terminal.wait_for("compiling later.wasm");
-    let answered = |text| move |screen: &str| screen.contains(text) && is_asking(screen);
     terminal.send("hello\r");
-    terminal.wait_until("it is answered", answered("Without it."));
+    wait_for_answer(&terminal, "Without it.");
     drop(turn);
     terminal.wait_for("3 tools available.");
     terminal.send("again\r");
-    terminal.wait_until("it is answered", answered("With it."));
+    wait_for_answer(&terminal, "With it.");
     let tools =
         rig.server.requests().iter().map(|it| it.body["tools"].to_string()).collect::<Vec<_>>();
     assert!(tools[0].contains("\"greet\"") && !tools[0].contains("\"later\""), "{tools:?}");
@@ -87,8 +86,7 @@ fn a_question_is_answered_with_a_sandboxed_tool() {
     rig.host.write("workspace/notes.txt", "the answer is 42\n", 0o644);
     let terminal = rig.ready();
     terminal.send("what is the answer?\r");
-    let screen =
-        terminal.wait_until("it asks again", |s| s.contains("It says 42.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "It says 42.");
     assert!(screen.contains("I will look."), "{screen}");
     let call = screen.lines().find(|line| line.starts_with("✓ file_read"));
     let call = call.unwrap_or_else(|| panic!("the line of the call:\n{screen}"));
@@ -113,7 +111,7 @@ fn a_resize_during_a_call_leaves_the_screen_in_order() {
     terminal.wait_for("slow {\"argument\"");
     terminal.resize(40, 20);
     std::fs::write(&go, "").expect("a file");
-    let screen = terminal.wait_until("it asks", |s| s.contains("It has ended.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "It has ended.");
     let call = screen.lines().find(|line| line.starts_with("✓ slow"));
     assert!(call.is_some_and(|line| line.chars().count() < 40), "{screen}");
 }
@@ -169,8 +167,7 @@ fn a_call_gets_no_more_time_than_policy_allows_and_what_it_printed_is_shown() {
     assert!(!screen.contains("Ctrl-T"), "{screen}");
     terminal.send("\x14");
     terminal.wait_for("slow may run for 6 s: policy allows no more.");
-    let answered = |screen: &str| screen.contains("It took long.") && is_asking(screen);
-    let screen = terminal.wait_until("it is answered", answered);
+    let screen = wait_for_answer(&terminal, "It took long.");
     assert!(screen.contains("Tool 'slow' timed out after 6s\n  so far\n"), "{screen}");
 }
 
@@ -196,8 +193,7 @@ fn the_tools_of_servers_are_there_and_those_of_unknown_ones_come_behind() {
         "{servers}"
     );
     terminal.send("go\r");
-    let answered = |screen: &str| screen.contains("It said so.") && is_asking(screen);
-    let screen = terminal.wait_until("it is answered", answered);
+    let screen = wait_for_answer(&terminal, "It said so.");
     assert!(screen.lines().any(|line| line.starts_with("✓ peer__echo")), "{screen}");
     let told = rig.server.requests()[1].body.to_string();
     assert!(told.contains("roof"), "{told}");
@@ -228,7 +224,7 @@ fn the_first_lines_of_a_result_are_shown_and_all_of_it_on_a_key() {
     rig.host.script("say", r#"printf '"hi"'"#);
     let terminal = rig.ready();
     terminal.send("count\r");
-    let screen = terminal.wait_until("it asks", |s| s.contains("Done.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "Done.");
     assert!(
         screen.contains("\n  1\n  2\n  3\n  4\n  … 2 more lines (Ctrl-O shows all)\n"),
         "{screen}"
@@ -260,7 +256,7 @@ fn an_edit_is_shown_with_its_difference() {
     }
     let terminal = rig.ready();
     terminal.send("edit it\r");
-    let screen = terminal.wait_until("it asks", |s| s.contains("Done.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "Done.");
     assert!(screen.contains("\n   one\n  -two\n  +2\n"), "{screen}");
     assert!(screen.contains("\n  +new\n"), "{screen}");
     assert!(!screen.contains("It is written."), "{screen}");
@@ -277,6 +273,6 @@ fn a_call_that_fails_shows_its_message_and_no_result() {
     );
     let terminal = rig.ready();
     terminal.send("call it\r");
-    let screen = terminal.wait_until("it asks", |s| s.contains("It failed.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "It failed.");
     assert!(screen.contains("NOT_FOUND\n  no such thing\nIt failed."), "{screen}");
 }

@@ -2,16 +2,16 @@
 
 use ikigai_provider_testing::{Gate, Reply};
 
-use crate::repl::rig::{Rig, is_asking};
+use crate::repl::rig::{Rig, is_asking, wait_for_answer};
 
 #[test]
 fn a_conversation_goes_on() {
     let rig = Rig::new([Reply::answer().text("First."), Reply::answer().text("Second.")]);
     let terminal = rig.ready();
     terminal.send("one\r");
-    terminal.wait_until("it asks", |screen| screen.contains("First.") && is_asking(screen));
+    wait_for_answer(&terminal, "First.");
     terminal.send("two\r");
-    terminal.wait_until("it asks", |screen| screen.contains("Second.") && is_asking(screen));
+    wait_for_answer(&terminal, "Second.");
     let told = rig.server.requests()[1].body["messages"].to_string();
     assert!(told.contains("one") && told.contains("First.") && told.contains("two"), "{told}");
 }
@@ -28,7 +28,7 @@ fn an_answer_is_shown_as_it_comes_and_interrupted_by_ctrl_c() {
     let screen = terminal.wait_for("It begins with this");
     assert!(!screen.contains("never ends"), "{screen}");
     terminal.send("\x03");
-    terminal.wait_until("it asks", |screen| screen.contains("Interrupted.") && is_asking(screen));
+    wait_for_answer(&terminal, "Interrupted.");
     rig.server.block_on(rig.server.hang_ups_reach(1));
     terminal.send("and now?\r");
     terminal.wait_for("Still here.");
@@ -43,8 +43,7 @@ fn an_image_that_goes_with_a_prompt_has_a_line() {
     rig.host.write("workspace/picture.png", png, 0o644);
     let terminal = rig.ready();
     terminal.send("look at @picture.png now\r");
-    let screen =
-        terminal.wait_until("it asks", |screen| screen.contains("A cat.") && is_asking(screen));
+    let screen = wait_for_answer(&terminal, "A cat.");
     assert!(screen.contains("[image picture.png, 640 × 480, 1 kB]"), "{screen}");
     let told = rig.server.requests()[0].body["messages"][0]["content"][1].clone();
     assert_eq!(told["source"]["media_type"], "image/png", "{told}");
@@ -56,7 +55,7 @@ fn a_server_that_is_not_there_is_told_of_once() {
     let rig = Rig::new([]).env("ANTHROPIC_BASE_URL", "http://127.0.0.1:1");
     let terminal = rig.ready();
     terminal.send("one\r");
-    let screen = terminal.wait_until("it asks", |s| s.contains("hint: ") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "hint: ");
     assert!(screen.contains("error: nothing listens at 127.0.0.1:1"), "{screen}");
     assert_eq!(screen.matches("nothing listens").count(), 1, "{screen}");
 }
@@ -87,7 +86,7 @@ fn thoughts_are_told_before_the_answer() {
 fn a_call_is_interrupted_with_all_that_it_started() {
     let (rig, mut terminal) = Rig::in_endless_call();
     terminal.send("\x03");
-    let screen = terminal.wait_until("it asks", |s| s.contains("Interrupted.") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "Interrupted.");
     assert!(screen.contains("✗ slow {}"), "{screen}");
     terminal.send("/exit\r");
     assert!(terminal.wait().success());
@@ -99,7 +98,7 @@ fn a_failure_says_what_to_do_and_the_conversation_goes_on() {
     let rig = Rig::new([Reply::status(401, "invalid x-api-key"), Reply::answer().text("Now.")]);
     let terminal = rig.ready();
     terminal.send("one\r");
-    let screen = terminal.wait_until("it asks", |s| s.contains("error: ") && is_asking(s));
+    let screen = wait_for_answer(&terminal, "error: ");
     assert!(screen.contains("hint: check ANTHROPIC_API_KEY"), "{screen}");
     terminal.send("two\r");
     terminal.wait_for("Now.");
@@ -118,14 +117,7 @@ fn an_answer_cannot_do_anything_to_the_terminal() {
 
 #[test]
 fn a_line_that_is_typed_during_a_turn_is_seen_and_sent_after_it() {
-    let gate = Gate::closed();
-    let rig = Rig::new([
-        Reply::answer().text("It begins ").stall(&gate).text("and ends."),
-        Reply::answer().text("The second."),
-    ]);
-    let terminal = rig.ready();
-    terminal.send("go on\r");
-    terminal.wait_for("It begins");
+    let (gate, rig, terminal) = Rig::in_answer([Reply::answer().text("The second.")]);
     terminal.send("and then?\rthe next dra");
     let screen = terminal.wait_for("> the next dra");
     assert!(screen.contains("It begins\nqueued: and then?\n> the next dra"), "{screen}");
@@ -145,11 +137,7 @@ fn a_line_that_is_typed_during_a_turn_is_seen_and_sent_after_it() {
 #[test]
 fn what_was_typed_is_in_the_line_after_an_interruption() {
     for key in ["\x1b", "\x03"] {
-        let gate = Gate::closed();
-        let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
-        let terminal = rig.ready();
-        terminal.send("go on\r");
-        terminal.wait_for("It begins");
+        let (_gate, rig, terminal) = Rig::in_answer([]);
         terminal.send("one\rtwo");
         terminal.wait_for("> two");
         terminal.send(key);
@@ -163,14 +151,7 @@ fn what_was_typed_is_in_the_line_after_an_interruption() {
 
 #[test]
 fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
-    let gate = Gate::closed();
-    let rig = Rig::new([
-        Reply::answer().text("It begins ").stall(&gate).text("and ends."),
-        Reply::answer().text("The second."),
-    ]);
-    let terminal = rig.ready();
-    terminal.send("go on\r");
-    terminal.wait_for("It begins");
+    let (gate, rig, terminal) = Rig::in_answer([Reply::answer().text("The second.")]);
     terminal.send("/key\r");
     terminal.wait_for("queued: /key (it asks after this;");
     terminal.send("s3cret-ahead\r\x1b[A");
@@ -185,9 +166,7 @@ fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
         screen.lines().last().is_some_and(|line| line.starts_with("Key for anthropic"))
     });
     terminal.send("s3cret-key\r");
-    terminal.wait_until("it has the key, and asks", |screen| {
-        screen.contains("is set for this run") && is_asking(screen)
-    });
+    wait_for_answer(&terminal, "is set for this run");
     terminal.send("and then?\r");
     terminal.wait_for("The second.");
     let requests = rig.server.requests();
@@ -199,11 +178,7 @@ fn a_key_that_is_typed_ahead_is_neither_shown_nor_sent_to_a_model() {
 
 #[test]
 fn a_key_that_is_typed_ahead_is_not_in_the_line_after_an_interruption() {
-    let gate = Gate::closed();
-    let rig = Rig::new([Reply::answer().text("It begins ").stall(&gate).text("and ends.")]);
-    let terminal = rig.ready();
-    terminal.send("go on\r");
-    terminal.wait_for("It begins");
+    let (_gate, rig, terminal) = Rig::in_answer([]);
     terminal.send("one\r/key\r");
     terminal.wait_for("queued: /key");
     terminal.send("s3cret-ahead\r");
