@@ -20,7 +20,7 @@ use crate::{leftovers, paths};
 
 use running::Deadline;
 pub use running::Running;
-pub use workshop::{NOBODY, schema};
+pub use workshop::{NOBODY, USER_POLICY, schema};
 
 /// A host with an empty home, workspace and directory of user tools, which are removed with it.
 /// None of the machine's own configuration reaches it.

@@ -2,16 +2,21 @@
 
 use std::fmt::Display;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
+use serde_json::Value;
 
 use super::{Host, Ran};
 use crate::mode::permit;
 use crate::{leftovers, paths, tiers};
+
+/// The policy of the host's user, beneath [`Host::scratch`].
+pub const USER_POLICY: &str = "home/.config/ikigai/policy.toml";
 
 /// The id of the user `nobody`, who has no rights.
 pub const NOBODY: u32 = 65534;
@@ -183,6 +188,32 @@ impl Host {
     #[must_use]
     pub fn state(&self) -> PathBuf {
         self.scratch.path().join("state/ikigai")
+    }
+
+    /// Returns the path of the audit log, which need not exist.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.state().join("audit.jsonl")
+    }
+
+    /// Returns every record of the audit log, oldest first. Without a log there are none.
+    #[must_use]
+    #[track_caller]
+    pub fn records(&self) -> Vec<Value> {
+        let path = self.audit_log();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            Err(error) => panic!("`{}`: {error}", path.display()),
+        };
+        let parse =
+            |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        text.lines().map(parse).collect()
+    }
+
+    /// Writes the policy of the host's user, and returns its path.
+    pub fn write_policy(&self, text: impl AsRef<[u8]>) -> PathBuf {
+        self.write(USER_POLICY, text, 0o600)
     }
 
     /// Returns every file beneath the host's directories except the cache and the audit log, with

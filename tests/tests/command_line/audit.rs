@@ -19,18 +19,10 @@ fn script(body: &str) -> Host {
     host
 }
 
-/// Returns every record of the log, oldest first.
-fn records(host: &Host) -> Vec<Value> {
-    let text = fs::read_to_string(host.state().join("audit.jsonl")).expect("a log");
-    let parse =
-        |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
-    text.lines().map(parse).collect()
-}
-
 /// Returns the only record of the log.
 #[track_caller]
 fn only(host: &Host) -> Value {
-    let records = records(host);
+    let records = host.records();
     assert_eq!(records.len(), 1, "{records:#?}");
     records[0].clone()
 }
@@ -109,7 +101,7 @@ fn everything_is_known_of_a_native_call() {
     // An unconfined tool sees the user's environment, so the record does not list variables.
     host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
     host.run(["tool", "call", "tool", arguments]).expect_code(0);
-    let grant = &records(&host)[1]["grant"];
+    let grant = &host.records()[1]["grant"];
     assert_eq!(
         (&grant["env"], &grant["net"], &grant["sandbox"]),
         (&json!(["*"]), &json!(["*"]), &json!("off"))
@@ -161,7 +153,7 @@ fn a_call_for_which_nothing_ran_is_recorded() {
     host.run(["tool", "call", "absent", r#"{"a":1}"#]).expect_code(1);
     host.run(["tool", "call", "tool", "[]"]).expect_code(1);
     host.run(["tool", "run", "absent"]).expect_code(2);
-    let records = records(&host);
+    let records = host.records();
     let outcomes: Vec<_> = records.iter().map(|it| (&it["via"], &it["outcome"])).collect();
     let expected =
         [("call", "TOOL_NOT_FOUND"), ("call", "INVALID_PARAMS"), ("run", "TOOL_NOT_FOUND")];
@@ -183,12 +175,12 @@ fn a_run_and_a_check_are_recorded_and_a_question_for_the_schema_is_not() {
     host.run(["tool", "list"]).expect_code(0);
     host.run(["tool", "schema"]).expect_code(0);
     host.run(["tool", "show", "tool"]).expect_code(0);
-    assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+    assert!(!host.audit_log().exists(), "nothing was called");
     host.run(["tool", "run", "tool", "a", "b"]).expect_code(7);
     let path = host.user_tools().join("tool");
     let path = path.to_str().expect("UTF-8");
     host.run(["tool", "check", path]).expect_code(0);
-    let records = records(&host);
+    let records = host.records();
     let found: Vec<_> =
         records.iter().map(|it| (&it["via"], &it["tool"], &it["exit_code"])).collect();
     assert_eq!(found[0], (&json!("run"), &json!("tool"), &json!(7)));
@@ -220,7 +212,7 @@ fn the_text_of_arguments_is_recorded_if_it_is_asked_for() {
     }
     let asked = host.env("IKIGAI_AUDIT_ARGUMENTS", "true");
     asked.run(["tool", "call", "tool", r#"{"c":1}"#]).expect_code(0);
-    let records = records(&asked);
+    let records = asked.records();
     let text = |index: usize| records[index]["arguments"]["text"].as_str().expect("text");
     assert_eq!((text(0), text(2)), (r#"{"a":"b"}"#, r#"{"c":1}"#));
     let cut = text(1).trim_end_matches('\u{fffd}');

@@ -52,7 +52,7 @@ fn a_machine_that_lacks_nothing_is_reported_as_good() {
 #[test]
 fn a_policy_that_cannot_be_used_is_one_of_its_checks() {
     let host = Host::new();
-    host.write("home/.config/ikigai/policy.toml", "profile = 1\n", 0o600);
+    host.write_policy("profile = 1\n");
     let ran = doctor(&host).expect_code(1);
     assert_eq!(ran.json()["good"], false);
     let policy = check(&ran, "policy");

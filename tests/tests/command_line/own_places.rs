@@ -232,7 +232,7 @@ fn a_link_that_a_tool_made_does_not_choose_what_an_entry_grants() {
     }
     let data = host.workspace().join("data");
     let policy = format!("[tools.file_read]\nfs = [\"ro:{}\"]\n", data.display());
-    host.write("home/.config/ikigai/policy.toml", &policy, 0o600);
+    host.write_policy(&policy);
     let other = host.scratch().join("other").display().to_string();
     let read = |path: PathBuf| {
         let arguments = json!({ "file_path": path }).to_string();

@@ -13,10 +13,9 @@ use std::thread;
 
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::component::{Ending, printing};
-use ikigai_tests::host::{Host, Ran, schema};
+use ikigai_tests::host::{Host, Ran, USER_POLICY as USER, schema};
 use serde_json::{Value, json};
 
-const USER: &str = "home/.config/ikigai/policy.toml";
 const WORKSPACE: &str = "workspace/.ikigai/policy.toml";
 const CEILING: &str = "ceiling.toml";
 

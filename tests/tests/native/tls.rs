@@ -3,7 +3,6 @@
 //!
 //! The server has one certificate for all its names, so only a grant distinguishes them.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,7 +12,7 @@ use ikigai_host::policy::Sandbox;
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::left_out;
 use rcgen::{CertificateParams, DnType};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::peers::{Names, Server};
 use super::relay::{answer_with_file, repository};
@@ -102,12 +101,6 @@ fn curl_fetches_over_tls_from_granted_peers_alone() {
     }
 }
 
-/// Returns the record of the last call.
-fn last_record(host: &Host) -> Value {
-    let log = fs::read_to_string(host.state().join("audit.jsonl")).expect("a log");
-    serde_json::from_str(log.lines().last().expect("a record")).expect("JSON")
-}
-
 #[test]
 fn bash_clones_over_tls_from_the_granted_host_alone() {
     let repository = repository();
@@ -136,7 +129,7 @@ fn bash_clones_over_tls_from_the_granted_host_alone() {
     let ran = call();
     assert!(failed(&ran), "with a grant of another port: {ran}");
     assert_eq!(server.connections(), 0, "{ran}");
-    let record = last_record(&host);
+    let record = host.records().pop().expect("a record");
     assert_eq!(record["denied"], json!([format!("net {name}")]), "{record:#}");
     assert!(record["used"].as_array().is_none_or(|it| it.iter().all(|it| it["kind"] != "peer")));
 
@@ -147,7 +140,7 @@ fn bash_clones_over_tls_from_the_granted_host_alone() {
     assert_eq!(envelope["result"], expected, "{ran}");
     assert!(server.connections() > 0, "{ran}");
     let used = json!({ "kind": "peer", "host": "localhost", "port": server.port() });
-    let record = last_record(&host);
+    let record = host.records().pop().expect("a record");
     assert!(record["used"].as_array().is_some_and(|it| it.contains(&used)), "{record:#}");
     host.assert_nothing_left();
 }

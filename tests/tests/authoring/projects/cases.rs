@@ -112,7 +112,7 @@ fn each_case_has_its_own_files_and_nothing_is_granted_but_what_the_project_asks_
 fn the_users_policy_tools_and_log_take_no_part() {
     let case = "{\"name\": \"a\", \"arguments\": {}, \"expect\": {}}";
     let project = project(&echo(), "", case);
-    project.host.write("home/.config/ikigai/policy.toml", "no policy", 0o600);
+    project.host.write_policy("no policy");
     project.host.program("tool.wasm", "no tool");
     let state = project.host.scratch().join("state/ikigai");
     let log = || fs::read(state.join("audit.jsonl")).ok();

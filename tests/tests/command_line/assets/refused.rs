@@ -178,7 +178,7 @@ fn a_wrong_password_is_never_shown() {
 
 /// Asserts that neither the text nor the audit log contains the secret.
 fn assert_secret_is_absent(host: &Host, text: &str, secret: &str) {
-    let log = host.scratch().join("state/ikigai/audit.jsonl");
+    let log = host.audit_log();
     let log = fs::read_to_string(log).expect("the audit log");
     assert!(log.contains("file_read") && !log.contains(secret), "{log}");
     assert!(!text.contains(secret), "{text}");

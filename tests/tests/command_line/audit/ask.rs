@@ -259,7 +259,7 @@ fn a_record_cannot_control_the_terminal() {
 #[test]
 fn a_file_of_old_is_read_where_the_log_itself_is_gone() {
     let host = five();
-    std::fs::remove_file(host.state().join("audit.jsonl")).expect("removed");
+    std::fs::remove_file(host.audit_log()).expect("removed");
     assert_eq!(audit(&host, &["--json"]).expect_code(0).stdout().lines().count(), 2);
     let mut log = OpenOptions::new();
     let mut log = log.append(true).open(host.state().join("audit.jsonl.1")).expect("opened");

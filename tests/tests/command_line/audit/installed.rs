@@ -5,7 +5,7 @@ use ikigai_host::{Digest, Paths};
 use ikigai_tests::host::Host;
 use serde_json::json;
 
-use super::{keys, records, script};
+use super::{keys, script};
 
 /// Records a successful update of the tool, and a failed one.
 fn record(host: &Host) {
@@ -39,7 +39,7 @@ fn an_installation_is_a_record_among_those_of_calls() {
     let host = script("echo '{}'");
     host.run(["tool", "call", "tool", "{}"]).expect_code(0);
     record(&host);
-    let records = records(&host);
+    let records = host.records();
     let [call, done, failed] = &records[..] else { panic!("{records:#?}") };
     assert!(call.get("installed").is_none() && call["via"] == "call", "{call}");
     assert_eq!((&done["via"], &done["outcome"]), (&json!("install"), &json!("ok")), "{done}");

@@ -11,7 +11,7 @@ use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, flock, mknodat};
 use rustix::process::geteuid;
 
-use super::{only, records, script};
+use super::{only, script};
 
 /// Asserts that a call succeeds although it cannot be recorded, with one warning that contains
 /// `warning`.
@@ -30,10 +30,10 @@ fn the_log_is_its_users_alone() {
     let mut shell = host.shell("umask 0; exec \"$0\" tool call tool");
     Ran::from_command(&mut shell, b"").expect_code(0);
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o7777;
-    assert_eq!(mode(&host.state().join("audit.jsonl")), 0o600);
+    assert_eq!(mode(&host.audit_log()), 0o600);
     assert_eq!(mode(&host.state()), 0o700);
     host.run(["tool", "call", "tool"]).expect_code(0);
-    assert_eq!(records(&host).len(), 2);
+    assert_eq!(host.records().len(), 2);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn what_lies_in_the_logs_place_is_not_written_to() {
     for (make, said) in cases {
         let host = script("echo 1");
         fs::create_dir_all(host.state()).expect("made");
-        let path = host.state().join("audit.jsonl");
+        let path = host.audit_log();
         make(&path);
         assert_goes_on(&host, said);
         // Reading the log is refused as well, with a hint.
@@ -149,13 +149,13 @@ fn a_full_disk_stops_no_call_and_leaves_no_half_line() {
 fn a_lock_that_is_held_forever_holds_no_call() {
     let host = script("echo 1");
     host.run(["tool", "call", "tool"]).expect_code(0);
-    let holder = fs::File::open(host.state().join("audit.jsonl")).expect("opened");
+    let holder = fs::File::open(host.audit_log()).expect("opened");
     flock(&holder, FlockOperation::LockExclusive).expect("locked");
     let ran = host.run(["tool", "call", "tool"]).expect_code(0);
     assert_eq!(ran.stderr().matches("is locked by another process").count(), 1, "{ran}");
     drop(holder);
     assert_eq!(host.run(["tool", "call", "tool"]).expect_code(0).stderr(), "");
-    assert_eq!(records(&host).len(), 3);
+    assert_eq!(host.records().len(), 3);
 }
 
 #[test]
@@ -177,7 +177,7 @@ pub(super) fn nearly_full(host: &Host, left: usize) -> usize {
     line.push('\n');
     let count = (ikigai_host::audit::ROTATED_AT as usize - left) / line.len();
     let mut log = OpenOptions::new();
-    let mut log = log.append(true).open(host.state().join("audit.jsonl")).expect("opened");
+    let mut log = log.append(true).open(host.audit_log()).expect("opened");
     std::io::Write::write_all(&mut log, line.repeat(count - 1).as_bytes()).expect("written");
     count
 }

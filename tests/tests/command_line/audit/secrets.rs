@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ikigai_tests::host::Host;
 use serde_json::json;
 
-use super::{digest, only, records, script};
+use super::{digest, only, script};
 
 const VALUE: &str = "hunter2-\"and\\more";
 
@@ -85,7 +85,7 @@ fn what_a_tool_answers_is_its_own_and_is_recorded_nowhere() {
     assert_eq!(ran.stderr(), VALUE, "its own stream, passed on as it is");
     let arguments = json!({ "say": VALUE }).to_string();
     tool.run(&["call", "tool", &arguments]).expect_code(0);
-    let records = records(&tool.host);
+    let records = tool.host.records();
     records.iter().for_each(|record| assert_free(&record.to_string()));
     assert_eq!(records[2]["arguments"]["text"], r#"{"say":"[redacted: TOKEN]"}"#);
 }

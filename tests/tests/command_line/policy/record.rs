@@ -62,7 +62,7 @@ fn mistakes_are_told_before_anything_runs() {
         let ran = host.run([&["policy", "record"], args].concat()).expect_code(2);
         assert!(ran.stderr().contains(said) && ran.stdout().is_empty(), "{said}\n{ran}");
     }
-    assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+    assert!(!host.audit_log().exists(), "nothing was called");
     assert!(!host.scratch().join(USER).exists());
 }
 
@@ -74,7 +74,7 @@ fn a_tool_that_runs_unconfined_is_not_recorded() {
         let ran = host.run([&["policy", "record", "tool"], flags, &["--", "{}"]].concat());
         assert!(ran.expect_code(2).stderr().contains("may run without the sandbox"));
     }
-    assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+    assert!(!host.audit_log().exists(), "nothing was called");
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn nothing_is_recorded_on_a_machine_without_the_sandbox() {
         assert!(ran.stderr().contains("does not support the sandbox"), "{ran}");
         assert!(ran.stderr().contains("`ikigai doctor` shows all of it"), "{ran}");
         assert!(ran.stdout().is_empty(), "{ran}");
-        assert!(!host.state().join("audit.jsonl").exists(), "nothing was called");
+        assert!(!host.audit_log().exists(), "nothing was called");
         // With a grant, the second round tries to record without `--permissive`.
         host.run(["policy", "grant", "tool", "--replace", "--read", "."]).expect_code(0);
     }

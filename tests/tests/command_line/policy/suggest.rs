@@ -226,7 +226,7 @@ fn a_log_that_tools_wrote_into_deceives_nobody() {
     let mut records = vec![record(&host, "part", "part.wasm", hostile)];
     records.extend(many.map(|fields| record(&host, "part", "part.wasm", fields)));
     write_log(&host, &records);
-    let log = host.scratch().join("state/ikigai/audit.jsonl");
+    let log = host.audit_log();
     let text = fs::read_to_string(&log).expect("read");
     fs::write(&log, format!("no record\n{{\"time\":1}}\n{text}{{\"torn")).expect("written");
 
@@ -299,7 +299,7 @@ fn mistakes_are_told() {
     fails(&[], 0, "no refusal");
     fails(&["tool"], 0, "only in calls at a terminal");
     write_log(&host, &[]);
-    let log = host.scratch().join("state/ikigai/audit.jsonl");
+    let log = host.audit_log();
     fs::remove_file(&log).expect("removed");
     symlink("/etc/passwd", &log).expect("linked");
     fails(&["part"], 1, "cannot read the audit log");

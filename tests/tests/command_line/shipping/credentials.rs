@@ -46,7 +46,7 @@ fn a_kept_password_is_sent_to_its_registry_and_shown_nowhere() {
     answers(&host, "2.0.0");
     let sent: Vec<_> = fake.seen();
     assert!(sent.iter().any(|it| it.header("authorization") == Some(&format!("Basic {BASIC}"))));
-    let log = std::fs::read_to_string(host.state().join("audit.jsonl")).expect("a log");
+    let log = std::fs::read_to_string(host.audit_log()).expect("a log");
     for text in [ran.stdout(), ran.stderr(), lock_text(&host), log] {
         assert!(!text.contains(BASIC) && !text.contains("secret"), "{text}");
     }

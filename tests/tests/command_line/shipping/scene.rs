@@ -171,7 +171,7 @@ pub(crate) fn policy_text(host: &Host) -> String {
 
 /// Writes the user's policy.
 pub(crate) fn write_policy(host: &Host, text: &str) {
-    host.write("home/.config/ikigai/policy.toml", text, 0o600);
+    host.write_policy(text);
 }
 
 /// Returns everything that an installation may change, with modes and contents: tools, locks,
@@ -248,9 +248,7 @@ pub(crate) fn refused(host: &Host, args: &[&str], code: i32, texts: &[&str]) -> 
 
 /// Returns the records of installations, oldest first.
 pub(crate) fn records(host: &Host) -> Vec<Value> {
-    let text = fs::read_to_string(host.state().join("audit.jsonl")).unwrap_or_default();
-    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    records.filter(|record| record["via"] == "install").collect()
+    host.records().into_iter().filter(|record| record["via"] == "install").collect()
 }
 
 /// Returns the names of the files among the downloads.

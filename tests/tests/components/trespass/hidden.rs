@@ -404,7 +404,7 @@ fn the_tools_see_nothing_of_hidden_names() {
 fn the_shell_sees_nothing_of_hidden_names() {
     let host = Host::new();
     let policy = "[tools.bash]\nhide = [\".env\", \"*.pem\"]\n";
-    host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    host.write_policy(policy);
     host.write("workspace/.env", "secret", 0o644);
     host.write("workspace/kept", "seen", 0o644);
     host.write("workspace/sub/key.pem", "secret", 0o644);

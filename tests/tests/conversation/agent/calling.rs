@@ -41,7 +41,7 @@ fn a_model_is_told_what_is_wrong_with_a_call() {
 fn a_tool_that_policy_denies_is_not_offered_and_a_call_of_it_is_refused() {
     let answer = Reply::answer().call("grep", &json!({ "pattern": "x" }));
     let rig = Rig::new(Vendor::Anthropic, [answer, Reply::answer().text("I see.")]);
-    rig.host.write("home/.config/ikigai/policy.toml", "[tools.grep]\ndeny = true\n", 0o600);
+    rig.host.write_policy("[tools.grep]\ndeny = true\n");
     let ran = rig.ask(&["--json", "--denied-ok", "go"]).expect_code(0);
     let request: Value = serde_json::from_str(&rig.request(0)).expect("JSON");
     let offered = request["tools"].as_array().expect("a list");
@@ -288,7 +288,7 @@ fn the_shell_has_two_minutes_in_a_conversation_and_what_it_printed_stays() {
     assert_ended(&rig.ask(&["--json", "--timeout", "500ms", "go"]).expect_code(0));
     let rig = slow();
     let policy = "[tools.bash]\nlimits = { wall_clock = \"500ms\" }\n";
-    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    rig.host.write_policy(policy);
     assert_ended(&rig.ask(&["--json", "go"]).expect_code(0));
 }
 

@@ -85,7 +85,7 @@ fn calls_that_were_killed_are_named_with_their_ids_in_the_audit_log() {
     let rig = Rig::new(Vendor::Anthropic, [calls, Reply::answer().text("I look first.")]);
     let mut running = rig.start(&["--keep", "run it"]);
     running.wait_for(&rig.host.workspace().join("begun"));
-    let log = rig.host.state().join("audit.jsonl");
+    let log = rig.host.audit_log();
     running.wait_until("the first call is recorded", || {
         std::fs::read_to_string(&log).is_ok_and(|log| log.contains("\"tool\":\"glob\""))
     });
@@ -194,7 +194,7 @@ fn what_changed_since_the_last_turn_is_said_once() {
     let ran = rig.ask(&["--continue", "and now?"]).expect_code(0);
     assert_eq!(since(&ran), Vec::<String>::new(), "nothing has changed: {ran}");
 
-    rig.host.write("home/.config/ikigai/policy.toml", "[tools.bash]\nnet = []\n", 0o600);
+    rig.host.write_policy("[tools.bash]\nnet = []\n");
     std::fs::remove_file(rig.host.user_tools().join("of_the_test")).expect("removed");
     rig.host.script("to_change", "cat >/dev/null; echo 2");
     rig.host.script("new_one", "cat >/dev/null; echo 1");

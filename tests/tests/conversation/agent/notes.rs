@@ -78,7 +78,7 @@ fn what_a_tool_writes_there_is_not_read_in_the_same_conversation() {
 fn a_name_that_leads_to_a_hidden_file_is_not_sent() {
     let rig = answering(Vendor::OpenAi);
     let policy = "[tools.\"*\"]\nhide = [\".env\"]\n";
-    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    rig.host.write_policy(policy);
     rig.host.write("home/.ssh/id_test", "the key of ssh\n", 0o600);
     rig.file(".env", "KEY=hunter2\n");
     let path = |name: &str| rig.host.workspace().join(name);

@@ -50,7 +50,7 @@ fn a_call_that_nobody_agreed_to_or_a_rule_denies_is_exit_code_3_without_a_comman
         for (flags, code) in [(&["--json", "go"][..], 3), (&["--json", "--denied-ok", "go"], 0)] {
             let call = Reply::answer().call(tool, &arguments);
             let rig = Rig::new(Vendor::OpenAi, [call, Reply::answer().text("I may not.")]);
-            rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+            rig.host.write_policy(policy);
             let ran = rig.ask(flags).expect_code(code);
             let envelope = &envelopes(&ran.json())[0];
             assert_eq!(envelope["error_code"], "PERMISSION_DENIED", "{ran}");

@@ -148,7 +148,7 @@ fn a_policy_that_changed_under_the_question_is_not_written_and_said_so() {
     terminal.send("a");
     terminal.wait_for("┗ y write it · n back to the question");
     let changed = "# A comment of the person.\n";
-    rig.host.write("home/.config/ikigai/policy.toml", changed, 0o600);
+    rig.host.write_policy(changed);
     terminal.send("y");
     let screen = terminal.wait_until("it is asked again", |screen| {
         let words: Vec<&str> = screen.split_whitespace().collect();

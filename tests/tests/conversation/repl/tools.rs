@@ -160,7 +160,7 @@ fn a_call_gets_no_more_time_than_policy_allows_and_what_it_printed_is_shown() {
         Rig::new([Reply::answer().call("slow", &json!({})), Reply::answer().text("It took long.")]);
     slow(&rig);
     let policy = "[tools.\"*\"]\nlimits = { wall_clock = \"6s\" }\n";
-    rig.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    rig.host.write_policy(policy);
     let terminal = rig.ready();
     terminal.send("call it\r");
     let screen = terminal.wait_for("s of 6 s");

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ikigai_tests::host::Host;
+use ikigai_tests::host::{Host, USER_POLICY};
 use ikigai_tests::mcp::Client;
 use serde_json::{Value, json};
 
@@ -13,8 +13,6 @@ const RULES: &str = "[tools.bash]\napprove = \"unlisted\"\n\
                      commands = { allow = [\"echo *\"], ask = [\"echo secret *\"], \
                      deny = [\"rm *\"] }\n";
 
-const USER: &str = "home/.config/ikigai/policy.toml";
-
 fn script(text: &str) -> Value {
     json!({ "command": text })
 }
@@ -22,7 +20,7 @@ fn script(text: &str) -> Value {
 #[test]
 fn what_no_rule_lists_is_asked_about_and_what_a_rule_denies_is_not_run() {
     let host = Host::new();
-    host.write(USER, RULES, 0o600);
+    host.write_policy(RULES);
     let marked = host.scratch().join("workspace/marked");
     let mut client = Client::start(&mut server(&host)).asking();
     let result = client.call("bash", &script("echo one && echo 'two; rm x'"));
@@ -48,7 +46,7 @@ fn what_no_rule_lists_is_asked_about_and_what_a_rule_denies_is_not_run() {
     // The denial applies even if the rule is newer than the question.
     let unlisted = script("echo y >marked");
     let asked = question(&mut client, "bash", &unlisted);
-    host.write(USER, RULES.replace("\"rm *\"", "\"rm *\", \"echo y *\""), 0o600);
+    host.write_policy(RULES.replace("\"rm *\"", "\"rm *\", \"echo y *\""));
     let response = repeat(&mut client, ("bash", &unlisted), &asked, "accept");
     assert_denied(&response["result"], "is denied, by `echo y *`");
     client.wait().0.expect_code(0);
@@ -92,7 +90,7 @@ fn the_flag_asks_about_each_command_where_no_rule_lists_any() {
 #[test]
 fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
     let host = Host::new();
-    host.write(USER, RULES, 0o600);
+    host.write_policy(RULES);
     let test = |script: &str| host.run(["policy", "test", "bash", "--command", script]);
     let listed = test("echo a && echo b").expect_code(0).stdout();
     assert!(
@@ -111,13 +109,13 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
         assert!(told.contains(part) && !told.contains('\u{202e}'), "{told}");
     }
     // Without `approve` the command runs anyway.
-    host.write(USER, "[tools.bash]\ncommands = { ask = [\"git push *\"] }\n", 0o600);
+    host.write_policy("[tools.bash]\ncommands = { ask = [\"git push *\"] }\n");
     let told = test("ls -la && id").expect_code(0).stdout();
     assert!(told.starts_with("allowed: bash command `ls -la && id` (it runs; no rule"), "{told}");
     assert!(told.contains("with `approve = \"unlisted\"` somebody would be asked"), "{told}");
     let told = test("git push x").expect_code(1).stdout();
     assert!(told.contains("somebody is asked, by `commands.ask`"), "{told}");
-    host.write(USER, RULES, 0o600);
+    host.write_policy(RULES);
     let told = host.run(["policy", "test", "bash", "--command", "rm x", "--json"]);
     let told = told.expect_code(1).json();
     assert_eq!(told["answers"][0]["verdict"], "denied", "{told}");
@@ -138,6 +136,6 @@ fn the_command_line_shows_the_rules_and_the_verdict_of_a_script() {
     assert_eq!(commands["deny"][0]["rule"], "rm *", "{shown}");
     // A new grant keeps the rules.
     host.run(["policy", "grant", "bash", "--replace", "--read", ".", "--yes"]).expect_code(0);
-    let written = fs::read_to_string(host.scratch().join(USER)).expect("the policy");
+    let written = fs::read_to_string(host.scratch().join(USER_POLICY)).expect("the policy");
     assert!(written.contains(RULES.lines().last().expect("a line")), "{written}");
 }

@@ -49,7 +49,7 @@ fn the_shipped_server_conforms_where_no_fixtures_are_needed() {
     let host = Host::new();
     host.run_with(["asset", "put", "note.md"], b"a text").expect_code(0);
     let grant = "[tools.mcp_assets]\nassets = \"read\"\n";
-    host.write("home/.config/ikigai/policy.toml", grant, 0o600);
+    host.write_policy(grant);
     let mut command = host.command();
     let server =
         Server::start(command.args(["mcp", "serve", "--http", "127.0.0.1:0", "--no-auth"]));

@@ -33,7 +33,7 @@ impl Marking {
     }
 
     fn policy(&self, policy: &str) {
-        self.host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+        self.host.write_policy(policy);
     }
 
     /// Returns how often a tool has run.

@@ -85,7 +85,7 @@ fn a_token_of_a_client_is_in_no_log() {
     let ran = server.end(Signal::TERM).expect_code(130);
     let log = ran.stderr();
     assert!(log.contains("TRACE"), "it logs everything: {log}");
-    let audit = fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl"));
+    let audit = fs::read_to_string(host.audit_log());
     let audit = audit.expect("a log");
     assert!(audit.contains(r#""principal":"token""#), "{audit}");
     for token in [token.trim(), other] {
@@ -255,7 +255,7 @@ fn assets_are_read_over_http_when_a_person_has_granted_it() {
     assert_eq!(refused.body["error"]["code"], -32602, "{refused:?}");
     assert!(refused.body["error"]["message"].as_str().is_some_and(|it| it.contains("mcp_assets")));
     let grant = "[tools.mcp_assets]\nassets = \"read\"\n";
-    host.write("home/.config/ikigai/policy.toml", grant, 0o600);
+    host.write_policy(grant);
     assert_eq!(read().result()["contents"][0]["text"], "a text");
     let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
     let of_principal = |line: &&str| line.contains("mcp_assets") && line.contains("principal");
@@ -291,7 +291,7 @@ fn a_client_uses_assets_by_path_as_far_as_clients_are_granted_them() {
     let grants =
         ["", "[tools.mcp_assets]\nassets = \"read\"\n", "[tools.mcp_assets]\nassets = \"write\"\n"];
     for (granted, grant) in grants.into_iter().enumerate() {
-        host.write("home/.config/ikigai/policy.toml", grant, 0o600);
+        host.write_policy(grant);
         let part = json!({ "file_path": kept, "limit": 2 });
         let (is_read, text) = call("file_read", part);
         assert!(is_read && text.to_string().contains("a line"), "{grant}: {text}");
@@ -336,7 +336,7 @@ fn a_client_that_is_gone_leaves_no_process() {
     server.running().wait_for(&begun);
     drop(stream);
     // The record is written once the call has left nothing behind.
-    let log = host.scratch().join("state/ikigai/audit.jsonl");
+    let log = host.audit_log();
     let is_recorded =
         || fs::read_to_string(&log).is_ok_and(|log| log.contains(r#""cancelled":true"#));
     server.running().wait_until("the call is recorded", is_recorded);

@@ -47,7 +47,7 @@ fn annotations_are_those_of_the_grant() {
     let mut client = legacy(&host);
     assert_eq!(hints(&tool(&mut client, "grep")), (true, false));
     let policy = "[tools.grep]\nnet = [\"example.com:443\"]\nfs = [\"rw:.\"]\n";
-    host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    host.write_policy(policy);
     client.notification("notifications/tools/list_changed");
     assert_eq!(hints(&tool(&mut client, "grep")), (false, true));
 }
@@ -164,7 +164,7 @@ fn a_long_list_has_pages_and_a_stale_cursor_is_refused() {
 #[test]
 fn a_tool_that_policy_denies_by_name_is_not_listed_and_a_call_of_it_is_refused() {
     let host = Host::new();
-    let policy = host.write("home/.config/ikigai/policy.toml", "", 0o600);
+    let policy = host.write_policy("");
     let mut client = legacy(&host);
     assert_eq!(tool(&mut client, "grep")["name"], "grep");
     fs::write(&policy, "[tools.grep]\ndeny = true\n").expect("written");

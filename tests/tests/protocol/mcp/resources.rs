@@ -144,7 +144,7 @@ fn the_subscriptions_of_a_client_are_bounded() {
 fn assets_that_policy_keeps_from_clients_are_not_read() {
     let host = Host::new();
     host.run_with(["asset", "put", "note.md"], b"secret").expect_code(0);
-    host.write("home/.config/ikigai/policy.toml", "[tools.mcp_assets]\nassets = \"none\"\n", 0o600);
+    host.write_policy("[tools.mcp_assets]\nassets = \"none\"\n");
     let mut client = modern(&host);
     for (method, params) in
         [("resources/list", json!({})), ("resources/read", json!({ "uri": "ikigai:///note.md" }))]

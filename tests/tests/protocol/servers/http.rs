@@ -109,7 +109,7 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     let shown = host.run(["mcp", "show", "peer"]).expect_code(0).stdout();
     for text in [
         shown,
-        std::fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl")).expect("read"),
+        std::fs::read_to_string(host.audit_log()).expect("read"),
         std::fs::read_to_string(host.user_tools().join("peer.mcp.toml")).expect("read"),
     ] {
         assert!(!text.contains("t0psecret") && !text.contains("0ldsecret"), "{text}");

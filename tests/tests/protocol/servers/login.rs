@@ -125,7 +125,7 @@ fn a_person_logs_in_uses_the_server_and_logs_out() {
     assert!(shown.stdout().contains("logged in at"), "{shown}");
     let doctor = host.run(["doctor"]).stdout();
     assert!(doctor.contains("logins") && !doctor.contains("not logged in"), "{doctor}");
-    let audit = fs::read_to_string(host.scratch().join("state/ikigai/audit.jsonl"));
+    let audit = fs::read_to_string(host.audit_log());
     let listed = host.run(["mcp", "list"]);
     for text in [ran.stderr(), again.stdout(), shown.stdout(), doctor, listed.stdout()] {
         has_no_secret(&text);

@@ -243,7 +243,7 @@ fn no_start_waits_for_a_server() {
     let digests = [digest(&definition), digest(program().as_ref())];
     let policy =
         format!("[servers.peer]\nsha256 = {digests:?}\nfs = [{:?}]\n", format!("ro:{dir}"));
-    host.write("home/.config/ikigai/policy.toml", policy, 0o600);
+    host.write_policy(policy);
     assert_eq!(host.run(["tool", "call", "own", "{}"]).json()["result"], 1);
     let listed = host.run(["mcp", "list", "--json"]).json();
     assert_eq!(listed["servers"][0]["state"], "not_asked", "{listed}");

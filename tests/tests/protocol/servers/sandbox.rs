@@ -58,7 +58,7 @@ fn a_variable_that_was_granted_is_there_and_not_in_what_the_host_says() {
     let args = ["mcp", "add", "peer", "--read", &dir, "--env", "SECRET_TOKEN", "--yes", "--"];
     host.run(args.into_iter().chain([crate::servers::program().as_str(), &file])).expect_code(0);
     assert!(attempt(&host, "env", &json!({})).1.contains("SECRET_TOKEN=s3cret"));
-    let log = std::fs::read_to_string(host.state().join("audit.jsonl")).expect("the audit log");
+    let log = std::fs::read_to_string(host.audit_log()).expect("the audit log");
     assert!(log.contains("SECRET_TOKEN") && !log.contains("s3cret"), "{log}");
 }
 

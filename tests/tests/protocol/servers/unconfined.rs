@@ -2,13 +2,12 @@
 
 use std::fs;
 
-use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::host::{Host, Ran, USER_POLICY};
 use ikigai_tests::mode::permit;
 use serde_json::{Value, json};
 
 use crate::servers::{call, define, doing, text};
 
-const USER: &str = "home/.config/ikigai/policy.toml";
 const CEILING: &str = "ceiling.toml";
 
 /// Adds the peer with these flags, without a directory.
@@ -44,7 +43,7 @@ fn a_server_runs_unconfined_once_its_user_says_so() {
     let ran = add(&host, &[], &["--unconfined"]).expect_code(0);
     let warning = "warning: `peer` runs unconfined then: it can read, change and delete all";
     assert!(ran.stderr().contains(warning), "{ran}");
-    let policy = fs::read_to_string(host.scratch().join(USER)).expect("a policy");
+    let policy = fs::read_to_string(host.scratch().join(USER_POLICY)).expect("a policy");
     assert!(policy.contains("[servers.peer]") && policy.contains("sandbox = \"off\""), "{policy}");
 
     assert_eq!(read(&host, &[]).as_deref(), Some("of the home"));
@@ -66,7 +65,7 @@ fn a_server_runs_unconfined_once_its_user_says_so() {
 
     // The same command without the flag revokes it.
     add(&host, &[], &[]).expect_code(0);
-    let policy = fs::read_to_string(host.scratch().join(USER)).expect("a policy");
+    let policy = fs::read_to_string(host.scratch().join(USER_POLICY)).expect("a policy");
     assert!(!policy.contains("sandbox"), "{policy}");
     assert_eq!(read(&host, &[]), None);
     host.assert_nothing_left();
@@ -94,7 +93,7 @@ fn strict_and_a_bound_keep_a_server_in_the_sandbox() {
     for bound in bounds {
         let ran = add(&host, &bound, &["--unconfined"]).expect_code(1);
         assert!(ran.stderr().contains("`peer` may not run unconfined"), "{ran}");
-        assert!(!host.scratch().join(USER).exists(), "{ran}");
+        assert!(!host.scratch().join(USER_POLICY).exists(), "{ran}");
     }
     add(&host, &[], &["--unconfined"]).expect_code(0);
     for bound in bounds {
@@ -136,7 +135,7 @@ fn the_word_opens_no_host_to_a_server_over_http() {
     host.program("far.mcp.toml", "url = \"https://mcp.example.com/mcp\"\n");
     let digest = ikigai_host::Digest::from_bytes(b"url = \"https://mcp.example.com/mcp\"\n");
     let entry = format!("[servers.far]\nsandbox = \"off\"\nsha256 = [\"{digest}\"]\nnet = []\n");
-    host.write(USER, entry, 0o600);
+    host.write_policy(entry);
     let listed = host.run(["mcp", "list", "--json"]).json();
     assert_eq!(listed["servers"][0]["unconfined"], false, "{listed}");
 }
