@@ -326,14 +326,20 @@ fn a_client_uses_assets_by_path_as_far_as_clients_are_granted_them() {
     server.end(Signal::TERM).expect_code(130);
 }
 
-#[test]
-fn a_client_that_is_gone_leaves_no_process() {
+/// Returns a host, its server, and the connection of a call that has begun and never ends.
+fn in_endless_call() -> (Host, Server, TcpStream) {
     let host = Host::without_system_tools();
     let begun = host.workspace().join("begun");
     host.script("endless", &format!("echo > '{}'; sleep 1000", begun.display()));
     let mut server = start(&host);
     let stream = server.ask("tools/call", json!({ "name": "endless", "arguments": {} }));
     server.running().wait_for(&begun);
+    (host, server, stream)
+}
+
+#[test]
+fn a_client_that_is_gone_leaves_no_process() {
+    let (host, mut server, stream) = in_endless_call();
     drop(stream);
     // The record is written once the call has left nothing behind.
     let log = host.audit_log();
@@ -346,12 +352,7 @@ fn a_client_that_is_gone_leaves_no_process() {
 
 #[test]
 fn the_end_of_the_server_leaves_no_process() {
-    let host = Host::without_system_tools();
-    let begun = host.workspace().join("begun");
-    host.script("endless", &format!("echo > '{}'; sleep 1000", begun.display()));
-    let mut server = start(&host);
-    let stream = server.ask("tools/call", json!({ "name": "endless", "arguments": {} }));
-    server.running().wait_for(&begun);
+    let (host, server, stream) = in_endless_call();
     server.end(Signal::TERM).expect_code(130);
     drop(stream);
     host.assert_nothing_left();
