@@ -11,6 +11,7 @@ mod flow;
 mod images;
 mod keeping;
 mod notes;
+mod place;
 mod refused;
 mod remembering;
 mod rig;

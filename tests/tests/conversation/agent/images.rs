@@ -7,18 +7,16 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ikigai_agent::assets::StoredAssets;
-use ikigai_agent::{Session, SessionAssets, Turn, TurnEnd, TurnEvent};
-use ikigai_assets::{Agent, Budget, Capacity, StoreUrl};
+use ikigai_agent::{Session, Turn, TurnEnd, TurnEvent};
 use ikigai_host::registry::Snapshot;
 use ikigai_provider::{FailureKind, Image, Part};
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use serde_json::json;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::place::Place;
 use crate::agent::rig::{Rig, envelopes};
-use crate::agent::session::{host, model};
+use crate::agent::session::model;
 
 /// The refusal of a model without image support, in Ollama's words.
 const REFUSAL: &str = "this model does not support image input";
@@ -155,27 +153,11 @@ fn a_model_that_takes_no_images_is_named_with_the_image_and_a_way_out() {
     );
 }
 
-/// A store of sessions, and the directory of the host.
-struct Place {
-    store: Arc<StoredAssets>,
-    scratch: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let store =
-            StoredAssets::at(Ok(StoreUrl::memory()), Budget::default(), Capacity::default());
-        let scratch = tempfile::tempdir().expect("a directory");
-        fs::write(scratch.path().join("picture.png"), png(640, 480)).expect("written");
-        Self { store: Arc::new(store), scratch }
-    }
-
-    fn session(&self, server: &FakeServer) -> Session {
-        let agent = Agent::new("tester@here").expect("a name");
-        let (store, budget) = (Arc::clone(&self.store), Budget::default().0);
-        let assets = SessionAssets { store, budget, agent, is_principal: false };
-        Session::new(host(&self.scratch), Some(assets), Some(model(server)))
-    }
+/// Returns a place whose directory contains an image.
+fn with_picture() -> Place {
+    let place = Place::new();
+    fs::write(place.scratch.path().join("picture.png"), png(640, 480)).expect("written");
+    place
 }
 
 async fn turn(session: &mut Session, prompt: &str) -> Turn {
@@ -203,7 +185,7 @@ fn images(session: &Session) -> Vec<Image> {
 #[tokio::test]
 async fn a_prompt_whose_image_was_refused_is_taken_back() {
     for vendor in Vendor::ALL {
-        let place = Place::new();
+        let place = with_picture();
         let replies = [Reply::status(400, REFUSAL)].into_iter().chain(answers(1));
         let server = FakeServer::start(vendor, replies);
         let mut session = place.session(&server);
@@ -220,7 +202,7 @@ async fn a_prompt_whose_image_was_refused_is_taken_back() {
 #[tokio::test]
 async fn every_provider_goes_on_with_an_image_that_was_kept() {
     for vendor in Vendor::ALL {
-        let place = Place::new();
+        let place = with_picture();
         let server = FakeServer::start(vendor, answers(1));
         let mut session = place.session(&server);
         session.keep();
@@ -245,7 +227,7 @@ async fn every_provider_goes_on_with_an_image_that_was_kept() {
 
 #[tokio::test]
 async fn of_an_image_in_a_turn_that_is_left_out_a_line_stays() {
-    let place = Place::new();
+    let place = with_picture();
     // The answers are long, so that notes about them are shorter.
     let answer = "It is a cat. ".repeat(200);
     let replies = (0..5).map(|_| Reply::answer().text(&answer));

@@ -6,22 +6,19 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::journal::{self, ReplayError};
 use ikigai_agent::{
-    ResumeError, Resumed, Session, SessionAssets, SessionRetention, Spend, SpendLimit, Turn,
-    TurnEnd, TurnEvent, TurnSurroundings, prune_sessions,
+    ResumeError, Resumed, Session, SessionRetention, Spend, SpendLimit, Turn, TurnEnd, TurnEvent,
+    TurnSurroundings, prune_sessions,
 };
-use ikigai_assets::{
-    Agent, Budget, Capacity, Error, NewEvent, SessionEvent, SessionFilter, SessionId, StoreUrl,
-};
+use ikigai_assets::{Error, NewEvent, SessionEvent, SessionFilter, SessionId, StoreUrl};
 use ikigai_host::registry::Snapshot;
 use ikigai_provider_testing::{FakeServer, Received, Reply, Trouble, Vendor};
 use serde_json::json;
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::session::{host, model};
+use crate::agent::place::{Place, agent};
+use crate::agent::session::host;
 
 /// The duration of the tests' session leases.
 const TTL: Duration = Duration::from_secs(60);
@@ -31,31 +28,7 @@ const ANSWER: &str = "There is nothing pinned, neither here nor elsewhere; nothi
                       never was: neither in this workspace nor in any other that I could know of, \
                       wherever it may be, and whoever may have made it.";
 
-/// A store of sessions, and the directory of the host.
-struct Place {
-    store: Arc<StoredAssets>,
-    scratch: TempDir,
-}
-
 impl Place {
-    fn new() -> Self {
-        Self::at(StoreUrl::memory())
-    }
-
-    fn at(url: StoreUrl) -> Self {
-        let store = StoredAssets::at(Ok(url), Budget::default(), Capacity::default());
-        Self { store: Arc::new(store), scratch: tempfile::tempdir().expect("a directory") }
-    }
-
-    fn assets(&self) -> SessionAssets {
-        let (store, budget) = (Arc::clone(&self.store), Budget::default().0);
-        SessionAssets { store, budget, agent: agent(), is_principal: false }
-    }
-
-    fn session(&self, server: &FakeServer) -> Session {
-        Session::new(host(&self.scratch), Some(self.assets()), Some(model(server)))
-    }
-
     async fn events(&self, session: &SessionId) -> Vec<SessionEvent> {
         let store = self.store.open().await.expect("a store");
         store.session_events(session, 0, 1000).await.expect("events")
@@ -68,10 +41,6 @@ impl Place {
         store.release_session(&lease).await.expect("released");
         lease.session()
     }
-}
-
-fn agent() -> Agent {
-    Agent::new("tester@here").expect("a name")
 }
 
 /// Takes a turn, and returns it with its warnings.

@@ -5,32 +5,23 @@ use std::fs;
 use std::future::ready;
 use std::sync::Arc;
 
-use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::command::{AgentCommand, By, Confirm, RewriteProposal};
-use ikigai_agent::{ConversationEnding, Session, SessionAssets, Spend, Turn, TurnEvent};
+use ikigai_agent::{ConversationEnding, Session, Spend, Turn, TurnEvent};
 use ikigai_assets::{
-    Agent, AssetMetadata, AssetPath, Author, Budget, Capacity, ChangeCause, Precondition,
-    SessionId, StoreUrl,
+    AssetMetadata, AssetPath, Author, Budget, ChangeCause, Precondition, SessionId,
 };
 use ikigai_host::registry::Snapshot;
 use ikigai_provider_testing::{FakeServer, Gate, Received, Reply, Trouble, Vendor};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::join;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::place::{Place, agent};
 use crate::agent::rig::Rig;
 use crate::agent::session::{host, model};
 
 /// The notes of the model.
 const NOTES: &str = "Decided: the parser is in `parse.rs`.\nOpen: its tests.";
-
-/// A store, and the directory of the hosts that use it.
-struct Place {
-    store: Arc<StoredAssets>,
-    budget: u64,
-    scratch: TempDir,
-}
 
 /// A conversation in a place, with the warnings of all its turns.
 struct Talk {
@@ -39,22 +30,9 @@ struct Talk {
 }
 
 impl Place {
-    fn new() -> Self {
-        Self::with_budget(Budget::default())
-    }
-
-    fn with_budget(budget: Budget) -> Self {
-        let store = StoredAssets::at(Ok(StoreUrl::memory()), budget, Capacity::default());
-        let scratch = tempfile::tempdir().expect("a directory");
-        Self { store: Arc::new(store), budget: budget.0, scratch }
-    }
-
     /// Begins a conversation that is stored and summarised.
     fn talk(&self, server: &FakeServer) -> Talk {
-        let store = Arc::clone(&self.store);
-        let assets =
-            SessionAssets { store, budget: self.budget, agent: agent(), is_principal: false };
-        let mut session = Session::new(host(&self.scratch), Some(assets), Some(model(server)));
+        let mut session = self.session(server);
         session.keep();
         session.set_auto_summary(true);
         Talk { session, warnings: Vec::new() }
@@ -136,10 +114,6 @@ impl Confirm for Nobody {
     ) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send + 'a>> {
         panic!("nobody is to be asked about {proposal:?}")
     }
-}
-
-fn agent() -> Agent {
-    Agent::new("tester@here").expect("a name")
 }
 
 /// Returns whether a request asks for an entry of the summary.
