@@ -25,10 +25,11 @@ use crate::help;
 use crate::layers::{self, CommandDefinition};
 use crate::options::SharedOptions;
 use crate::output::print_raw;
+use crate::variables::ProgramVariable;
 use ikigai_host::registry;
 
 /// The variable with the name of the shell that asks. Only the scripts set it.
-const VARIABLE: &str = "IKIGAI_COMPLETE";
+const VARIABLE: ProgramVariable = ProgramVariable::IkigaiComplete;
 
 /// The name of this program in the scripts.
 const NAME: &str = "ikigai";
@@ -47,7 +48,7 @@ static COMMANDS: OnceLock<CommandDefinition> = OnceLock::new();
 
 /// Answers a shell that asks for candidates; `None` if no shell asks.
 pub(crate) fn answer(commands: CommandDefinition) -> Option<Result<ExitCode, CliError>> {
-    let shell = env::var_os(VARIABLE).filter(|shell| !shell.is_empty())?;
+    let shell = VARIABLE.value().filter(|shell| !shell.is_empty())?;
     Some(complete(&shell, *COMMANDS.get_or_init(|| commands)))
 }
 
@@ -73,7 +74,7 @@ pub(crate) fn write_script(shell: Shell, script: &mut Vec<u8>) -> std::io::Resul
     let name = shell.to_string();
     let unknown = || std::io::Error::other(format!("there are no completions for `{name}`"));
     let completer = completer(&name).ok_or_else(unknown)?;
-    completer.write_registration(VARIABLE, NAME, NAME, NAME, script)?;
+    completer.write_registration(VARIABLE.name(), NAME, NAME, NAME, script)?;
     if shell == Shell::Zsh {
         script.extend_from_slice(ZSH_AUTOLOADED.as_bytes());
     }

@@ -11,11 +11,15 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::output::eprint;
+use crate::variables::ProgramVariable;
+
+/// The variable with the filter.
+const VARIABLE: ProgramVariable = ProgramVariable::IkigaiLog;
 
 /// Sends the log of this process to stderr.
 pub(crate) fn log_to_stderr(verbose: bool) {
     let default = if verbose { LevelFilter::DEBUG } else { LevelFilter::WARN };
-    let asked = std::env::var("IKIGAI_LOG").ok().map(|text| (text.parse::<Targets>(), text));
+    let asked = VARIABLE.text().map(|text| (text.parse::<Targets>(), text));
     let filter = match &asked {
         Some((Ok(targets), _)) => targets.clone(),
         Some((Err(_), _)) | None => {
@@ -37,10 +41,10 @@ pub(crate) fn log_to_stderr(verbose: bool) {
         .with_target(false);
     let subscriber = tracing_subscriber::registry().with(lines).with(filter);
     if tracing::subscriber::set_global_default(subscriber).is_err() {
-        eprint("warning: the log was set up before, so IKIGAI_LOG has no effect\n");
+        eprint(&format!("warning: the log was set up before, so {VARIABLE} has no effect\n"));
     }
     if let Some((Err(error), text)) = asked {
-        tracing::warn!("IKIGAI_LOG=`{text}` is ignored, because it is not a filter: {error}");
+        tracing::warn!("{VARIABLE}=`{text}` is ignored, because it is not a filter: {error}");
     }
 }
 

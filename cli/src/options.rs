@@ -20,6 +20,7 @@ use crate::progress;
 use crate::servers::Servers;
 use crate::servers::logins::Logins;
 use crate::shipping::{LockedSignatures, WorkspaceToolPaths};
+use crate::variables::{self, ProgramVariable};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets, Spend};
 use ikigai_host::exec::assets::AssetStore;
@@ -39,6 +40,9 @@ pub(crate) const POLICY: &str = "Policy";
 pub(crate) const CALLS: &str = "Calls";
 /// The heading of the flags for assets.
 pub(crate) const ASSETS: &str = "Assets";
+
+/// The variable of `--backend`.
+const BACKEND_VARIABLE: &str = "IKIGAI_BACKEND";
 
 /// The shared flags, with the configuration that they override.
 #[derive(Debug, Args)]
@@ -75,7 +79,7 @@ pub(crate) struct SharedOptions {
 
     /// Which build of a tool to run
     #[arg(long, help_heading = POLICY, global = true, value_name = "KIND",
-          env = "IKIGAI_BACKEND", default_value_t,
+          env = BACKEND_VARIABLE, default_value_t,
           value_parser = choice::parser(BackendChoice::VARIANTS, backend_help))]
     backend: BackendChoice,
 
@@ -237,7 +241,7 @@ impl SharedOptions {
     /// Returns the build for a grant to name: the one on the command line. A build in the
     /// environment applies to every command, so a grant does not name it.
     pub(crate) fn backend_to_write(&self) -> BackendChoice {
-        if std::env::var_os("IKIGAI_BACKEND").is_some() {
+        if variables::value(BACKEND_VARIABLE).is_some() {
             return BackendChoice::Auto;
         }
         self.backend
@@ -490,8 +494,8 @@ const STORE: &str = "store.db";
 
 /// Returns the default agent.
 fn user_at_host() -> String {
-    let set = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
-    let user = ["USER", "LOGNAME"].into_iter().find_map(set);
+    let set = |variable: ProgramVariable| variable.text().filter(|user| !user.is_empty());
+    let user = [ProgramVariable::User, ProgramVariable::Logname].into_iter().find_map(set);
     let user = user.unwrap_or_else(|| {
         let id = rustix::process::getuid().as_raw().to_string();
         // A service or a container may have neither variable.
@@ -514,7 +518,7 @@ fn name_of_user(users: &str, id: &str) -> Option<String> {
 /// Returns the directory for ikigai's secrets that end with the user's login: below
 /// `$XDG_RUNTIME_DIR`, as in the XDG base directory specification. It need not exist.
 pub(crate) fn runtime_dir() -> Option<PathBuf> {
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let runtime = ProgramVariable::XdgRuntimeDir.value().map(PathBuf::from);
     Some(runtime.filter(|dir| dir.is_absolute())?.join("ikigai"))
 }
 

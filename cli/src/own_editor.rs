@@ -7,6 +7,8 @@ use std::path::Path;
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::variables::ProgramVariable;
+
 /// The editor if none is set; every system has it.
 const EDITOR: &str = "vi";
 
@@ -18,8 +20,9 @@ const EDITOR: &str = "vi";
 /// Fails if the editor cannot be started, or fails itself.
 #[allow(clippy::disallowed_methods, reason = "an editor of the person, and not a tool")]
 pub(crate) fn edit(file: &Path) -> anyhow::Result<()> {
-    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let editor: OsString = set("VISUAL").or_else(|| set("EDITOR")).unwrap_or(EDITOR.into());
+    let set = |variable: ProgramVariable| variable.value().filter(|value| !value.is_empty());
+    let editor = set(ProgramVariable::Visual).or_else(|| set(ProgramVariable::Editor));
+    let editor: OsString = editor.unwrap_or(EDITOR.into());
     let mut command = OsString::from(&editor);
     command.push(" \"$1\"");
     // Ctrl-C is for the editor, and must not end this process. The editor starts with the default

@@ -24,6 +24,7 @@ use serde::Serialize;
 use crate::error::{self, CliError};
 use crate::options::SharedOptions;
 use crate::output::{print_json, print_raw};
+use crate::variables;
 use ikigai_host::host::{CallTarget, Host};
 use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 
@@ -134,7 +135,7 @@ fn keys(host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
         let decision = host.decide(CallTarget::from(*tool));
         decision.is_ok_and(|it| it.variables.iter().any(|variable| variable.name == name))
     };
-    let state = |name: &str| match std::env::var_os(name) {
+    let state = |name: &str| match variables::value(name) {
         Some(value) if !value.is_empty() => {
             let granted = snapshot.tools().filter(|tool| has(tool, name)).map(Tool::name);
             match &granted.collect::<Vec<_>>()[..] {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
+use crate::variables::ProgramVariable;
+
 /// Returns the absolute path of a program, as a shell would find it by this name.
 pub(super) fn find(program: &str) -> anyhow::Result<String> {
     let is_program = |path: &PathBuf| {
@@ -14,7 +16,7 @@ pub(super) fn find(program: &str) -> anyhow::Result<String> {
     let found = if program.contains('/') {
         Some(std::path::absolute(program)?).filter(is_program)
     } else {
-        let dirs = env::var_os("PATH").unwrap_or_default();
+        let dirs = ProgramVariable::Path.value().unwrap_or_default();
         let dirs: Vec<PathBuf> = env::split_paths(&dirs).filter(|dir| dir.is_absolute()).collect();
         dirs.into_iter().map(|dir| dir.join(program)).find(is_program)
     };

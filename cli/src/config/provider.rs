@@ -13,6 +13,7 @@ use ikigai_provider::{
 use thiserror::Error;
 
 use super::{Config, Setting, SettingSource};
+use crate::variables;
 use ikigai_host::limits;
 
 /// The failure of a command that should print a key.
@@ -48,7 +49,7 @@ pub(crate) type EnvLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// Returns the value of a variable of this process. An empty variable counts as unset.
 #[must_use]
 pub(crate) fn environment(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    variables::text(name).filter(|value| !value.is_empty())
 }
 
 impl Config {

@@ -18,6 +18,8 @@ use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table};
 
+use crate::variables::ProgramVariable;
+
 pub(crate) use client::{ClientProgram, EntryScope};
 pub(crate) use file::ClientFile;
 
@@ -72,7 +74,7 @@ impl ClientProgram {
 pub(crate) fn program() -> io::Result<PathBuf> {
     let own = env::current_exe()?;
     let name = own.file_name().unwrap_or_default().to_owned();
-    let path = env::var_os("PATH").unwrap_or_default();
+    let path = ProgramVariable::Path.value().unwrap_or_default();
     let found = env::split_paths(&path)
         .map(|dir| dir.join(&name))
         .filter(|program| program.is_absolute())
@@ -82,11 +84,11 @@ pub(crate) fn program() -> io::Result<PathBuf> {
 
 /// Returns the home directory of the user, where most clients have their files.
 pub(crate) fn home() -> Option<PathBuf> {
-    set("HOME")
+    set(ProgramVariable::Home)
 }
 
-fn set(name: &str) -> Option<PathBuf> {
-    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+fn set(variable: ProgramVariable) -> Option<PathBuf> {
+    variable.value().filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 fn edited_json(text: &str, servers: &str, own: &Map<String, Value>) -> anyhow::Result<String> {

@@ -18,6 +18,8 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::variables::ProgramVariable;
+
 /// The shell if none is set.
 const SHELL: &str = "/bin/sh";
 
@@ -114,7 +116,7 @@ pub(super) async fn run(
 /// Starts the command. stdout and stderr share one pipe, which preserves their order.
 #[allow(clippy::disallowed_methods, reason = "a command of the person, and not a tool")]
 fn start(command: &str, workspace: &Path) -> io::Result<(Child, Receiver)> {
-    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    let shell = ProgramVariable::Shell.value().filter(|shell| !shell.is_empty());
     let (reader, writer) = io::pipe()?;
     let child = std::process::Command::new(shell.unwrap_or(OsString::from(SHELL)))
         .arg("-c")

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::remedy::policy::sentence;
+use crate::variables;
 
 /// The directory below the state directory with a file for each server.
 const DIRECTORY: &str = "logins";
@@ -195,7 +196,7 @@ impl Logins {
         }
         let kept_secret = login.session.client.secret.clone();
         if let Some(name) = &login.client_secret_env {
-            let secret = std::env::var(name).ok().filter(|secret| !secret.is_empty());
+            let secret = variables::text(name).filter(|secret| !secret.is_empty());
             let secret = secret.ok_or_else(|| {
                 format!("the variable `{name}` with the secret for `{server}` is not set")
             })?;

@@ -8,6 +8,7 @@ use super::command::TokenCommand;
 use super::logins::Logins;
 use super::oauth::issuer_http;
 use crate::remedy::policy::sentence;
+use crate::variables;
 
 /// The tokens of one server.
 pub(super) struct ServerTokens {
@@ -49,8 +50,8 @@ impl ServerTokens {
         match &self.source {
             TokenOrigin::None => Ok(None),
             TokenOrigin::Variable(_) if refused.is_some() => Ok(None),
-            TokenOrigin::Variable(name) => match std::env::var(name) {
-                Ok(token) if !token.is_empty() => Ok(Some(token)),
+            TokenOrigin::Variable(name) => match variables::text(name) {
+                Some(token) if !token.is_empty() => Ok(Some(token)),
                 _ => Err(format!("the variable `{name}` with the token for `{server}` is not set")),
             },
             TokenOrigin::Command(command) => {

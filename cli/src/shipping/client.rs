@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
 use crate::output::eprint;
+use crate::variables;
 
 /// The time after which a download prints a line if there is no terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ impl RegistryClient {
         })?;
         Ok(Self {
             transport: OnceLock::new(),
-            credentials: Arc::new(Credentials::of_environment(|name| std::env::var_os(name))),
+            credentials: Arc::new(Credentials::of_environment(variables::listed)),
             cache: DownloadCache::new(&directory).with_wait(tell_wait),
             staging: directory.join("staging"),
             offline,

@@ -21,6 +21,7 @@ use super::client::{RegistryClient, not_here};
 use super::project::ProjectDirectory;
 use super::staging::{Fetched, ToolSource};
 use crate::error::{CliError, with_path};
+use crate::variables::ProgramVariable;
 
 /// A request for a tool.
 pub(crate) struct ToolRequest<'a> {
@@ -334,7 +335,7 @@ fn without_parents(path: PathBuf) -> PathBuf {
 
 /// Returns a path with the home directory in place of `~`.
 fn expanded(path: &Path) -> PathBuf {
-    match (path.strip_prefix("~"), std::env::var_os("HOME")) {
+    match (path.strip_prefix("~"), ProgramVariable::Home.value()) {
         (Ok(rest), Some(home)) => PathBuf::from(home).join(rest),
         _ => path.to_owned(),
     }

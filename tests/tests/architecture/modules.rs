@@ -37,6 +37,7 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
+        &["variables"],
         &[
             "choice",
             "config",

@@ -24,6 +24,7 @@ use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::{Login, Logins};
 use crate::servers::oauth::{issuer_http, server_http};
+use crate::variables;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp login docs\n  \
@@ -231,7 +232,7 @@ async fn with_browser(
 
 /// Returns the secret in a variable.
 fn secret(variable: &str) -> Result<String, CliError> {
-    let secret = std::env::var(variable).ok().filter(|secret| !secret.is_empty());
+    let secret = variables::text(variable).filter(|secret| !secret.is_empty());
     secret.ok_or_else(|| {
         let what = format!("the variable `{variable}` with the client secret is not set");
         CliError::usage(anyhow::Error::msg(what))

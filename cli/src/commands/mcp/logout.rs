@@ -12,6 +12,7 @@ use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::{Login, Logins};
 use crate::servers::oauth::issuer_http;
+use crate::variables;
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -90,7 +91,7 @@ async fn revoke(host: &Host, name: &str, login: &Login) -> Revoked {
     };
     let mut session = login.session.clone();
     if let Some(variable) = &login.client_secret_env {
-        session.client.secret = std::env::var(variable).ok();
+        session.client.secret = variables::text(variable);
     }
     match session.revoke(&http).await {
         Ok(()) => Revoked::Yes,

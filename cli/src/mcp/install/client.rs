@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use serde_json::{Map, Value, json};
 
 use super::{ServerEntry, home, set};
+use crate::variables::ProgramVariable;
 
 /// A client with a file for its servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -84,16 +85,19 @@ impl ClientProgram {
             }));
         }
         let home = home().context("HOME is not set")?;
-        let config = || set("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let config = || set(ProgramVariable::XdgConfigHome).unwrap_or_else(|| home.join(".config"));
         let applications = if cfg!(target_os = "macos") {
             home.join("Library/Application Support")
         } else {
             config()
         };
         Ok(match self {
-            Self::ClaudeCode => set("CLAUDE_CONFIG_DIR").unwrap_or(home).join(".claude.json"),
+            Self::ClaudeCode => {
+                set(ProgramVariable::ClaudeConfigDir).unwrap_or(home).join(".claude.json")
+            }
             Self::Codex => {
-                set("CODEX_HOME").unwrap_or_else(|| home.join(".codex")).join("config.toml")
+                let own = set(ProgramVariable::CodexHome);
+                own.unwrap_or_else(|| home.join(".codex")).join("config.toml")
             }
             Self::VsCode => applications.join("Code/User/mcp.json"),
             Self::Cursor => home.join(".cursor/mcp.json"),

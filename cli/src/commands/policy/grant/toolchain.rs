@@ -19,6 +19,7 @@ use super::Arguments;
 use super::lists::contradiction;
 use crate::error::CliError;
 use crate::output::eprint;
+use crate::variables;
 
 /// Returns a parser of the names of toolchains.
 pub(in crate::commands::policy) fn names() -> PossibleValuesParser {
@@ -46,7 +47,7 @@ impl InstalledToolchains {
         let home = host.registry().paths().home.clone().unwrap_or_default();
         let machine = ToolchainContext {
             home: &home,
-            variable: &|name| std::env::var_os(name),
+            variable: &variables::value,
             seen: &[],
             downloads: false,
         };
@@ -97,7 +98,7 @@ impl Toolchains {
         let seen: Vec<PathBuf> = lists.fs.iter().map(|dir| dir.path.clone()).collect();
         let machine = ToolchainContext {
             home: &toolchains.home,
-            variable: &|name| std::env::var_os(name),
+            variable: &variables::value,
             seen: &seen,
             downloads: toolchains.downloads,
         };
