@@ -25,6 +25,10 @@ tool-file-edit: (tools "file-edit")
 tool-glob: (tools "glob")
 tool-grep: (tools "grep")
 
+# Write the reference pages of the documentation
+docs:
+    cargo xtask docs
+
 # Measure, and compare with the targets
 bench *ARGS:
     cargo xtask bench {{ARGS}}

@@ -10,6 +10,7 @@ pub(crate) mod mcp;
 mod policy;
 mod precompile;
 mod program;
+mod reference;
 mod repl;
 pub(crate) mod session;
 mod tool;
@@ -107,6 +108,12 @@ enum Command {
         /// The directory
         dir: PathBuf,
     },
+    /// Write the reference pages of the documentation into a directory
+    #[command(name = "__reference", hide = true)]
+    Reference {
+        /// The directory
+        dir: PathBuf,
+    },
 }
 
 /// The open files that a command needs at once. A sandboxed call holds one for each path that its
@@ -177,6 +184,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Manual { dir } => manual::write(&dir),
+        Command::Reference { dir } => reference::write(&dir),
         Command::Precompile { dir } => block_on(precompile::run(dir)),
     }
 }

@@ -56,8 +56,8 @@ fn with_all_flags(program: Command) -> Command {
     root.mut_subcommands(|command| with_flags(command, &shared, &[]))
 }
 
-/// Returns the program's commands for manual pages. These have only the long form, with the text of
-/// each flag.
+/// Returns the program's commands for manual and reference pages. These have only the long form,
+/// with the text of each flag.
 pub(crate) fn for_manual(program: Command) -> Command {
     fn with_texts(command: Command) -> Command {
         command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(with_texts)

@@ -6,6 +6,7 @@
 
 mod bench;
 mod build;
+mod docs;
 mod environments;
 mod examples;
 mod fuzz;
@@ -44,6 +45,8 @@ enum XtaskCommand {
         /// Names of tools, which are the names of their files
         names: Vec<String>,
     },
+    /// Write the reference pages of the documentation with the program of the everyday build
+    Docs,
     /// Run all tests; CI also lints, fuzzes and installs
     Test(test::Options),
     /// Measure how long users wait, against targets, limits and other programs
@@ -71,6 +74,7 @@ fn run(command: XtaskCommand) -> anyhow::Result<()> {
         XtaskCommand::Install(options) => install::install(&project, &options),
         XtaskCommand::Stage => stage::stage(&project),
         XtaskCommand::Tools { names } => stage::tools(&project, &names),
+        XtaskCommand::Docs => docs::docs(&project),
         XtaskCommand::Test(options) => test::test(&project, &options),
         XtaskCommand::Bench(options) => bench::bench(&project, &options),
         XtaskCommand::Fuzz(options) => fuzz::fuzz(&project, &options),

@@ -1,6 +1,7 @@
 //! The structure that docs/contributing/architecture.md describes. Checks the packages that a
-//! package may depend on, the modules that a module may use, the opening of doc comments, the links
-//! among the pages, and the files and tests that the pages name.
+//! package may depend on, the modules that a module may use, the files that read the environment,
+//! the opening of doc comments, the links among the pages, and the files and tests that the pages
+//! name.
 //!
 //! Each rule is also tried on something that breaks it, to prove that it can fail.
 
@@ -9,6 +10,7 @@ mod links;
 mod modules;
 mod packages;
 mod sentences;
+mod variables;
 mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,6 +111,36 @@ fn a_module_that_uses_an_upper_one_is_found() {
             "registry.rs:1: `registry` must not use `host`",
         ]
     );
+}
+
+#[test]
+fn few_files_read_the_environment_and_every_variable_is_documented() {
+    let root = paths::repository();
+    let mut found = Vec::new();
+    for folder in variables::CHECKED {
+        found.extend(variables::readers(folder, &modules::read(&root.join(folder))));
+    }
+    let expected: Vec<&str> = variables::READERS.iter().map(|(file, _)| *file).collect();
+    assert_eq!(found, expected, "tests/tests/architecture/variables.rs lists the readers");
+    let page = read(&root.join("docs/reference/environment.md"));
+    for (file, names) in variables::READERS {
+        for name in *names {
+            assert!(page.contains(&format!("\n| `{name}` |")), "`{name}` of {file} has no row");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_reads_the_environment_is_found() {
+    let sources: BTreeMap<String, String> = [
+        ("a.rs", "fn f() {\n    std::env::var_os(\"A\");\n}"),
+        ("b.rs", "//! std::env::var(\"B\")"),
+        ("c/tests.rs", "fn f() { std::env::vars(); }"),
+    ]
+    .into_iter()
+    .map(|(path, text)| (path.to_owned(), text.to_owned()))
+    .collect();
+    assert_eq!(variables::readers("src", &sources), ["src/a.rs"]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod completion;
 mod mistaken;
+mod reference;
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
