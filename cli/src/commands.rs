@@ -321,21 +321,16 @@ mod tests {
     }
 
     #[test]
-    fn every_command_and_the_json_that_it_prints_are_documented() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference");
-        let read = |page: &str| std::fs::read_to_string(root.join(page)).expect("the page");
-        let (page, json) = (read("commands.md"), read("json-output.md"));
-        let commands = spans(&page, "| command | what it does |", "| shared flag |");
-        let printing = spans(&json, "| command | prints |", "The decision is");
+    fn the_json_that_a_command_prints_is_documented() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/json-output.md");
+        let page = std::fs::read_to_string(page).expect("the page");
+        let printing = spans(&page, "| command | prints |", "The decision is");
         let mut command = Cli::command();
         command.build();
         let mut missing = Vec::new();
         each(&command, &[], &mut |command, path| {
             if path.is_empty() || command.is_hide_set() {
                 return;
-            }
-            if !commands.iter().any(|span| names(span, path)) {
-                missing.push(format!("the command `{}`", path.join(" ")));
             }
             let prints_json = command.get_arguments().any(|it| it.get_id() == "json");
             if prints_json && !printing.iter().any(|span| names(span, path)) {
