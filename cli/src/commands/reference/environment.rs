@@ -16,8 +16,8 @@ use crate::variables::ProgramVariable;
 const NAMED: &str = "\
 ## Variables that you name
 
-- A grant passes the variables in its `env` to a tool: [policy](../policy.md#environment).
-- The definition of an MCP server can name a variable with a token or a client secret: [servers](../servers.md).
+- A grant passes the variables in its `env` to a tool: [policy](policy-file.md#environment).
+- The definition of an MCP server can name a variable with a token or a client secret: [servers](mcp-client.md).
 - `policy grant --toolchain` reads the variables that move a toolchain's directories, such as `CARGO_HOME`.
 ";
 
@@ -27,7 +27,7 @@ pub(super) fn page(program: &Command) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         page,
-        "An option overrides its variable, and the variable overrides the [configuration](../configuration.md). \
+        "An option overrides its variable, and the variable overrides the [configuration](configuration.md). \
          The last column has the commands that the variable affects.\n"
     );
     page += &of_options(program);
