@@ -248,7 +248,7 @@ pub(super) fn granting_toolchains(question: &Widen, proposal: &Proposal) -> KeyQ
 pub(super) fn writing(question: &Widen, proposal: &Proposal) -> KeyQuestion {
     let path = proposal.path.display();
     KeyQuestion {
-        text: format!("Write this to {path}, so that `{}` always may?", question.tool),
+        text: format!("Write this to {path}, so that `{}` may always do this?", question.tool),
         facts: Facts { named: Vec::new(), change: proposal.difference() },
         details: Facts::new(file(&question.contents).into_iter().collect()),
         choices: vec![choice(YES, "write it"), choice(NO, "back to the question")],
