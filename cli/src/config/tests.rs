@@ -129,7 +129,7 @@ fn how_a_model_is_to_answer() {
     let table = |provider: &str, line: &str| refused(&format!("[providers.{provider}]\n{line}"));
     assert!(table("openai", "effort = \"hard\"").starts_with("2:10 unknown effort `hard`"));
     let unknown = table("google", "effort = \"max\"");
-    assert!(unknown.starts_with("2:10 `google` has no effort `max`: take"), "{unknown}");
+    assert!(unknown.starts_with("2:10 `google` has no effort `max`; expected"), "{unknown}");
     assert!(table("openai", "effort = 3").contains("is an integer; expected a string"));
     let hot = table("anthropic", "temperature = 1.5");
     assert!(hot.starts_with("2:15 `anthropic` has no temperature 1.5"), "{hot}");
@@ -150,8 +150,8 @@ fn headers_are_checked_and_their_values_are_not_shown() {
 
     for (headers, told) in [
         ("\"X Team\" = \"hush\"", "2:13 `X Team` is not a header name"),
-        ("Authorization = \"hush\"", "2:13 `authorization` is the header of a key"),
-        ("x-goog-api-key = \"hush\"", "2:13 `x-goog-api-key` is the header of a key"),
+        ("Authorization = \"hush\"", "2:13 `authorization` is the header of the key"),
+        ("x-goog-api-key = \"hush\"", "2:13 `x-goog-api-key` is the header of the key"),
         ("Host = \"hush\"", "2:13 `host` is set by ikigai in every request"),
         ("a = \"hush\\n\"", "2:13 the value of `a` has characters"),
         ("a = 3, b = \"hush\"", "2:13 the header `a` is an integer; expected a string"),

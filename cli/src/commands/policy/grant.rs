@@ -77,7 +77,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Option<AssetAccess>,
-    /// How a native tool runs if the sandbox cannot enforce the grant
+    /// The rule for native calls if the sandbox cannot enforce the grant
     #[arg(long, value_name = "HOW", value_parser = choice::parser(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
     /// Run your own native tool with all of your rights, without a sandbox

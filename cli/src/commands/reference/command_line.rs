@@ -299,10 +299,16 @@ mod tests {
     fn the_parts_of_help_are_separated() {
         let limit = Arg::new("limit").long("limit").short('l').value_name("N");
         let limit = limit.help("Limit, such as 2m [default: 30s; 2m in\n`ask`]; at most a week");
-        let ArgDescription { name, text, default } = describe(&limit);
+        let file = Arg::new("file").help("A file").default_value("a|b");
+        let mut command = Command::new("test").args([limit, file]);
+        command.build();
+        let described = |name: &str| {
+            describe(command.get_arguments().find(|it| it.get_id() == name).expect("an argument"))
+        };
+        let ArgDescription { name, text, default } = described("limit");
         assert_eq!((name.as_str(), default.as_str()), ("-l, --limit <N>", "30s; 2m in `ask`"));
         assert_eq!(text, ["Limit, such as 2m; at most a week"]);
-        let plain = describe(&Arg::new("file").help("A file").default_value("a|b"));
+        let plain = described("file");
         assert_eq!((plain.name.as_str(), plain.default.as_str()), ("[file]", "`a\\|b`"));
     }
 
