@@ -11,7 +11,7 @@
 //! measurements; ends nothing.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _};
 
 use super::user_watches;
 use crate::process_tree::Process;
@@ -35,6 +35,9 @@ const MANY_LOCKS: usize = 1000;
 /// may have.
 const MANY_MAPPINGS: usize = 1 << 16;
 
+/// The list of the locks on files, proc_locks(5).
+const LOCKS: &str = "/proc/locks";
+
 /// The size of a read of a list of mappings, in bytes.
 const CHUNK: usize = 64 << 10;
 
@@ -43,6 +46,8 @@ const CHUNK: usize = 64 << 10;
 pub(super) struct KernelMemory {
     memory: Growth,
     files: Growth,
+    /// The list of locks, which was opened before it was covered. `None` if it is not covered.
+    locks: Option<File>,
 }
 
 /// The growth of a number that other programs change too.
@@ -60,6 +65,10 @@ impl Growth {
 }
 
 impl KernelMemory {
+    pub(super) fn new(locks: Option<File>) -> Self {
+        Self { locks, ..Self::default() }
+    }
+
     /// Returns whether the call has taken too much. That is so in three cases:
     ///
     /// - The kernel's own memory has grown by more than `limit` bytes, and `tree` holds many
@@ -92,9 +101,23 @@ impl KernelMemory {
         {
             return Ok(true);
         }
-        // A namespace does not show the locks of others, except locks of open file descriptions,
-        // which belong to no process.
-        let lines = BufReader::new(File::open("/proc/locks")?).split(b'\n');
+        self.has_many_locks()
+    }
+
+    /// Returns whether the call has many locks. A namespace does not show the locks of others,
+    /// except locks of open file descriptions, which belong to no process.
+    fn has_many_locks(&self) -> io::Result<bool> {
+        let opened;
+        let mut list = match &self.locks {
+            Some(list) => list,
+            None => {
+                opened = File::open(LOCKS)?;
+                &opened
+            }
+        };
+        // The list may have been read before.
+        list.rewind()?;
+        let lines = BufReader::new(list).split(b'\n');
         let mut seen = 0;
         for line in lines.take(MANY_LOCKS) {
             line?;
@@ -182,6 +205,8 @@ fn bytes_of(text: &str, name: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
@@ -205,6 +230,20 @@ mod tests {
     fn growth_is_counted_from_the_lowest_value() {
         let mut growth = Growth::default();
         assert_eq!([7, 9, 3, 5].map(|now| growth.until(now)), [0, 2, 0, 2]);
+    }
+
+    #[test]
+    fn the_locks_are_read_from_the_list_that_was_opened_each_time() {
+        let list = |count: usize| {
+            let mut list = tempfile::tempfile().expect("made");
+            list.write_all("1: OFDLCK\n".repeat(count).as_bytes()).expect("written");
+            KernelMemory::new(Some(list))
+        };
+        let (few, many) = (list(MANY_LOCKS - 1), list(MANY_LOCKS));
+        for _ in 0..2 {
+            let found = [&few, &many].map(|it| it.has_many_locks().expect("read"));
+            assert_eq!(found, [false, true]);
+        }
     }
 
     #[test]

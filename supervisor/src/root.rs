@@ -49,13 +49,18 @@ const DEV_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The files of `/proc` with secrets that every user may read. The keys of users belong to no
-/// namespace. The kernel's boot parameters may contain a password from an installation.
-const OPEN_FILES: [&str; 3] = ["/proc/cmdline", "/proc/key-users", "/proc/keys"];
+/// The list of the machine's locks on files. Its lines contain numbers that the holder of a lock
+/// chooses, so two calls could pass any text by it.
+const LOCKS: &str = "/proc/locks";
 
-/// The files of `/proc` that show root the kernel's memory, keys, addresses and timers. No
-/// tool has a use for them.
-const KERNEL_FILES: [&str; 16] = [
+/// The files of `/proc` with secrets that every user may read, and the list of locks. The keys of
+/// users belong to no namespace. The kernel's boot parameters may contain a password from an
+/// installation.
+const OPEN_FILES: [&str; 4] = ["/proc/cmdline", "/proc/key-users", "/proc/keys", LOCKS];
+
+/// The files of `/proc` that show root the kernel's memory, keys, addresses and timers, and the
+/// list of locks. No tool has a use for them.
+const KERNEL_FILES: [&str; 17] = [
     "/proc/cmdline",
     "/proc/kallsyms",
     "/proc/kcore",
@@ -66,6 +71,7 @@ const KERNEL_FILES: [&str; 16] = [
     "/proc/kpagecount",
     "/proc/kpageflags",
     "/proc/latency_stats",
+    LOCKS,
     "/proc/pagetypeinfo",
     "/proc/sched_debug",
     "/proc/slabinfo",
@@ -79,6 +85,9 @@ pub(super) struct EnteredRoot {
     /// The reason why `/proc` is missing: a container that masks parts of `/proc` forbids a new
     /// one.
     pub(super) proc: Result<(), io::Error>,
+    /// The list of locks, as its `/proc` had it before it was covered. `None` if the root has no
+    /// `/proc`, or the kernel has no locks.
+    pub(super) locks: Option<File>,
     /// The device of the file system in memory, which no other program sees.
     pub(super) memory: u64,
     /// The directories of the machine that a recording may write to, without effect.
@@ -94,6 +103,7 @@ pub(super) struct ToolRoot {
     memory: OwnedFd,
     /// The reason why the tree has no `/proc`.
     proc: Result<(), io::Error>,
+    locks: Option<File>,
     /// The mounts that need no check: the ones that were attached, and the ones that were
     /// checked.
     settled: RefCell<HashSet<u64>>,
@@ -123,7 +133,8 @@ impl ToolRoot {
             None => rustix::io::fcntl_dupfd_cloexec(&memory, 3)?,
         };
         let (settled, overlaid, notes) = (RefCell::default(), Vec::new(), Vec::new());
-        let mut root = Self { tree, memory, proc: Ok(()), settled, overlaid, notes };
+        let (proc, locks) = (Ok(()), None);
+        let mut root = Self { tree, memory, proc, locks, settled, overlaid, notes };
         if !is_own {
             root.cover_special()?;
         }
@@ -132,7 +143,10 @@ impl ToolRoot {
         for path in OWN {
             root.show_own(path, Mode::from_raw_mode(0o1777))?;
         }
-        root.proc = root.show_proc();
+        match root.show_proc() {
+            Ok(locks) => root.locks = locks,
+            Err(error) => root.proc = Err(error),
+        }
         umask(inherited);
         Ok(root)
     }
@@ -150,7 +164,8 @@ impl ToolRoot {
         unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
         let memory = fstat(&self.memory)?.st_dev;
-        Ok(EnteredRoot { proc: self.proc, memory, overlaid: self.overlaid, notes: self.notes })
+        let Self { proc, locks, overlaid, notes, .. } = self;
+        Ok(EnteredRoot { proc, locks, memory, overlaid, notes })
     }
 
     fn is_own(&self, view: &View) -> bool {
@@ -415,8 +430,9 @@ impl ToolRoot {
         Ok(())
     }
 
-    /// Shows the processes of this namespace, and the kernel's settings for reading only.
-    fn show_proc(&self) -> Result<(), io::Error> {
+    /// Shows the processes of this namespace, and the kernel's settings for reading only. Returns
+    /// the list of locks, which the tool does not see.
+    fn show_proc(&self) -> io::Result<Option<File>> {
         let target = self.directory(Path::new("/proc"))?;
         let context = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_create(&context)?;
@@ -427,7 +443,12 @@ impl ToolRoot {
         let tree = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
         attach(&tree, &target, c"")?;
         self.settled.borrow_mut().insert(identity(&tree)?);
-        self.hide_kernel()
+        let locks = match openat(&tree, c"locks", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+            Err(Errno::NOENT) => None,
+            list => Some(File::from(list?)),
+        };
+        self.hide_kernel()?;
+        Ok(locks)
     }
 
     /// Covers the files of `/proc` that expose the kernel with empty ones. Root may read those

@@ -12,6 +12,7 @@
 //! the tool is not started.
 
 use std::ffi::{CString, c_int};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -246,6 +247,8 @@ struct OuterLayers {
     namespaces: Result<bool, String>,
     /// A `/proc` of the namespace's own.
     proc: Result<(), String>,
+    /// The list of locks, if the `/proc` of the tool does not show it.
+    locks: Option<File>,
     /// The result of leaving root's other groups.
     groups: Result<(), String>,
     /// A user that is not root for the kernel.
@@ -315,6 +318,7 @@ fn inside(
     let surroundings = OuterLayers {
         namespaces: Ok(matches!(fallback, Fallback::User(_))),
         proc: root.proc.map_err(|error| error.to_string()),
+        locks: root.locks,
         groups,
         mapped,
         pid_namespace,
@@ -400,6 +404,7 @@ fn outside(
     let surroundings = OuterLayers {
         namespaces: Err(missing.clone()),
         proc: Ok(()),
+        locks: None,
         groups,
         network,
         own_sockets: wants_own_sockets(&watch.request.plan.kind).then(no_loopback),
@@ -443,6 +448,7 @@ fn prepare(
     let OuterLayers {
         namespaces,
         proc,
+        locks,
         groups,
         mapped,
         pid_namespace,
@@ -532,6 +538,7 @@ fn prepare(
         isolation: Some(isolation),
         notes,
         watched: layers.limits.watched.is_ok(),
+        locks,
         listener,
         restrictions: Restrictions {
             program: CString::new(view.program().as_os_str().as_bytes()).ok(),
@@ -615,6 +622,7 @@ fn refuse(watch: &mut CallWatch<'_>, refusal: ToolEnd) -> Delivery {
         notes: Vec::new(),
         refusal: Some(refusal),
         watched: false,
+        locks: None,
         listener: None,
         restrictions: Restrictions::none(),
         scope: None,

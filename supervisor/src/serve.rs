@@ -263,6 +263,7 @@ fn unconfined(watch: &mut CallWatch<'_>, begun: Option<Unconfined>) -> io::Resul
         notes,
         refusal: None,
         watched: true,
+        locks: None,
         listener: None,
         restrictions: Restrictions::none(),
         scope: None,

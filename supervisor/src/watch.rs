@@ -4,6 +4,7 @@
 //! dies, or a bound is exceeded. The same code runs as the init of a PID namespace and as a
 //! plain subreaper; only the way to kill everything differs.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -78,6 +79,8 @@ pub(super) struct PreparedSandbox {
     pub(super) refusal: Option<ToolEnd>,
     /// Set if `/proc` shows the tool's processes.
     pub(super) watched: bool,
+    /// The list of locks, if the `/proc` of the tool does not show it.
+    pub(super) locks: Option<File>,
     /// The listener of the tool's network. Only the process that made it has it open.
     pub(super) listener: Option<OwnedFd>,
     /// The restrictions of the tool's own process, in addition to the inherited ones.
@@ -119,6 +122,7 @@ impl<'a> CallWatch<'a> {
             notes,
             refusal,
             watched,
+            locks,
             listener,
             mut restrictions,
             scope,
@@ -126,7 +130,8 @@ impl<'a> CallWatch<'a> {
         self.notes = notes;
         let memory_floor = reaper::own_peak();
         let started = Instant::now();
-        let serve = || self.serve(started, (watched, scope), listener, &mut restrictions);
+        let kernel = KernelMemory::new(locks);
+        let serve = || self.serve(started, (watched, scope), kernel, listener, &mut restrictions);
         let end = refusal.unwrap_or_else(serve);
         let duration = started.elapsed();
         let survivors = match if namespaced { self.end_namespace() } else { self.end_tree() } {
@@ -162,6 +167,7 @@ impl<'a> CallWatch<'a> {
         &mut self,
         started: Instant,
         (watched, scope): (bool, Option<ToolScope>),
+        kernel: KernelMemory,
         listener: Option<OwnedFd>,
         restrictions: &mut Restrictions,
     ) -> ToolEnd {
@@ -190,7 +196,8 @@ impl<'a> CallWatch<'a> {
         }
         // Only the tool keeps it open, so the host sees when the tool closes it.
         self.request.host_socket = None;
-        let end = self.wait_for(tool, started, watched, restrictions).unwrap_or_else(|error| {
+        let measurements = Measurements::new(started, watched, kernel, restrictions);
+        let end = self.wait_for(tool, started, measurements).unwrap_or_else(|error| {
             self.notes.push(format!("the call was ended because it could not be watched: {error}"));
             ToolEnd::Killed(KillCause::Host)
         });
@@ -247,11 +254,9 @@ impl<'a> CallWatch<'a> {
         &mut self,
         tool: Pid,
         started: Instant,
-        watched: bool,
-        restrictions: &Restrictions,
+        mut measurements: Measurements,
     ) -> io::Result<ToolEnd> {
         let bounds = self.request.plan.bounds;
-        let mut measurements = Measurements::new(started, watched, restrictions);
         loop {
             if let Some(end) = self.reap(tool)? {
                 return Ok(end);
@@ -396,7 +401,12 @@ struct Measurements {
 }
 
 impl Measurements {
-    fn new(started: Instant, tree: bool, restrictions: &Restrictions) -> Self {
+    fn new(
+        started: Instant,
+        tree: bool,
+        kernel: KernelMemory,
+        restrictions: &Restrictions,
+    ) -> Self {
         Self {
             next: started + FIRST_MEASUREMENT,
             interval: FIRST_MEASUREMENT,
@@ -404,7 +414,7 @@ impl Measurements {
             counted: restrictions.sandboxed,
             tasks: 0,
             sockets: restrictions.own_sockets.is_some(),
-            kernel: KernelMemory::default(),
+            kernel,
         }
     }
 

@@ -355,6 +355,7 @@ fn no_privilege_is_gained() {
             "type-into-terminal",
             "long-survey",
             "own-descriptors",
+            "see-locks",
         ]
         .map(|it| (By::Anyone, it.to_owned()))
         .into();
