@@ -23,6 +23,7 @@ use seccompiler::{
 };
 
 pub(super) use self::instruction::{ARCHITECTURE, LOAD, NUMBER, RETURN, jump, line};
+use self::instruction::{FIRST, SECOND};
 use self::requests::{NETWORK_MODULES, SOCKET_REQUESTS, TERMINAL};
 
 /// The newest call that was considered for the list: `removexattrat`, Linux 6.13. The numbers
@@ -132,9 +133,16 @@ const NOTIFY: u64 = libc::F_NOTIFY as u64;
 /// try again. That applies to the host's own files as well.
 const SET_LEASE: u64 = libc::F_SETLEASE as u64;
 
-/// The last `fcntl` command that is known here, F_SET_FILE_RW_HINT of linux/fcntl.h. Linux 6.19
-/// has one more, which takes a lease on a directory.
-const LAST_COMMAND: u64 = 1038;
+/// The command of `fcntl` that stores how long the data of a file will live, F_SET_RW_HINT of
+/// linux/fcntl.h. The owner of the file needs only a descriptor for reading, even on a read-only
+/// mount. A later call could read the value, and so get a message. This command and those after
+/// `LAST_COMMAND` get EINVAL, the error of a kernel without them, which databases expect.
+const SET_HINT: u32 = 1036;
+
+/// The last `fcntl` command that is allowed, F_GET_FILE_RW_HINT of linux/fcntl.h. The next one is
+/// F_SET_FILE_RW_HINT, which only older kernels have. Linux 6.19 takes leases on directories by
+/// a later one.
+const LAST_COMMAND: u32 = 1037;
 
 /// Calls that ask for the pages of a range, each with the argument that is the length, and the
 /// largest length that is allowed. The kernel walks the whole range in one call, which no signal
@@ -367,10 +375,7 @@ fn rules(
         SeccompRule::new(vec![is(1, u64::from(level.cast_unsigned()))?, is(2, option)?])
     });
     rules.insert(libc::SYS_setsockopt, options.collect::<Result<_, _>>()?);
-    rules.insert(
-        libc::SYS_fcntl,
-        vec![only(1, Op::Eq, NOTIFY)?, only(1, Op::Eq, SET_LEASE)?, only(1, Op::Gt, LAST_COMMAND)?],
-    );
+    rules.insert(libc::SYS_fcntl, vec![only(1, Op::Eq, NOTIFY)?, only(1, Op::Eq, SET_LEASE)?]);
     for call in SET_ATTRIBUTE {
         let long = SeccompCondition::new(3, Length::Qword, Op::Gt, LONGEST_ATTRIBUTE)?;
         rules.insert(call, vec![SeccompRule::new(vec![long])?]);
@@ -466,8 +471,6 @@ const LOCAL_ADDRESSES: [(u64, u64); 3] = [
 /// Returns the part that the rules cannot express: decisions by the architecture and the number
 /// of the call.
 fn preamble() -> Vec<sock_filter> {
-    // The low half of the first argument.
-    const FIRST: u32 = 16;
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
     let unsuitable = u32::from(SeccompAction::Errno(libc::EINVAL.cast_unsigned()));
@@ -481,6 +484,14 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JEQ, 0, 4, libc::SYS_prctl as u32),
         line(LOAD, 0, 0, FIRST),
         jump(libc::BPF_JEQ, 0, 1, libc::PR_SET_SECCOMP.cast_unsigned()),
+        line(RETURN, 0, 0, unsuitable),
+        line(LOAD, 0, 0, NUMBER),
+    ];
+    let commands = [
+        jump(libc::BPF_JEQ, 0, 5, libc::SYS_fcntl as u32),
+        line(LOAD, 0, 0, SECOND),
+        jump(libc::BPF_JEQ, 1, 0, SET_HINT),
+        jump(libc::BPF_JGT, 0, 1, LAST_COMMAND),
         line(RETURN, 0, 0, unsuitable),
         line(LOAD, 0, 0, NUMBER),
     ];
@@ -501,7 +512,7 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, &filters, splices.as_flattened()].concat()
+    [lines, &filters, &commands, splices.as_flattened()].concat()
 }
 
 /// Returns a binary search that allows calls without a rule at once, and jumps to the rules for

@@ -4,7 +4,7 @@
 
 use seccompiler::{SeccompAction, sock_filter};
 
-use super::instruction::{LOAD, NUMBER, RETURN, jump, line};
+use super::instruction::{LOAD, NUMBER, RETURN, SECOND, jump, line};
 
 /// The requests that type into a terminal as if its user did, and paste into a console: TIOCSTI
 /// and TIOCLINUX, asm-generic/ioctls.h. C libraries do not agree on their type.
@@ -73,8 +73,7 @@ pub(super) const REQUESTS: &[(u32, u32)] = &[
 /// Returns the part that answers an unknown request of `ioctl`. Known requests and other calls
 /// continue behind it, with the number of the call loaded.
 pub(super) fn unknown() -> Vec<sock_filter> {
-    // The low half of the second argument. The kernel ignores the high half.
-    const SECOND: u32 = 24;
+    // The kernel ignores the high half of the second argument.
     let unknown = u32::from(SeccompAction::Errno(libc::ENOTTY.cast_unsigned()));
     let tests = REQUESTS.iter().enumerate().flat_map(|(index, (first, last))| {
         // A request below the range skips the other tests, up to the error. A request in the range

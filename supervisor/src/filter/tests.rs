@@ -507,15 +507,27 @@ fn a_survey_of_more_memory_than_anybody_has_is_refused() {
 }
 
 #[test]
-fn notices_and_leases_are_refused_and_other_commands_are_not() {
+fn notices_leases_and_hints_are_refused_and_other_commands_are_not() {
     for (command, judgement) in [
         (NOTIFY, REFUSAL),
         (SET_LEASE, REFUSAL),
         // The kernel looks at 32 bits.
         (SET_LEASE | 1 << 32, REFUSAL),
-        (LAST_COMMAND, ALLOWED),
-        (LAST_COMMAND + 2, REFUSAL),
+        // F_SET_RW_HINT, F_SET_FILE_RW_HINT, and the commands after them.
+        (1036, UNSUITABLE),
+        (1036 | 1 << 32, UNSUITABLE),
+        (1038, UNSUITABLE),
+        (1039, UNSUITABLE),
+        (1040, UNSUITABLE),
+        (u64::from(u32::MAX), UNSUITABLE),
+        // F_GET_RW_HINT, F_GET_FILE_RW_HINT, F_DUPFD_QUERY.
+        (1035, ALLOWED),
+        (1037, ALLOWED),
+        (1027, ALLOWED),
+        (libc::F_DUPFD_CLOEXEC as u64, ALLOWED),
+        (libc::F_SETPIPE_SZ as u64, ALLOWED),
         (libc::F_GETLEASE as u64, ALLOWED),
+        (libc::F_GETLK as u64, ALLOWED),
         (libc::F_SETFD as u64, ALLOWED),
         (libc::F_OFD_SETLK as u64, ALLOWED),
     ] {

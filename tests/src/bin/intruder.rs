@@ -167,6 +167,13 @@ fn attack(words: &[&str]) -> io::Result<()> {
             let command = libc::F_SETLEASE as usize;
             call(libc::SYS_fcntl, &[file.as_raw_fd() as usize, command, libc::F_WRLCK as usize])
         }
+        ["hint", path] => {
+            const SET_HINT: usize = 1036;
+            // RWH_WRITE_LIFE_LONG, linux/fcntl.h.
+            let (file, hint) = (fs::File::open(path)?, 4_u64);
+            let file = file.as_raw_fd() as usize;
+            call(libc::SYS_fcntl, &[file, SET_HINT, (&raw const hint) as usize])
+        }
         ["fill-flight"] => fill_flight(),
         ["unlink", path] => fs::remove_file(path),
         ["mkdir", path] => fs::create_dir(path),

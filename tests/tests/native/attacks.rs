@@ -158,6 +158,7 @@ fn nothing_is_written_through_a_read_only_grant() {
             format!("open {path}"),
             format!("truncate {path}"),
             format!("chmod {path}"),
+            format!("hint {path}"),
             format!("unlink {path}"),
             format!("mkdir {granted}/made"),
             format!("write {granted}/new"),
