@@ -144,6 +144,15 @@ const SET_HINT: u32 = 1036;
 /// a later one.
 const LAST_COMMAND: u32 = 1037;
 
+/// The newest option of `prctl` that is allowed, PR_TIMER_CREATE_RESTORE_IDS of Linux 6.15. Later
+/// ones get EINVAL, the error of an older kernel. The next one is PR_FUTEX_HASH, by which a process
+/// takes a gibibyte of the kernel.
+const LAST_OPTION: u32 = 77;
+
+/// Options of `prctl` whose numbers are not in order: a name for memory, and the process that may
+/// trace the caller.
+const NAMED_OPTIONS: [i32; 2] = [libc::PR_SET_VMA, libc::PR_SET_PTRACER];
+
 /// Calls that ask for the pages of a range, each with the argument that is the length, and the
 /// largest length that is allowed. The kernel walks the whole range in one call, which no signal
 /// ends. On a kernel without preemption, nothing interrupts it.
@@ -216,8 +225,9 @@ pub(super) struct FilterRights {
     pub(super) host_socket: bool,
     /// The tool sees only the processes of its PID namespace.
     pub(super) own_processes: bool,
-    /// A control group is charged for the tool's semaphores and message queues of System V.
-    pub(super) counted_ipc: bool,
+    /// A control group is charged for what the tool's calls take of the kernel: semaphores and
+    /// message queues of System V, and rules of Landlock.
+    pub(super) counted_memory: bool,
 }
 
 /// The flags of `clone` that make namespaces. `clone` has no flag for a time namespace.
@@ -277,20 +287,20 @@ pub(super) fn program(reach: FilterRights) -> io::Result<BpfProgram> {
     let rules = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch)
         .and_then(BpfProgram::try_from)
         .map_err(io::Error::other)?;
-    Ok([preamble(), requests::unknown(), dispatch(&judged), rules].concat())
+    Ok([preamble(reach.counted_memory), requests::unknown(), dispatch(&judged), rules].concat())
 }
 
 fn rules(
     reach: FilterRights,
 ) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
-    let FilterRights { sockets, host_socket, own_processes, counted_ipc } = reach;
+    let FilterRights { sockets, host_socket, own_processes, counted_memory } = reach;
     let only = |argument: u8, op: Op, value: u64| {
         SeccompCondition::new(argument, Length::Dword, op, value)
             .and_then(|condition| SeccompRule::new(vec![condition]))
     };
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    if !counted_ipc {
+    if !counted_memory {
         rules.extend(SYSTEM_V.map(|call| (call, Vec::new())));
     }
     let bit = |argument, bit: u64| only(argument, Op::MaskedEq(bit), bit);
@@ -469,8 +479,9 @@ const LOCAL_ADDRESSES: [(u64, u64); 3] = [
 ];
 
 /// Returns the part that the rules cannot express: decisions by the architecture and the number
-/// of the call.
-fn preamble() -> Vec<sock_filter> {
+/// of the call, and errors other than EPERM. `counted_memory` is set if a control group is charged
+/// for rules of Landlock.
+fn preamble(counted_memory: bool) -> Vec<sock_filter> {
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
     let unsuitable = u32::from(SeccompAction::Errno(libc::EINVAL.cast_unsigned()));
@@ -478,15 +489,24 @@ fn preamble() -> Vec<sock_filter> {
         .map(|call| [jump(libc::BPF_JEQ, 0, 1, call as u32), line(RETURN, 0, 0, unsuitable)]);
     // No cgroup is charged for filters that a tool adds to this one, and a filter with a
     // listener lives as long as a descriptor. The kernel gives the same answer if it has no
-    // filters.
+    // filters, or does not know the option of `prctl`.
+    let [memory, tracer] = NAMED_OPTIONS.map(i32::cast_unsigned);
     let filters = [
-        jump(libc::BPF_JEQ, 3, 0, libc::SYS_seccomp as u32),
-        jump(libc::BPF_JEQ, 0, 4, libc::SYS_prctl as u32),
+        jump(libc::BPF_JEQ, 6, 0, libc::SYS_seccomp as u32),
+        jump(libc::BPF_JEQ, 0, 7, libc::SYS_prctl as u32),
         line(LOAD, 0, 0, FIRST),
-        jump(libc::BPF_JEQ, 0, 1, libc::PR_SET_SECCOMP.cast_unsigned()),
+        jump(libc::BPF_JEQ, 3, 0, libc::PR_SET_SECCOMP.cast_unsigned()),
+        jump(libc::BPF_JEQ, 3, 0, memory),
+        jump(libc::BPF_JEQ, 2, 0, tracer),
+        jump(libc::BPF_JGT, 0, 1, LAST_OPTION),
         line(RETURN, 0, 0, unsuitable),
         line(LOAD, 0, 0, NUMBER),
     ];
+    // A few descriptors of rulesets can hold hundreds of mebibytes. Programs that confine
+    // themselves do without Landlock on a kernel that has none.
+    let ruleset = libc::SYS_landlock_create_ruleset as u32;
+    let no_rulesets = [jump(libc::BPF_JEQ, 0, 1, ruleset), line(RETURN, 0, 0, missing)];
+    let rulesets: &[sock_filter] = if counted_memory { &[] } else { &no_rulesets };
     let commands = [
         jump(libc::BPF_JEQ, 0, 5, libc::SYS_fcntl as u32),
         line(LOAD, 0, 0, SECOND),
@@ -512,7 +532,7 @@ fn preamble() -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, &filters, &commands, splices.as_flattened()].concat()
+    [lines, rulesets, &filters, &commands, splices.as_flattened()].concat()
 }
 
 /// Returns a binary search that allows calls without a rule at once, and jumps to the rules for

@@ -41,7 +41,8 @@ use crate::process_tree;
 /// The first kernel that counts the processes of each user namespace separately.
 const COUNTS_PROCESSES_APART: (u32, u32) = (5, 14);
 
-/// The first kernel that charges semaphores of System V to a control group.
+/// The first kernel that charges semaphores of System V to a control group. It has always charged
+/// rules of Landlock.
 const CHARGES_IPC: (u32, u32) = (5, 15);
 
 /// The first kernel on which a supervisor can make the connections of another process. It must
@@ -492,7 +493,7 @@ fn prepare(
         },
         host_socket: kind.host_socket && network != ToolNetwork::Host,
         own_processes: namespaces.is_ok(),
-        counted_ipc: memory_cgroup.is_ok() && namespace::kernel_is_since(CHARGES_IPC),
+        counted_memory: memory_cgroup.is_ok() && namespace::kernel_is_since(CHARGES_IPC),
     };
     let own_sockets =
         own_sockets.map(|files| files.map(|files| OwnSockets { files, otherwise: reach }));

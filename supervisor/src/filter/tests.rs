@@ -51,7 +51,7 @@ const ONLINE: FilterRights = FilterRights {
     sockets: Sockets::All,
     host_socket: false,
     own_processes: true,
-    counted_ipc: true,
+    counted_memory: true,
 };
 
 const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
@@ -279,10 +279,22 @@ fn a_socket_of_a_pair_takes_no_name() {
 #[test]
 fn semaphores_and_queues_are_refused_where_nobody_counts_them() {
     for call in SYSTEM_V {
-        let judged = [true, false].map(|counted_ipc| {
-            own_with(FilterRights { counted_ipc, ..FilterRights::default() }, call, [0; 6])
+        let judged = [true, false].map(|counted_memory| {
+            own_with(FilterRights { counted_memory, ..FilterRights::default() }, call, [0; 6])
         });
         assert_eq!(judged, [ALLOWED, REFUSAL], "{call}");
+    }
+}
+
+#[test]
+fn rulesets_of_landlock_are_missing_where_nobody_counts_them() {
+    let ask_for_version = [0, 0, 1, 0, 0, 0];
+    for arguments in [[0x7000_0000, 8, 0, 0, 0, 0], ask_for_version] {
+        let judged = [true, false].map(|counted_memory| {
+            let reach = FilterRights { counted_memory, ..FilterRights::default() };
+            own_with(reach, libc::SYS_landlock_create_ruleset, arguments)
+        });
+        assert_eq!(judged, [ALLOWED, MISSING], "{arguments:?}");
     }
 }
 
@@ -463,6 +475,14 @@ fn memory_that_no_cgroup_is_charged_for_is_refused() {
         (libc::PR_SET_SECCOMP, UNSUITABLE),
         (libc::PR_GET_SECCOMP, ALLOWED),
         (libc::PR_SET_NAME, ALLOWED),
+        (libc::PR_SET_VMA, ALLOWED),
+        (libc::PR_SET_PTRACER, ALLOWED),
+        // PR_TIMER_CREATE_RESTORE_IDS, PR_FUTEX_HASH, and what no kernel has.
+        (77, ALLOWED),
+        (78, UNSUITABLE),
+        (79, UNSUITABLE),
+        (libc::PR_SET_VMA + 1, UNSUITABLE),
+        (-1, UNSUITABLE),
     ] {
         let option = [u64::from(option.cast_unsigned()), 2, 0, 0, 0, 0];
         assert_eq!(own(true, libc::SYS_prctl, option), judgement, "{option:?}");

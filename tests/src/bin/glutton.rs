@@ -39,6 +39,7 @@ fn main() -> ExitCode {
         ["inotify", wanted] => take(wanted, inotify),
         ["mapped-files", wanted] => take(wanted, mapped_files),
         ["semaphores", wanted] => take(wanted, semaphores),
+        ["rulesets", wanted] => take(wanted, ruleset),
         ["mappings", wanted] => take(wanted, mappings),
         ["page-tables", wanted] => take(wanted, page_tables),
         ["files", wanted] => take(wanted, file),
@@ -352,6 +353,18 @@ fn semaphores() -> io::Result<()> {
         set if set < 0 => Err(io::Error::last_os_error()),
         _ => Ok(()),
     }
+}
+
+/// Makes a ruleset of Landlock, which stays open.
+fn ruleset() -> io::Result<()> {
+    // LANDLOCK_ACCESS_FS_EXECUTE, linux/landlock.h.
+    let rights = 1_u64;
+    // SAFETY: a system call that reads a number, which outlives it.
+    let ruleset = unsafe {
+        let (size, flags) = (size_of_val(&rights), 0_u32);
+        libc::syscall(libc::SYS_landlock_create_ruleset, &raw const rights, size, flags)
+    };
+    if ruleset < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Starts a process with as many mappings as it may have. The kernel keeps a record for each.
