@@ -58,6 +58,8 @@ impl Controller {
 pub(super) struct Cgroups {
     groups: Vec<ControlGroup>,
     memory: Result<File, String>,
+    /// The file with the parts of the memory.
+    parts: Option<File>,
     /// The reason why the kernel does not count all of the call's memory.
     uncounted: Option<&'static str>,
     processes: Result<File, String>,
@@ -145,7 +147,7 @@ impl Cgroups {
     pub(super) fn none(why: &str) -> Self {
         let (memory, processes) = (Err(why.to_owned()), Err(why.to_owned()));
         let (groups, unbound) = (Vec::new(), Vec::new());
-        Self { groups, memory, uncounted: None, processes, tcp: None, unbound }
+        Self { groups, memory, parts: None, uncounted: None, processes, tcp: None, unbound }
     }
 
     /// Bounds the memory of TCP too, for a tool that may have connections. Version 1 counts that
@@ -186,6 +188,9 @@ impl Cgroups {
         };
         let file = path.join(events);
         let events = File::open(&file).map_err(at(&file))?;
+        if controller == Controller::Memory {
+            self.parts = File::open(path.join("memory.stat")).ok();
+        }
         if controller != Controller::Cpu {
             self.unbound.push((controller, place.version, path));
         }
@@ -234,6 +239,15 @@ impl Cgroups {
     pub(super) fn ran_out_of_memory(&self) -> Option<io::Result<bool>> {
         // The same word in both versions; version 1 has it since Linux 4.13.
         Some(has_happened(self.memory.as_ref().ok()?, "oom_kill "))
+    }
+
+    /// Returns the memory of the call that its group is charged for, in bytes, without the cache of
+    /// files and without kernel memory; 0 if there is no such group.
+    pub(super) fn charged_memory(&self) -> io::Result<u64> {
+        let Some(file) = &self.parts else { return Ok(0) };
+        let mut text = [0; 4096];
+        let length = file.read_at(&mut text, 0)?;
+        Ok(own_pages(str::from_utf8(&text[..length]).map_err(io::Error::other)?))
     }
 
     /// Removes the groups, which must be empty. Returns an error if a group cannot be removed.
@@ -543,6 +557,14 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
+/// Returns the memory of processes and of files in memory, in bytes, from `memory.stat`. The first
+/// is `rss` in version 1 and `anon` in version 2.
+fn own_pages(text: &str) -> u64 {
+    let counts = text.lines().filter_map(|line| line.split_once(' '));
+    let own = counts.filter(|(name, _)| ["rss", "anon", "shmem"].contains(name));
+    own.filter_map(|(_, count)| count.parse::<u64>().ok()).sum()
+}
+
 /// Returns whether the line of an events file that begins with `event` has a count above 0. The
 /// kernel writes the file anew each time that it is read from its beginning.
 fn has_happened(file: &File, event: &str) -> io::Result<bool> {
@@ -600,6 +622,13 @@ mod tests {
         assert_eq!(own(Some("pids")), Some("/sys/fs/cgroup/pids/c".into()));
         assert_eq!(own(Some("cpu")), None, "it is mounted nowhere");
         assert_eq!(own(None), Some("/sys/fs/cgroup/unified/user.slice/x".into()));
+    }
+
+    #[test]
+    fn the_memory_of_processes_is_read_in_either_version() {
+        let one = "cache 8192\nrss 4096\nrss_huge 0\nshmem 1024\ninactive_anon 4096\ntotal_rss 1";
+        let two = "anon 4096\nfile 8192\nkernel 512\nshmem 1024\nanon_thp 0\n";
+        assert_eq!([one, two, ""].map(own_pages), [5120, 5120, 0]);
     }
 
     #[test]

@@ -10,8 +10,9 @@
 //! It checks the machine's open files and the user's epoll watches in the same way. Owns these
 //! measurements; ends nothing.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek as _};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek as _};
 
 use super::user_watches;
 use crate::process_tree::Process;
@@ -38,6 +39,13 @@ const MANY_MAPPINGS: usize = 1 << 16;
 /// The list of the locks on files, proc_locks(5).
 const LOCKS: &str = "/proc/locks";
 
+/// The part of the limit on memory that the uncharged memory of a call may take without mention:
+/// one in this many.
+const SHARE_OF_LIMIT: u64 = 10;
+
+/// The memory of a thread that waits in `sendmsg`, in bytes: the usual `net.core.optmem_max`.
+const WAITING_THREAD: u64 = 128 << 10;
+
 /// The size of a read of a list of mappings, in bytes.
 const CHUNK: usize = 64 << 10;
 
@@ -48,6 +56,27 @@ pub(super) struct KernelMemory {
     files: Growth,
     /// The list of locks, which was opened before it was covered. `None` if it is not covered.
     locks: Option<File>,
+    /// Set once the call may have had more uncharged memory than [`SHARE_OF_LIMIT`].
+    has_uncharged: bool,
+}
+
+/// What the processes of a call hold of the kernel.
+#[derive(Default)]
+struct Holdings {
+    /// Set if they are many descriptors, mappings or locks.
+    many: bool,
+    own_locks: usize,
+    threads: u64,
+    /// In bytes.
+    page_tables: u64,
+}
+
+/// The locks at the beginning of the machine's list.
+#[derive(Debug, PartialEq, Eq)]
+struct ListedLocks {
+    all: usize,
+    /// Those that belong to processes of the call.
+    own: usize,
 }
 
 /// The growth of a number that other programs change too.
@@ -69,16 +98,21 @@ impl KernelMemory {
         Self { locks, ..Self::default() }
     }
 
-    /// Returns whether the call has taken too much. That is so in three cases:
+    /// Returns whether the call has taken too much. `charged` returns the memory that the call's
+    /// control group counts, without the cache of files and without kernel memory. The call has
+    /// taken too much in four cases:
     ///
     /// - The kernel's own memory has grown by more than `limit` bytes, and `tree` holds many
     ///   descriptors, mappings or locks, or page tables of half the limit.
+    /// - That growth and the charged memory together exceed `limit`, and `tree` itself holds many
+    ///   locks. Other programs, which may have caused the growth, do not change that.
     /// - The kernel's memory has grown enough for it, and the user has no epoll watches left.
     /// - The machine's open files have grown by more than a call may have, and `tree` holds half
     ///   of that number.
     pub(super) fn is_taken(
         &mut self,
         limit: u64,
+        charged: impl Fn() -> io::Result<u64>,
         tree: impl Fn() -> io::Result<Vec<Process>>,
     ) -> io::Result<bool> {
         let grown = self.memory.until(kernels_own(&meminfo()?));
@@ -91,24 +125,39 @@ impl KernelMemory {
                 return Ok(true);
             }
         }
-        if grown <= limit {
+        if grown <= limit / SHARE_OF_LIMIT {
             return Ok(false);
         }
-        let tree = tree()?;
-        if descriptors(&tree) >= MANY_DESCRIPTORS
-            || page_tables(&tree) > limit / 2
-            || mappings(&tree, MANY_MAPPINGS) == MANY_MAPPINGS
-        {
-            return Ok(true);
+        let is_beyond = grown.saturating_add(charged()?) > limit;
+        if self.has_uncharged && !is_beyond {
+            return Ok(false);
         }
-        self.has_many_locks()
+        let held = Holdings::count(&tree()?, self.locks.as_ref())?;
+        Ok(self.exceeds(grown, is_beyond, limit, &held))
     }
 
-    /// Returns whether the call has many locks. A namespace does not show the locks of others,
-    /// except locks of open file descriptions, which belong to no process.
-    fn has_many_locks(&self) -> io::Result<bool> {
+    /// Returns whether a call with these holdings has taken too much, after the kernel's memory has
+    /// grown by `grown` bytes. `is_beyond` is set if that and the charged memory exceed `limit`.
+    fn exceeds(&mut self, grown: u64, is_beyond: bool, limit: u64, held: &Holdings) -> bool {
+        let waiting = held.threads.saturating_mul(WAITING_THREAD);
+        self.has_uncharged |= held.many || waiting > limit / SHARE_OF_LIMIT;
+        grown > limit && (held.many || held.page_tables > limit / 2)
+            || is_beyond && held.own_locks >= MANY_LOCKS
+    }
+
+    /// Returns whether the call may have had more memory of the kernel that no group is charged
+    /// for than a tenth of its limit.
+    pub(super) fn has_uncharged(&self) -> bool {
+        self.has_uncharged
+    }
+}
+
+impl Holdings {
+    /// Counts the holdings of these processes. `locks` is the list of locks, if it is open already.
+    fn count(tree: &[Process], locks: Option<&File>) -> io::Result<Self> {
+        let pids = tree.iter().map(|process| process.pid.as_raw_nonzero().get()).collect();
         let opened;
-        let mut list = match &self.locks {
+        let mut list = match locks {
             Some(list) => list,
             None => {
                 opened = File::open(LOCKS)?;
@@ -117,13 +166,33 @@ impl KernelMemory {
         };
         // The list may have been read before.
         list.rewind()?;
-        let lines = BufReader::new(list).split(b'\n');
-        let mut seen = 0;
-        for line in lines.take(MANY_LOCKS) {
-            line?;
-            seen += 1;
+        let locks = ListedLocks::count(BufReader::new(list), &pids)?;
+        let many = locks.all >= MANY_LOCKS
+            || descriptors(tree) >= MANY_DESCRIPTORS
+            || mappings(tree, MANY_MAPPINGS) == MANY_MAPPINGS;
+        let threads = tree.iter().map(|process| process.threads).sum();
+        Ok(Self { many, own_locks: locks.own, threads, page_tables: page_tables(tree) })
+    }
+}
+
+impl ListedLocks {
+    /// Counts the locks in a list in the format of `/proc/locks`, up to twice [`MANY_LOCKS`].
+    ///
+    /// A namespace does not show the locks of others, except locks of open file descriptions,
+    /// which belong to no process.
+    fn count(list: impl BufRead, pids: &HashSet<i32>) -> io::Result<Self> {
+        let mut locks = Self { all: 0, own: 0 };
+        for line in list.split(b'\n').take(2 * MANY_LOCKS) {
+            let line = line?;
+            locks.all += 1;
+            // `1: POSIX  ADVISORY  WRITE 4711 fe:00:42 0 EOF`, proc_locks(5). A lock that is
+            // waited for has an arrow after the number.
+            let text = String::from_utf8_lossy(&line);
+            let pid = text.split_ascii_whitespace().filter(|word| *word != "->").nth(4);
+            let pid = pid.and_then(|pid| pid.parse().ok());
+            locks.own += usize::from(pid.is_some_and(|pid| pids.contains(&pid)));
         }
-        Ok(seen == MANY_LOCKS)
+        Ok(locks)
     }
 }
 
@@ -236,21 +305,63 @@ mod tests {
 
     #[test]
     fn the_locks_are_read_from_the_list_that_was_opened_each_time() {
-        let list = |count: usize| {
+        for (count, expected) in [(MANY_LOCKS - 1, false), (MANY_LOCKS, true)] {
             let mut list = tempfile::tempfile().expect("made");
             list.write_all("1: OFDLCK\n".repeat(count).as_bytes()).expect("written");
-            KernelMemory::new(Some(list))
-        };
-        let (few, many) = (list(MANY_LOCKS - 1), list(MANY_LOCKS));
-        for _ in 0..2 {
-            let found = [&few, &many].map(|it| it.has_many_locks().expect("read"));
-            assert_eq!(found, [false, true]);
+            for _ in 0..2 {
+                assert_eq!(Holdings::count(&[], Some(&list)).expect("read").many, expected);
+            }
         }
     }
 
     #[test]
-    fn less_than_the_limit_is_not_looked_into() {
+    fn little_growth_is_not_looked_into() {
         let tree = || Err(io::ErrorKind::Other.into());
-        assert!(!KernelMemory::default().is_taken(1 << 40, tree).expect("told"));
+        let charged = || Err(io::ErrorKind::Other.into());
+        let mut kernel = KernelMemory::default();
+        assert!(!kernel.is_taken(1 << 40, charged, tree).expect("told"));
+        assert!(!kernel.has_uncharged());
+    }
+
+    #[test]
+    fn only_locks_with_the_number_of_a_process_of_the_call_are_its_own() {
+        let list = "1: POSIX  ADVISORY  WRITE 12 fe:00:4242 0 0\n\
+                    2: -> POSIX  ADVISORY  WRITE 13 fe:00:4242 0 0\n\
+                    3: OFDLCK ADVISORY  READ -1 fe:00:12 12 12\n\
+                    4: FLOCK  ADVISORY  WRITE 14 fe:00:4243 0 EOF\n";
+        let pids = HashSet::from([12, 13]);
+        let counted = ListedLocks::count(list.as_bytes(), &pids).expect("read");
+        assert_eq!(counted, ListedLocks { all: 4, own: 2 });
+        let many = list.repeat(MANY_LOCKS);
+        let counted = ListedLocks::count(many.as_bytes(), &pids).expect("read");
+        assert_eq!(counted, ListedLocks { all: 2 * MANY_LOCKS, own: MANY_LOCKS });
+    }
+
+    #[test]
+    fn the_growth_and_the_charged_memory_together_end_a_call_with_locks_of_its_own() {
+        let limit = 256 << 20;
+        let locks = Holdings { many: true, own_locks: MANY_LOCKS, ..Holdings::default() };
+        // Locks of open file descriptions may belong to other programs.
+        let others = Holdings { many: true, ..Holdings::default() };
+        let exceeds = |grown, is_beyond, held: &Holdings| {
+            let mut kernel = KernelMemory::default();
+            let exceeds = kernel.exceeds(grown, is_beyond, limit, held);
+            (exceeds, kernel.has_uncharged())
+        };
+        assert_eq!(exceeds(200 << 20, true, &locks), (true, true));
+        assert_eq!(exceeds(200 << 20, false, &locks), (false, true));
+        assert_eq!(exceeds(200 << 20, true, &others), (false, true));
+        assert_eq!(exceeds(limit + 1, true, &others), (true, true));
+        assert_eq!(exceeds(limit + 1, true, &Holdings::default()), (false, false));
+    }
+
+    #[test]
+    fn threads_that_may_wait_with_much_data_are_uncharged_memory() {
+        let threads = |threads| Holdings { threads, ..Holdings::default() };
+        let mut kernel = KernelMemory::default();
+        assert!(!kernel.exceeds(30 << 20, false, 256 << 20, &threads(200)));
+        assert!(!kernel.has_uncharged());
+        assert!(!kernel.exceeds(30 << 20, false, 256 << 20, &threads(240)));
+        assert!(kernel.has_uncharged());
     }
 }

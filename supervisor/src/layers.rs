@@ -82,13 +82,20 @@ impl LimitMechanisms {
 
     fn memory(&self) -> Guarantee {
         let Err(none) = &self.memory_cgroup else {
-            return match self.network {
+            return match (self.network, &self.watched) {
                 // A bound on the memory of TCP limits only what a socket may take beyond its
                 // minimum. A datagram that is being reassembled is not charged to any group.
-                true => Guarantee::Partial(
+                (true, _) => Guarantee::Partial(
                     "the memory of sockets is bounded by their number only".into(),
                 ),
-                false => Guarantee::Enforced,
+                (false, Err(why)) => Guarantee::Partial(
+                    format!(
+                        "some memory of the kernel is charged to no cgroup, and nothing watches it \
+                         (no `/proc`: {why})"
+                    )
+                    .into(),
+                ),
+                (false, Ok(())) => Guarantee::Enforced,
             };
         };
         let tree = match &self.watched {

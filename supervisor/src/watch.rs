@@ -28,7 +28,7 @@ use super::observer::{Observer, ToolScope};
 use super::reaper::{self, ChildExit, Children};
 use super::request::CallRequest;
 use super::signals;
-use crate::isolation::{Isolation, SandboxLayer};
+use crate::isolation::{Guarantee, Isolation, SandboxLayer};
 use crate::plan::{
     self, CallBounds, KillCause, StartStep, SupervisorReport, TIME_MESSAGE, ToolEnd,
 };
@@ -49,6 +49,11 @@ const SHARE_OF_TIME: u32 = 20;
 /// They belong to another user, and a program with setuid may have started them.
 const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
 
+/// The guarantee of the memory after a call that may have had much uncharged memory of the kernel.
+const UNCHARGED: &str = "the kernel's own memory grew by more than a tenth of the limit while the \
+                         call had many descriptors, locks, mappings or threads, whose memory is \
+                         charged to no cgroup";
+
 /// The time for which the supervisor kills processes that keep multiplying.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -59,6 +64,8 @@ pub(super) struct CallWatch<'a> {
     signals: OwnedFd,
     notes: Vec<String>,
     peak_memory: u64,
+    /// Set if the tool may have had much memory of the kernel that no cgroup is charged for.
+    has_uncharged: bool,
     /// The processes that were killed because they still ran when the tool had ended; `None`
     /// before that.
     left_running: Option<usize>,
@@ -108,6 +115,7 @@ impl<'a> CallWatch<'a> {
             signals,
             notes,
             peak_memory: 0,
+            has_uncharged: false,
             left_running: None,
             orders,
             notices,
@@ -117,7 +125,7 @@ impl<'a> CallWatch<'a> {
     /// Serves the call. `namespaced` is set if this process is the init of a PID namespace.
     pub(super) fn run(&mut self, namespaced: bool, prepared: PreparedSandbox) -> Delivery {
         let PreparedSandbox {
-            isolation,
+            mut isolation,
             layers,
             notes,
             refusal,
@@ -142,6 +150,12 @@ impl<'a> CallWatch<'a> {
                 1
             }
         };
+        if self.has_uncharged
+            && let Some(isolation) = isolation.as_mut()
+            && isolation.memory.is_enforced()
+        {
+            isolation.memory = Guarantee::Partial(UNCHARGED.into());
+        }
         let peak_memory = self.peak_memory;
         let notes = std::mem::take(&mut self.notes);
         let report = SupervisorReport {
@@ -266,10 +280,12 @@ impl<'a> CallWatch<'a> {
             if deadline.is_some_and(|deadline| now >= deadline) {
                 return Ok(ToolEnd::Killed(KillCause::WallClock));
             }
-            if now >= measurements.next
-                && let Some(cause) = measurements.take(bounds, self.cgroups, &mut self.notes)
-            {
-                return Ok(ToolEnd::Killed(cause));
+            if now >= measurements.next {
+                let cause = measurements.take(bounds, self.cgroups, &mut self.notes);
+                self.has_uncharged |= measurements.kernel.has_uncharged();
+                if let Some(cause) = cause {
+                    return Ok(ToolEnd::Killed(cause));
+                }
             }
             let until =
                 deadline.map_or(measurements.next, |deadline| deadline.min(measurements.next));
@@ -452,7 +468,8 @@ impl Measurements {
         }
         let tree = || process_tree::own_pid().and_then(process_tree::descendants);
         if self.tree {
-            let taken = self.kernel.is_taken(bounds.memory, tree);
+            let charged = || cgroups.charged_memory();
+            let taken = self.kernel.is_taken(bounds.memory, charged, tree);
             if taken.map_err(|error| (KillCause::Memory, error))? {
                 return Ok(Some(KillCause::Memory));
             }

@@ -44,6 +44,7 @@ fn main() -> ExitCode {
         ["page-tables", wanted] => take(wanted, page_tables),
         ["files", wanted] => take(wanted, file),
         ["locks", wanted] => take(wanted, locks),
+        ["locks-and-heap", count, wanted] => take(count, locks).and_then(|()| take(wanted, heap)),
         ["directories", wanted] => directories(wanted),
         ["blind", pid, wanted] => blind(pid).and_then(|()| take(wanted, headless_heap)),
         _ => Err(io::Error::other(format!("no way is called {words:?}"))),

@@ -292,6 +292,25 @@ fn locks_on_files_count_into_the_memory() {
     });
 }
 
+/// Checks that locks and the memory of a control group count together, and that the record does not
+/// call the limit enforced once locks may be a large part of it.
+#[test]
+fn locks_on_files_count_together_with_what_a_control_group_is_charged_for() {
+    each_fallback(|fallback, rig| {
+        if fallback != "everything" {
+            return;
+        }
+        let outcome = attack(rig, "locks-and-heap 60 50", 200, 64);
+        let isolation = isolation(&outcome);
+        if !isolation.kept_by.memory.contains(&LimitEnforcer::Cgroup) {
+            return;
+        }
+        let context = format!("root: {}, {outcome:?}", rig.is_root());
+        assert_eq!(outcome.limit, Some(Limit::Memory), "{context}");
+        assert!(!isolation.memory.is_enforced(), "{context}");
+    });
+}
+
 #[test]
 fn a_watch_that_is_blinded_ends_the_call_or_is_not_to_be_blinded() {
     each_fallback(|fallback, rig| {
