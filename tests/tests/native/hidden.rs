@@ -662,6 +662,46 @@ fn nothing_takes_the_place_of_a_repository() {
     });
 }
 
+/// A first call makes links in the repository, for later calls to protect what they lead to.
+#[test]
+fn what_links_of_a_tool_among_submodules_lead_to_stays_writable() {
+    each_user(Sandbox::Require, |rig| {
+        rig.file("notes", "planted\n", 0o666);
+        let make = "mkdir .git .git/objects .git/refs src; echo ref: refs/heads/a >.git/HEAD";
+        rig.run(&rig.script(make), |_| {});
+        run_guarded(rig, "ln -s ../src .git/modules", &[]);
+        assert!(rig.path(".git/modules.withheld").is_symlink());
+        assert!(!rig.path(".git/modules").is_symlink());
+        let plant = "mkdir .git/modules; cd .git/modules; ln -s ../../notes m; ln -s ../../src s; \
+                     ln -s ../objects o";
+        run_guarded(rig, plant, &[]);
+        let repair = "rm .git/modules/m; rm notes && echo mended >notes; echo x >src/a; \
+                      echo x >.git/objects/a";
+        let outcome = run_guarded(rig, repair, &[]);
+        let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+        assert_eq!(read("notes"), "mended\n", "root: {}, {outcome:?}", rig.is_root());
+        assert_eq!([read("src/a"), read(".git/objects/a")], ["x\n", "x\n"], "{outcome:?}");
+        assert!(!rig.path(".git/modules/m").is_symlink(), "{outcome:?}");
+    });
+}
+
+/// A first call makes more names than are looked at.
+#[test]
+fn too_many_names_among_submodules_leave_later_calls_working() {
+    each_user(Sandbox::Require, |rig| {
+        let make = "mkdir .git .git/objects .git/refs; echo ref: refs/heads/a >.git/HEAD";
+        rig.run(&rig.script(make), |_| {});
+        run_guarded(rig, "mkdir .git/modules; cd .git/modules; seq 1 5000 | xargs touch", &[]);
+        let work = "echo x >free; echo x >.git/index; wc -l </proc/self/mountinfo";
+        let outcome = run_guarded(rig, work, &[]);
+        let mounts: usize = text(&outcome.stdout).trim().parse().expect("a number");
+        assert!(mounts < 1_000, "{mounts}");
+        assert!(rig.path("free").exists() && !rig.path(".git/index").exists(), "{outcome:?}");
+        let places = outcome.isolation.expect("it ran").places.expect("said");
+        assert!(places.reason().is_some_and(|why| why.contains("too many files")), "{places}");
+    });
+}
+
 #[test]
 fn what_one_call_adds_to_a_place_is_new_for_another_that_runs_longer() {
     each_user(Sandbox::Require, |rig| {

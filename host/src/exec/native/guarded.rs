@@ -22,19 +22,38 @@ use rustix::io::Errno;
 use super::hidden_search::LONGEST_PATH;
 use super::open_grant::identity;
 use super::set_aside::{
-    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside, names_in,
+    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside, first_names_in,
 };
 use crate::exec::executed_links::links_in;
 use crate::paths::resolution_steps;
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
-/// The largest number of directories of submodules and working trees that are searched. If there
-/// are more, all of them are read-only.
-const MAX_INNER: usize = 256;
+/// The bounds of the search. What exceeds one is read-only as a whole: a tool may have made it, and
+/// later calls must not fail because of that.
+#[derive(Clone, Copy)]
+struct GuardBounds {
+    /// The number of names among the submodules and working trees of a repository.
+    inner: usize,
+    /// The number of names in a place that the grant opens in part.
+    names: usize,
+    /// The number of places in a repository, or in a place that the grant opens in part. Each place
+    /// that exists is a mount.
+    places: usize,
+}
+
+impl Default for GuardBounds {
+    fn default() -> Self {
+        Self { inner: 256, names: 65_536, places: 2_048 }
+    }
+}
 
 /// The names by which a repository is recognised: it has some of them.
 const OF_REPOSITORIES: &[&str] =
     &["HEAD", "config", "commondir", "gitdir", "hooks", "index", "objects", "refs"];
+
+/// The names by which git recognises a repository: it has all of the first, or, if it shares the
+/// objects of another one, all of the second.
+const NEEDED: [&[&str]; 2] = [&["HEAD", "objects", "refs"], &["HEAD", "commondir"]];
 
 /// The guarded places of one call.
 #[derive(Default)]
@@ -43,6 +62,8 @@ pub(super) struct Guarded {
     pub(super) read_only: Vec<HiddenPath>,
     expected: Vec<ExpectedPlace>,
     listed: Vec<PartialPlace>,
+    /// The directories that exceed a bound, or that cannot be looked at.
+    pub(super) too_large: Vec<PathBuf>,
     /// The directories that the tool may write to.
     writable: Vec<PathBuf>,
 }
@@ -68,10 +89,14 @@ impl Guarded {
     ///
     /// Fails if a place cannot be examined. The text says which, and why.
     pub(super) fn find(grant: &Grant) -> Result<Self, String> {
+        Self::find_within(grant, GuardBounds::default())
+    }
+
+    fn find_within(grant: &Grant, bounds: GuardBounds) -> Result<Self, String> {
         forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
         let guarded = Self { writable: writable.clone(), ..Self::default() };
-        let mut search = GuardSearch { grant, guarded, root: None };
+        let mut search = GuardSearch { grant, bounds, guarded, root: None, within: None };
         for dir in &writable {
             let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else {
                 // Another program may have moved it for a moment. The supervisor would then find it
@@ -112,9 +137,13 @@ impl Guarded {
 
 struct GuardSearch<'a> {
     grant: &'a Grant,
+    bounds: GuardBounds,
     guarded: Guarded,
     /// The outermost writable directory that is searched.
     root: Option<GrantedRoot>,
+    /// The repository whose submodules and working trees are searched. A tool may have made them,
+    /// and the links in them.
+    within: Option<PathBuf>,
 }
 
 impl GuardSearch<'_> {
@@ -152,13 +181,15 @@ impl GuardSearch<'_> {
             self.absent(dir, path.clone(), name)?;
         }
         match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink if holds_repositories(around) => self.inner_link(dir, &path, name),
             FileType::Symlink => self.link(dir, path, name),
             FileType::Directory if self.grant.reserved.leads_to_named(&path) => {
                 self.beside_named(dir, &path, name)
             }
             kind => {
                 self.read_only(&path, identity(&stat))?;
-                if kind == FileType::Directory {
+                // Links among submodules are not followed: a tool may have made them.
+                if kind == FileType::Directory && !holds_repositories(&path) {
                     self.links_in(&path)?;
                 }
                 Ok(())
@@ -180,7 +211,7 @@ impl GuardSearch<'_> {
             let Some(dir) = dir.map(Arc::new) else { continue };
             let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
             // The end of the link has a mount. A link on the way to it cannot.
-            self.expect(&dir, &link, name, InitialState::Link { text, target }, None);
+            self.expect_link(&dir, &link, name, text, target);
         }
         Ok(())
     }
@@ -190,6 +221,7 @@ impl GuardSearch<'_> {
     fn target(&mut self, link: &Path) -> Result<Option<PathBuf>, String> {
         let target = link.canonicalize().ok();
         if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
+            && !self.is_needed_by_git(real)
             && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
         {
             self.read_only(real, identity(&stat))?;
@@ -203,6 +235,14 @@ impl GuardSearch<'_> {
         let writable = &self.guarded.writable;
         writable.iter().any(|dir| real.starts_with(dir))
             && !writable.iter().any(|dir| dir.starts_with(real))
+    }
+
+    /// Returns whether a link of a submodule or working tree leads to something that git must be
+    /// able to change: a part of the repository that is no place, or a directory around it.
+    fn is_needed_by_git(&self, real: &Path) -> bool {
+        self.within.as_deref().is_some_and(|git| {
+            git.starts_with(real) || real.starts_with(git) && !self.is_guarded(real)
+        })
     }
 
     fn absent(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
@@ -232,14 +272,49 @@ impl GuardSearch<'_> {
         });
     }
 
+    /// Expects a link. It is made again if the tool removes it, unless a tool may have made it.
+    fn expect_link(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        path: &Path,
+        name: &OsStr,
+        text: CString,
+        target: Option<PathBuf>,
+    ) {
+        let is_inner = path.ancestors().skip(1).any(holds_repositories);
+        let is_restored = self.within.is_none() && !is_inner;
+        self.expect(dir, path, name, InitialState::Link { text, target, is_restored }, None);
+    }
+
     /// Guards a link, and its target in the granted directories.
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
         let target = self.target(&path)?;
-        if let Some(real) = target.as_deref().filter(|real| real.is_dir()) {
+        if let Some(real) = target.as_deref().filter(|real| real.is_dir())
+            && !self.is_needed_by_git(real)
+        {
             self.links_in(real)?;
         }
-        self.expect(dir, &path, name, InitialState::Link { text, target }, None);
+        self.expect_link(dir, &path, name, text, target);
+        Ok(())
+    }
+
+    /// Guards a link among submodules or working trees. Its target is guarded only if that is a
+    /// repository. Git has no use for other links and for files here.
+    fn inner_link(&mut self, dir: &Arc<OwnedFd>, path: &Path, name: &OsStr) -> Result<(), String> {
+        let text = match readlinkat(dir, name, Vec::new()) {
+            Ok(text) => text,
+            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
+            Err(errno) => return Err(failed(path, errno)),
+        };
+        let target = path.canonicalize().ok();
+        if let Some(real) = target.as_deref().filter(|real| is_repository(real))
+            && !self.is_needed_by_git(real)
+        {
+            self.target(path)?;
+            self.links_in(&real.join("hooks"))?;
+        }
+        self.expect_link(dir, path, name, text, target);
         Ok(())
     }
 
@@ -251,10 +326,20 @@ impl GuardSearch<'_> {
         name: &OsStr,
     ) -> Result<(), String> {
         let Some(place) = self.open(dir, name, path)? else { return Ok(()) };
-        let names = names_in(&place).and_then(|names| note_listed(&place, names));
-        let names = names.map_err(|errno| failed(path, errno))?;
+        let most = self.bounds.names;
+        let found = first_names_in(&place, most.saturating_add(1));
+        let found = found.map_err(|errno| failed(path, errno))?;
+        if found.len() > most {
+            return self.close(&place, path);
+        }
+        let names = note_listed(&place, found).map_err(|errno| failed(path, errno))?;
+        let (mounts, places) = (self.guarded.read_only.len(), self.places());
         for entry in &*names {
             self.look(&place, path, entry)?;
+            if self.places() - places > self.bounds.places {
+                self.keep_outside(mounts, path);
+                return self.close(&place, path);
+            }
         }
         self.guarded.listed.push(PartialPlace {
             around: Arc::clone(dir),
@@ -279,13 +364,44 @@ impl GuardSearch<'_> {
             self.expect(dir, &path, name, before, None);
         }
         let before = self.guarded.read_only.len();
-        if self.inner(&git, &path).is_ok_and(|is_whole| is_whole) {
+        let is_whole = self.inner(&git, &path).is_ok_and(|is_whole| is_whole);
+        self.within = None;
+        if is_whole {
             return Ok(());
         }
         // A tool may have made the repository too large, or taken rights away. Later calls must not
         // fail because of that.
-        self.guarded.read_only.truncate(before);
-        self.look(dir, around, name)
+        self.keep_outside(before, &path);
+        if !self.is_guarded(&path) {
+            return Ok(());
+        }
+        if self.grant.reserved.leads_to_named(&path) {
+            self.guarded.too_large.push(path.clone());
+            return self.beside_named(dir, &path, name);
+        }
+        self.close(&git, &path)
+    }
+
+    /// Makes a directory that exceeds a bound read-only as a whole.
+    fn close(&mut self, dir: &OwnedFd, path: &Path) -> Result<(), String> {
+        let stat = fstat(dir).map_err(|errno| failed(path, errno))?;
+        self.read_only(path, identity(&stat))?;
+        self.guarded.too_large.push(path.to_owned());
+        Ok(())
+    }
+
+    /// Returns the number of places that were found so far.
+    fn places(&self) -> usize {
+        self.guarded.read_only.len() + self.guarded.expected.len()
+    }
+
+    /// Forgets the mounts in a directory, except for the first `before` mounts. The targets of
+    /// links that lie outside of the directory stay.
+    fn keep_outside(&mut self, before: usize, dir: &Path) {
+        let found = self.guarded.read_only.split_off(before);
+        let is_outside =
+            |it: &HiddenPath| !Path::new(OsStr::from_bytes(it.path.to_bytes())).starts_with(dir);
+        self.guarded.read_only.extend(found.into_iter().filter(is_outside));
     }
 
     /// Guards the places in a repository. Returns false if there are too many.
@@ -293,43 +409,51 @@ impl GuardSearch<'_> {
         for place in IN_GIT.iter().filter(|place| ![MODULES, WORKTREES].contains(place)) {
             self.look(git, path, OsStr::new(place))?;
         }
-        let mut left = MAX_INNER;
+        let mut left = self.bounds.inner;
+        let most = self.places() + self.bounds.places;
         for inner in [MODULES, WORKTREES] {
-            let place = path.join(inner);
-            let Some(open) = self.open(git, OsStr::new(inner), &place)? else {
-                // A link, or something that git does not use.
-                if statat(git, inner, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                    self.look(git, path, OsStr::new(inner))?;
-                }
+            let (name, place) = (OsStr::new(inner), path.join(inner));
+            let open = self.open(git, name, &place)?;
+            // A link, or something that git does not use.
+            if open.is_none() && statat(git, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                self.look(git, path, name)?;
                 continue;
-            };
-            if self.is_guarded(&place) && !self.repositories(&open, &place, &mut left)? {
+            }
+            if !self.is_guarded(&place) {
+                continue;
+            }
+            // Later calls would take a link for the user's, and guard what it leads to.
+            self.expect(git, &place, name, InitialState::NoLink, None);
+            let Some(open) = open else { continue };
+            self.within = Some(path.to_owned());
+            if !self.repositories(&open, &place, &mut left, most)? {
                 return Ok(false);
             }
+            self.within = None;
         }
         Ok(true)
     }
 
-    /// Guards the places in the repositories of a directory. Returns false if there are too many.
+    /// Guards the places in the repositories of a directory. Returns false if there are more names
+    /// than are `left`, or if the search has then found more than `most` places.
     fn repositories(
         &mut self,
         dir: &Arc<OwnedFd>,
         path: &Path,
         left: &mut usize,
+        most: usize,
     ) -> Result<bool, String> {
-        for name in names_in(dir).map_err(|errno| failed(path, errno))? {
+        let names = first_names_in(dir, left.saturating_add(1));
+        for name in names.map_err(|errno| failed(path, errno))? {
             let inner = path.join(&name);
-            let Some(open) = self.open(dir, &name, &inner)? else {
-                // A link to a repository.
-                self.look(dir, path, &name)?;
-                continue;
-            };
-            if inner.as_os_str().len() > LONGEST_PATH {
-                return Ok(false);
-            }
+            // Every name counts, since a tool can make files and links here as well.
             *left = match left.checked_sub(1) {
-                Some(left) => left,
-                None => return Ok(false),
+                Some(left) if inner.as_os_str().len() <= LONGEST_PATH => left,
+                _ => return Ok(false),
+            };
+            let Some(open) = self.open(dir, &name, &inner)? else {
+                self.inner_link(dir, &inner, &name)?;
+                continue;
             };
             // A tool may remove some of them between two calls.
             let is_there = |name: &str| statat(&open, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
@@ -337,6 +461,9 @@ impl GuardSearch<'_> {
             if is_repository {
                 for place in IN_GIT.iter().filter(|place| **place != MODULES) {
                     self.look(&open, &inner, OsStr::new(place))?;
+                    if self.places() > most {
+                        return Ok(false);
+                    }
                 }
             }
             let below = match is_repository {
@@ -345,7 +472,7 @@ impl GuardSearch<'_> {
             };
             let below_path = if is_repository { inner.join(MODULES) } else { inner };
             if let Some(below) = below
-                && !self.repositories(&below, &below_path, left)?
+                && !self.repositories(&below, &below_path, left, most)?
             {
                 return Ok(false);
             }
@@ -363,6 +490,21 @@ impl GuardSearch<'_> {
         self.guarded.read_only.push(HiddenPath { path, found });
         Ok(())
     }
+}
+
+/// Returns whether git takes a directory for a repository.
+fn is_repository(dir: &Path) -> bool {
+    let is_there = |name: &str| symlink_metadata(dir.join(name)).is_ok();
+    NEEDED.iter().any(|names| names.iter().all(|name| is_there(name)))
+}
+
+/// Returns whether a path is the directory of a repository's submodules or working trees.
+fn holds_repositories(path: &Path) -> bool {
+    let is_called = |path: &Path, known: &str| {
+        path.file_name().is_some_and(|name| name.eq_ignore_ascii_case(known))
+    };
+    [MODULES, WORKTREES].iter().any(|known| is_called(path, known))
+        && path.parent().is_some_and(|git| is_called(git, GIT))
 }
 
 /// Notes the names in a directory for a call that begins. Returns the names that were noted for the
@@ -414,4 +556,176 @@ fn is_absent(dir: &OwnedFd, name: &OsStr) -> Result<bool, String> {
 
 fn failed(path: &Path, errno: Errno) -> String {
     format!("`{}` cannot be looked at: {errno}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, create_dir_all, remove_file, write};
+    use std::os::unix::fs::symlink;
+
+    use ikigai_protocol::{Access, GrantedDir};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::policy::Reserved;
+
+    /// A writable directory with a repository in it.
+    struct ScratchRepository {
+        _scratch: TempDir,
+        root: PathBuf,
+    }
+
+    impl ScratchRepository {
+        fn new() -> Self {
+            let scratch = tempfile::tempdir().expect("a directory");
+            let root = scratch.path().canonicalize().expect("a path");
+            let workspace = Self { _scratch: scratch, root };
+            for file in [".git/HEAD", ".git/config", ".git/objects/o", "src/a", "Makefile"] {
+                workspace.write(file);
+            }
+            workspace
+        }
+
+        fn write(&self, name: &str) {
+            let path = self.root.join(name);
+            create_dir_all(path.parent().expect("a parent")).expect("made");
+            write(path, "good").expect("written");
+        }
+
+        fn link(&self, target: &str, name: &str) {
+            symlink(target, self.root.join(name)).expect("linked");
+        }
+
+        /// Finds the places for a tool that may write to the directory, and to what is named.
+        fn find(&self, named: &[&str], bounds: GuardBounds) -> Guarded {
+            let named = named.iter().map(|name| self.root.join(name));
+            let named = named.chain([self.root.clone()]);
+            let named = named.map(|path| GrantedDir { access: Access::ReadWrite, path });
+            let dirs = vec![GrantedDir { access: Access::ReadWrite, path: self.root.clone() }];
+            let reserved = Reserved::guarding(named.collect());
+            let grant = Grant { dirs, reserved, ..Grant::default() };
+            Guarded::find_within(&grant, bounds).expect("found")
+        }
+
+        /// Returns what is read-only, and what was too large to be searched.
+        fn closed(&self, named: &[&str], bounds: GuardBounds) -> [Vec<String>; 2] {
+            let guarded = self.find(named, bounds);
+            let name =
+                |path: &Path| path.strip_prefix(&self.root).expect("within").display().to_string();
+            let read_only = guarded.read_only.iter();
+            let read_only =
+                read_only.map(|it| name(Path::new(OsStr::from_bytes(it.path.to_bytes()))));
+            let mut read_only: Vec<String> = read_only.collect();
+            read_only.sort();
+            [read_only, guarded.too_large.iter().map(|path| name(path)).collect()]
+        }
+    }
+
+    #[test]
+    fn every_name_among_the_submodules_counts_and_too_many_close_the_repository() {
+        let workspace = ScratchRepository::new();
+        workspace.write("scripts/hook");
+        workspace.write(".git/hooks/sample");
+        workspace.link("../../scripts/hook", ".git/hooks/pre-commit");
+        for number in 0..5 {
+            workspace.write(&format!(".git/modules/{number}"));
+        }
+        let bounds = GuardBounds::default();
+        let [read_only, too_large] = workspace.closed(&[], GuardBounds { inner: 5, ..bounds });
+        assert_eq!(read_only, [".git/config", ".git/hooks", "scripts/hook"]);
+        assert_eq!(too_large, Vec::<String>::new());
+        let [read_only, too_large] = workspace.closed(&[], GuardBounds { inner: 4, ..bounds });
+        assert_eq!(read_only, [".git", "scripts/hook"]);
+        assert_eq!(too_large, [".git"]);
+        // What the grant names stays open.
+        let bounds = GuardBounds { inner: 4, ..bounds };
+        let [read_only, too_large] = workspace.closed(&[".git/config"], bounds);
+        assert_eq!(read_only, [".git/hooks", ".git/modules", "scripts/hook", "scripts/hook"]);
+        assert_eq!(too_large, [".git"]);
+    }
+
+    #[test]
+    fn too_many_places_in_submodules_close_the_repository() {
+        let workspace = ScratchRepository::new();
+        workspace.write(".git/modules/sub/HEAD");
+        workspace.write(".git/modules/sub/config");
+        workspace.write(".git/modules/sub/hooks/pre-commit");
+        let bounds = GuardBounds { places: 3, ..GuardBounds::default() };
+        assert_eq!(workspace.closed(&[], bounds), [[".git"], [".git"]]);
+        let [read_only, _] = workspace.closed(&[], GuardBounds::default());
+        let inner = [".git/modules/sub/config", ".git/modules/sub/hooks"];
+        assert_eq!(read_only, [".git/config", inner[0], inner[1]]);
+    }
+
+    #[test]
+    fn too_many_names_beside_a_named_one_close_the_directory() {
+        let workspace = ScratchRepository::new();
+        workspace.write(".claude/settings.json");
+        for number in 0..5 {
+            workspace.write(&format!(".claude/{number}"));
+        }
+        let named = [".claude/settings.json"];
+        let bounds = GuardBounds::default();
+        for few in [GuardBounds { places: 4, ..bounds }, GuardBounds { names: 5, ..bounds }] {
+            let [read_only, too_large] = workspace.closed(&named, few);
+            assert_eq!(read_only, [".claude", ".git/config"]);
+            assert_eq!(too_large, [".claude"]);
+        }
+        let enough = GuardBounds { places: 6, names: 6, ..bounds };
+        let [read_only, too_large] = workspace.closed(&named, enough);
+        assert_eq!((read_only.len(), too_large.len()), (6, 0), "{read_only:?}");
+    }
+
+    /// Links that a tool could have made in an earlier call.
+    #[test]
+    fn links_among_submodules_neither_guard_what_they_lead_to_nor_come_back() {
+        let workspace = ScratchRepository::new();
+        for file in ["sub.git/HEAD", "sub.git/objects/o", "sub.git/refs/r", ".git/modules/x/HEAD"] {
+            workspace.write(file);
+        }
+        let links = [
+            ("../../Makefile", ".git/modules/m"),
+            ("../../src", ".git/modules/s"),
+            ("../objects", ".git/modules/o"),
+            ("../..", ".git/modules/w"),
+            ("../../nowhere", ".git/modules/n"),
+            ("../../../.git/objects", ".git/modules/x/hooks"),
+            ("../../sub.git", ".git/modules/sub"),
+        ];
+        for (target, link) in links {
+            workspace.link(target, link);
+        }
+        let [read_only, _] = workspace.closed(&[], GuardBounds::default());
+        assert_eq!(read_only, [".git/config", "sub.git"], "a repository is guarded");
+        let guarded = workspace.find(&[], GuardBounds::default());
+        for (_, link) in links {
+            remove_file(workspace.root.join(link)).expect("removed");
+        }
+        assert!(guarded.set_aside().is_empty());
+        for (_, link) in links {
+            assert!(!workspace.root.join(link).is_symlink(), "{link}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_takes_the_place_of_the_submodules_is_set_aside() {
+        for is_there in [true, false] {
+            let workspace = ScratchRepository::new();
+            let modules = workspace.root.join(".git/modules");
+            if is_there {
+                create_dir_all(&modules).expect("made");
+            }
+            let guarded = workspace.find(&[], GuardBounds::default());
+            if is_there {
+                fs::remove_dir(&modules).expect("removed");
+            }
+            workspace.link("../src", ".git/modules");
+            let done = guarded.set_aside();
+            assert_eq!(done.len(), 1);
+            assert_eq!(done[0].now.as_deref(), Ok(OsStr::new("modules.withheld")));
+            let guarded = workspace.find(&[], GuardBounds::default());
+            create_dir_all(&modules).expect("made");
+            assert!(guarded.set_aside().is_empty(), "git makes it for the first submodule");
+        }
+    }
 }

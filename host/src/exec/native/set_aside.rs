@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat, openat,
-    openat2, readlinkat, renameat_with, statat, symlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat,
+    openat, openat2, readlinkat, renameat_with, statat, symlinkat,
 };
 use rustix::io::Errno;
 
@@ -73,6 +73,8 @@ impl GrantedRoot {
 /// The state of a place when a call begins.
 pub(super) enum InitialState {
     Nothing,
+    /// Anything but a link. It may be made, changed and removed, but no link may take its place.
+    NoLink,
     /// A directory. It may be removed but not replaced.
     Directory {
         device: u64,
@@ -82,6 +84,8 @@ pub(super) enum InitialState {
         text: CString,
         /// The path that the link leads to, with links resolved; `None` if nothing is there.
         target: Option<PathBuf>,
+        /// Set if the link is made again after the tool removed it.
+        is_restored: bool,
     },
 }
 
@@ -136,9 +140,11 @@ impl ExpectedPlace {
     }
 
     /// Restores a link that the tool removed, unless it would lead elsewhere now. Returns a text
-    /// about the result, or `None` if the place was not a link.
+    /// about the result, or `None` if the place was not a link that is restored.
     fn restore(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<String> {
-        let InitialState::Link { text, .. } = &self.before else { return None };
+        let InitialState::Link { text, is_restored: true, .. } = &self.before else {
+            return None;
+        };
         let made = with_rights(dir, || {
             symlinkat(text.as_c_str(), dir, &self.name)?;
             let now = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -157,10 +163,13 @@ impl ExpectedPlace {
     fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
         let (text, target) = match &self.before {
             InitialState::Nothing => return false,
+            InitialState::NoLink => {
+                return FileType::from_raw_mode(now.st_mode) != FileType::Symlink;
+            }
             InitialState::Directory { device, inode } => {
                 return (now.st_dev, now.st_ino) == (*device, *inode);
             }
-            InitialState::Link { text, target } => (text, target),
+            InitialState::Link { text, target, .. } => (text, target),
         };
         let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
         let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
@@ -247,13 +256,21 @@ fn with_rights<T>(dir: &OwnedFd, act: impl Fn() -> Result<T, Errno>) -> Result<T
     }
 }
 
-pub(super) fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+fn names_in(dir: &OwnedFd) -> Result<Vec<OsString>, Errno> {
+    first_names_in(dir, usize::MAX)
+}
+
+/// Returns the names in a directory, at most as many as given.
+pub(super) fn first_names_in(dir: &OwnedFd, most: usize) -> Result<Vec<OsString>, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut names = Vec::new();
     for entry in Dir::new(openat(dir, ".", flags, Mode::empty())?)? {
         let entry = entry?;
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if name != "." && name != ".." {
+            if names.len() == most {
+                break;
+            }
             names.push(name.to_owned());
         }
     }

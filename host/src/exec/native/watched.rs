@@ -88,11 +88,25 @@ pub(super) async fn note(
 ///
 /// # Errors
 ///
-/// Fails if something is still there. The text says what, and why.
-pub(super) async fn set_aside(guarded: Guarded, call: &Call) -> Result<(), String> {
+/// Fails if something is still there, or if a directory was too large to be searched. The text says
+/// which, and why.
+pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), String> {
+    let too_large = std::mem::take(&mut guarded.too_large);
     let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
     let done = done.map_err(|error| error.to_string())?;
     let mut left = Ok(());
+    for dir in too_large {
+        let shown = written_out(&dir.to_string_lossy());
+        let text = format!(
+            "`{shown}` was read-only for the tool, since it has too many files that other programs \
+             execute, or some that cannot be looked at; remove what is not needed there"
+        );
+        left = Err(text.clone());
+        match &call.widening {
+            Some(widening) => widening.set_aside(text),
+            None => tracing::warn!("{text}"),
+        }
+    }
     for SetAside { path, now } in done {
         let shown = written_out(&path.to_string_lossy());
         let text = match now {
