@@ -67,6 +67,8 @@ use serde::Serialize;
 use tokio::sync::OnceCell;
 
 #[cfg(target_os = "linux")]
+use self::guarded::Guarded;
+#[cfg(target_os = "linux")]
 use self::reserve::Reserve;
 #[cfg(target_os = "linux")]
 use self::supervisor_process::SupervisorProcess;
@@ -75,7 +77,7 @@ use crate::exec::Refusals;
 #[cfg(target_os = "linux")]
 use crate::exec::net::SharedNetwork;
 use crate::exec::{Call, Executor, Outcome};
-use crate::policy::{RemedyHints, Sandbox};
+use crate::policy::{Grant, RemedyHints, Sandbox};
 use ikigai_supervisor::isolation::{Isolation, SandboxLayer};
 #[cfg(target_os = "linux")]
 use ikigai_supervisor::plan::Confinement;
@@ -113,6 +115,29 @@ pub fn ignores_hangup() -> bool {
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Returns whether a path that the grant lets a native tool write stays as it is nevertheless,
+/// because other programs execute it. A call of a server does not set aside new files.
+///
+/// # Errors
+///
+/// Fails if a place cannot be examined, so that no call would start. The text says why.
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub fn keeps_place(grant: &Grant, path: &Path, sets_aside: bool) -> Result<bool, String> {
+    Ok(grant.reserved.guards() && Guarded::find(grant)?.keeps(path, sets_aside))
+}
+
+/// Returns false, because no native tool runs in a sandbox here.
+///
+/// # Errors
+///
+/// Never fails.
+#[cfg(not(target_os = "linux"))]
+#[doc(hidden)]
+pub fn keeps_place(_: &Grant, _: &Path, _: bool) -> Result<bool, String> {
+    Ok(false)
 }
 
 /// An executable file.

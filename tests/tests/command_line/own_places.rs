@@ -223,6 +223,47 @@ fn what_other_programs_execute_is_granted_by_name() {
 }
 
 #[test]
+fn a_test_of_a_place_answers_what_the_build_would_do() {
+    let host = Host::new();
+    host.write("workspace/sub/.git/hooks/pre-commit", "good\n", 0o644);
+    host.write("workspace/sub/.git/config", "good\n", 0o644);
+    host.write("workspace/sub/.vscode/tasks.json", "good\n", 0o644);
+    host.write("workspace/pkg/a", "", 0o644);
+    host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
+    host.write("workspace/.git/config", "good\n", 0o644);
+    host.write("workspace/.vscode/tasks.json", "good\n", 0o644);
+    host.write("workspace/deep/commands/a", "good\n", 0o644);
+    host.write("workspace/.claude/a", "good\n", 0o644);
+    symlink("../deep/commands", host.workspace().join(".claude/commands")).expect("linked");
+    for (path, is_direct) in [
+        (".git/config", true),
+        (".git/hooks/pre-commit", true),
+        (".vscode/tasks.json", true),
+        (".envrc", true),
+        ("deep/commands/a", true),
+        ("sub/.git/hooks/pre-commit", false),
+        ("sub/.git/config", false),
+        ("sub/.vscode/tasks.json", false),
+        ("sub/.envrc", false),
+        ("pkg/.mcp.json", false),
+        ("pkg/HEAD", false),
+        ("pkg/a", false),
+        (".git/index", false),
+    ] {
+        let code = i32::from(is_direct);
+        let native = |args: &[&str]| host.run([&["--backend", "native"], args].concat());
+        let told = native(&["policy", "test", "bash", "--write", path]).expect_code(code);
+        let script = format!("mkdir -p $(dirname {path}); echo evil >{path}");
+        let arguments = json!({ "command": script }).to_string();
+        let ran = native(&["tool", "call", "bash", &arguments]);
+        let now = fs::read_to_string(host.workspace().join(path)).unwrap_or_default();
+        assert_eq!(now != "evil\n", is_direct, "{path}: {now}\n{told}\n{ran}");
+    }
+    let wasm = ["--backend", "wasm", "policy", "test", "bash", "--write", "sub/.envrc"];
+    host.run(wasm).expect_code(1);
+}
+
+#[test]
 fn a_link_that_a_tool_made_does_not_choose_what_an_entry_grants() {
     let host = Host::new();
     for (file, text) in

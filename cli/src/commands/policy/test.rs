@@ -17,6 +17,7 @@ use crate::decision;
 use crate::error::{self, CliError};
 use crate::options::SharedOptions;
 use crate::output::{print, print_json};
+use ikigai_host::exec::native;
 use ikigai_host::paths;
 use ikigai_host::policy::{
     Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, ScriptVerdict,
@@ -151,7 +152,8 @@ fn answers(
     let paths = paths.into_iter().chain([("write", Access::ReadWrite, &arguments.write)]);
     for (verb, access, paths) in paths {
         for path in paths {
-            let (is_allowed, why) = match may_reach(path, access, decision, workspace)? {
+            let place = may_reach(path, access, (backend, decision), workspace)?;
+            let (is_allowed, why) = match place {
                 _ if free => (true, free_by()),
                 Place::Base if sees_base_view => {
                     (true, "the base view, which every native tool sees".to_owned())
@@ -164,7 +166,18 @@ fn answers(
                     (false, format!("other programs execute {place}, which `fs` does not name"))
                 }
                 Place::Secret => (false, "a place of secrets that `fs` does not name".to_owned()),
-                Place::In { dir, is_enough } => (is_enough, format!("`{dir}`, by {}", by("fs"))),
+                Place::In { dir, is_enough, executed: Some(place) } => {
+                    let place = written_out(&place.to_string_lossy());
+                    let by = by("fs");
+                    let why = format!(
+                        "`{dir}`, by {by}; other programs execute {place}, which ikigai does not \
+                         protect from native tools there"
+                    );
+                    (is_enough, why)
+                }
+                Place::In { dir, is_enough, executed: None } => {
+                    (is_enough, format!("`{dir}`, by {}", by("fs")))
+                }
             };
             let question = format!("{verb} {}", path.display());
             answers.push(Answer::new(question, is_allowed, why));
@@ -254,6 +267,8 @@ enum Place {
         dir: String,
         /// True if the directory has the access that is asked about.
         is_enough: bool,
+        /// The place that other programs execute, if the build may write to it nevertheless.
+        executed: Option<PathBuf>,
     },
 }
 
@@ -261,7 +276,7 @@ enum Place {
 fn may_reach(
     path: &Path,
     access: Access,
-    decision: &Decision,
+    (backend, decision): (Backend, &Decision),
     workspace: &Path,
 ) -> Result<Place, CliError> {
     // Resolve the path as a tool would.
@@ -285,13 +300,24 @@ fn may_reach(
         let is_base = access == Access::ReadOnly && is_in_base_view(&resolved);
         return Ok(if is_base { Place::Base } else { Place::Outside });
     };
-    if access == Access::ReadWrite
-        && let Some(place) = grant.reserved.executed_place(&resolved)
-    {
-        return Ok(Place::Executed { place });
+    let executed = match access {
+        Access::ReadWrite => grant.reserved.executed_place(&resolved),
+        Access::ReadOnly => None,
+    };
+    let is_kept = match backend {
+        _ if access == Access::ReadOnly || decision.is_unconfined(backend) => false,
+        Backend::Wasm => executed.is_some(),
+        // The sandbox protects fewer places, and the targets of their links.
+        Backend::Native | Backend::Mcp => {
+            native::keeps_place(grant, &resolved, backend == Backend::Native)
+                .map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?
+        }
+    };
+    if is_kept {
+        return Ok(Place::Executed { place: executed.unwrap_or(resolved) });
     }
     let shown = format!("{}:{}", dir.access.as_str(), dir.path.display());
-    Ok(Place::In { dir: shown, is_enough: dir.access >= access })
+    Ok(Place::In { dir: shown, is_enough: dir.access >= access, executed })
 }
 
 /// Returns true if the peer is a host name and not an address.

@@ -120,6 +120,26 @@ impl Guarded {
         Ok(search.guarded)
     }
 
+    /// Returns whether a path stays as it is: a read-only mount is on it or around it, or, if the
+    /// call `sets_aside` what is new, the tool's change would be renamed.
+    pub(super) fn keeps(&self, path: &Path, sets_aside: bool) -> bool {
+        let is_mounted = |it: &HiddenPath| path.starts_with(OsStr::from_bytes(it.path.as_bytes()));
+        let is_renamed = |it: &ExpectedPlace| {
+            let place = it.around.join(&it.name);
+            match it.before {
+                // The directory must stay, but the tool may write in it.
+                InitialState::Directory { .. } => path == place,
+                InitialState::Nothing | InitialState::Link { .. } => path.starts_with(place),
+            }
+        };
+        let is_new = |it: &PartialPlace| {
+            path.starts_with(&it.path) && it.reserved.executed_place(path).is_some()
+        };
+        self.read_only.iter().any(is_mounted)
+            || sets_aside
+                && (self.expected.iter().any(is_renamed) || self.listed.iter().any(is_new))
+    }
+
     /// Renames the files that were made at guarded places during the call.
     pub(super) fn set_aside(self) -> Vec<SetAside> {
         let mut done = Vec::new();
