@@ -268,7 +268,8 @@ impl Host {
         }
     }
 
-    /// Calls a tool that is not in a snapshot, by its path. No policy entry applies to it.
+    /// Calls a tool that is not in a snapshot, by its path. A policy entry grants it something only
+    /// by its contents. If it is a registered tool, the entries with that name narrow the call.
     #[doc(hidden)]
     pub async fn call_at(
         &self,
@@ -477,6 +478,7 @@ pub fn request<'a>(subject: CallTarget<'a>, contents: &'a [Digest]) -> PolicyReq
     let of_a_server = subject.build.of_a_server();
     PolicyRequest {
         name: of_a_server.map(|(server, _)| server.name.as_str()).or(subject.name),
+        names: &subject.build.names,
         origin: subject.origin,
         backend: subject.build.backend(),
         fell_back: subject.fell_back,

@@ -9,6 +9,7 @@ mod definition;
 mod file;
 mod loader;
 mod memo;
+mod names;
 pub(crate) mod reaching;
 mod remembered;
 mod scan;
@@ -357,7 +358,7 @@ impl Registry {
     /// Fails if the file is not a tool. The text says why.
     #[doc(hidden)]
     pub async fn tool_at(&self, path: &Path, depth: ScanDepth) -> Result<Tool, String> {
-        let candidate = named(path)?;
+        let candidate = self.named(path).await?;
         let scan = self.scanner(depth, ScanTarget::All);
         let asked = scan.ask(&candidate).await;
         self.memo.save();
@@ -431,15 +432,26 @@ impl Registry {
         servers::contents(definition, &self.memo)
     }
 
-    /// Returns the program at a path, without asking it for its schema.
+    /// Returns the program at a path, without asking it for its schema, unless it is a registered
+    /// tool that was never asked.
     ///
     /// # Errors
     ///
     /// Fails if the file is not a candidate, or cannot be read.
     #[doc(hidden)]
-    pub fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
-        let candidate = named(path)?;
+    pub async fn build_at(&self, path: &Path) -> Result<Arc<Build>, String> {
+        let candidate = self.named(path).await?;
         Build::from_candidate(&candidate, &self.memo, &self.loader)
+    }
+
+    /// Returns the file at a path that a caller named, with the names of the tools that it is.
+    async fn named(&self, path: &Path) -> Result<Candidate, String> {
+        let mut candidate = Candidate::at(path.to_owned(), ToolOrigin::User)
+            .map_err(|unfit| format!("`{}`: {unfit}", path.display()))?;
+        let scan = self.scanner(ScanDepth::Remembered, ScanTarget::All);
+        candidate.names = scan.names_of(&candidate).await;
+        self.memo.save();
+        Ok(candidate)
     }
 
     /// Returns the present digest of a build's file. If the file is a server definition, also
@@ -489,11 +501,6 @@ impl Registry {
 
 /// The reason for a build that the caller named by its path.
 pub(crate) const WAS_NAMED: &str = "it was named";
-
-fn named(path: &Path) -> Result<Candidate, String> {
-    Candidate::at(path.to_owned(), ToolOrigin::User)
-        .map_err(|unfit| format!("`{}`: {unfit}", path.display()))
-}
 
 /// Returns the result of `work`, or `None` if it does not resolve before the deadline.
 pub(crate) async fn before_deadline<T>(

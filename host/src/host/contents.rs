@@ -4,6 +4,8 @@ use std::iter;
 
 use ikigai_protocol::Digest;
 
+use super::attempt::denied;
+use super::in_flight::CHANGED;
 use super::{CallTarget, Host};
 use crate::exec::Outcome;
 use crate::policy::{Backend, PolicySnapshot};
@@ -21,6 +23,10 @@ impl Host {
             return Ok(vec![found]);
         }
         let present = self.present_contents(target).await?;
+        // The names of a file that its path names were found for the contents at that time.
+        if target.name.is_none() && present != [found] {
+            return Err(denied(CHANGED));
+        }
         // A native tool is started from its file. A component was compiled from the contents that
         // the scan found, so both must be granted. The same applies to a definition, which the scan
         // read.

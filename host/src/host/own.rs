@@ -76,6 +76,7 @@ impl Host {
 pub(super) fn own_request(name: &str) -> PolicyRequest<'_> {
     PolicyRequest {
         name: Some(name),
+        names: &[],
         origin: ToolOrigin::System,
         // The host confines it like a component.
         backend: Backend::Wasm,

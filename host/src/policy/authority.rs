@@ -639,6 +639,13 @@ impl Authority {
         decide::decide(&layers, &self.overrides, &context, request)
     }
 
+    /// Returns whether some layer has a table `[tools.NAME]`.
+    #[must_use]
+    pub(crate) fn has_tool_entries(&self) -> bool {
+        // If a ceiling cannot be used, no tool will run.
+        self.current().is_ok_and(|layers| layers.all().any(|layer| !layer.tools.is_empty()))
+    }
+
     /// Returns the names of tools in the user's file, each with its line.
     #[must_use]
     pub fn named(&self) -> Vec<(String, usize)> {
@@ -747,6 +754,7 @@ impl Authority {
         let layers = self.current().map_err(|denial| denial.to_string())?;
         let request = PolicyRequest {
             name: Some(TOOL),
+            names: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

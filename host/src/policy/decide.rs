@@ -14,6 +14,7 @@ mod signed;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ikigai_protocol::Digest;
 use strum::VariantArray as _;
 
 pub(super) use self::context::PolicyContext;
@@ -26,7 +27,7 @@ use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, PolicyRequest};
 use super::provenance::{LayerKind, Provenance, ProvenanceMap};
 use super::reached::RequestedAccess;
-use super::rule::{LimitKey, PolicyLayer, PolicyLayers, provenance_of};
+use super::rule::{LimitKey, PolicyEntry, PolicyLayer, PolicyLayers, provenance_of};
 use super::signers;
 use super::{
     Approve, Backend, BackendChoice, Grant, Hide, Overrides, Profile, Sandbox, ToolOrigin, standard,
@@ -86,7 +87,8 @@ pub(super) fn looks_at_content(
         Some(name) => layers
             .all()
             .any(|layer| layer.tools.get(name).is_some_and(|entry| entry.sha256.is_some())),
-        None => layers.user.tools.values().any(|entry| entry.sha256.is_some()),
+        // A path has the names of the tools with its contents, which any entry may narrow.
+        None => layers.all().any(|layer| !layer.tools.is_empty()),
     }
 }
 
@@ -108,6 +110,8 @@ fn decide_without_hint(
     request: &PolicyRequest<'_>,
 ) -> Result<Decision, Denial> {
     signed::check(layers, context, request)?;
+    let names = further_names(layers, request);
+    let request = &PolicyRequest { names: &names, ..*request };
     let (profile, profile_provenance) = profile(layers, overrides);
     let mut notes = Vec::new();
     let may_run = context.allowed.contains(&RequestedAccess::Run);
@@ -125,8 +129,8 @@ fn decide_without_hint(
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
     // Keys that only narrow count even if their entry is bound to other contents.
-    let by_name = named_by_user(layers, request);
-    let narrowing: Vec<Rule<'_>> = bounds.iter().copied().chain(by_name).chain(entry).collect();
+    let by_name: Vec<Rule<'_>> = entries(&layers.user, request).collect();
+    let narrowing: Vec<Rule<'_>> = bounds.iter().chain(&by_name).copied().chain(entry).collect();
     let own: Vec<Rule<'_>> =
         narrowing.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     let meet = |freedom| -> Result<EffectiveGrant, Denial> {
@@ -155,8 +159,9 @@ fn decide_without_hint(
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);
     // The limits of an entry apply even if it is bound to other contents, or to no contents.
-    let unbound = by_name.filter(|_| entry.is_none());
-    let limiting: Vec<Rule<'_>> = bounds.iter().copied().chain(unbound).collect();
+    let is_granting = |rule: &PolicyEntry| entry.is_some_and(|(_, it)| std::ptr::eq(it, rule));
+    let unbound = by_name.iter().filter(|(_, rule)| !is_granting(rule));
+    let limiting: Vec<Rule<'_>> = bounds.iter().chain(unbound).copied().collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(overrides, &narrowing, profile, &mut provenance);
     let (mut grant, variables) = effective.grant(profile, request, context, &provenance)?;
@@ -228,25 +233,51 @@ fn bounds<'a>(
     request: &PolicyRequest<'_>,
     entry: Option<Rule<'a>>,
 ) -> Vec<Rule<'a>> {
+    // The names of a path add bounds, and replace no rule for every tool.
     let own = |layer: &'a PolicyLayer| layer.entry(request.backend, request.name?);
     let every = bounding(layers).map(|layer| (layer, own(layer)));
     let every = every.chain([(&*layers.user, entry.map(|(_, entry)| entry))]);
     let every = every.filter_map(|(layer, own)| Some((layer, layer.every_beside(own)?)));
-    every.chain(bounding(layers).filter_map(|layer| Some((layer, own(layer)?)))).collect()
+    every.chain(bounding(layers).flat_map(|layer| entries(layer, request))).collect()
 }
 
-/// Returns the entry with this tool's name in the user's file, even if it is bound to other
-/// contents.
-fn named_by_user<'a>(layers: &'a PolicyLayers, request: &PolicyRequest<'_>) -> Option<Rule<'a>> {
-    Some((&*layers.user, layers.user.entry(request.backend, request.name?)?))
-}
-
-/// Returns every entry with this tool's name, even if it is bound to other contents.
+/// Returns every entry with a name of this tool, even if it is bound to other contents.
 fn named<'a>(
     layers: &'a PolicyLayers,
     request: &PolicyRequest<'_>,
 ) -> impl Iterator<Item = Rule<'a>> {
-    layers.all().filter_map(|layer| Some((layer, layer.entry(request.backend, request.name?)?)))
+    layers.all().flat_map(move |layer| entries(layer, request))
+}
+
+/// Returns the entries of a layer with a name of this tool, even if they are bound to other
+/// contents.
+fn entries<'a>(
+    layer: &'a PolicyLayer,
+    request: &PolicyRequest<'_>,
+) -> impl Iterator<Item = Rule<'a>> {
+    let own = request.name.and_then(|name| layer.entry(request.backend, name));
+    let further = request.names.iter().filter_map(move |name| layer.tools.get(name));
+    own.into_iter().chain(further).map(move |entry| (layer, entry))
+}
+
+/// Returns the further names of a request. A program that is named by its path also has the names
+/// of the entries that list its contents.
+fn further_names(layers: &PolicyLayers, request: &PolicyRequest<'_>) -> Vec<String> {
+    let mut names = request.names.to_vec();
+    if request.name.is_none() {
+        let entries = layers.all().flat_map(|layer| &layer.tools);
+        let listing = entries.filter(|(_, entry)| lists_any(entry, request.contents));
+        names.extend(listing.map(|(name, _)| name.clone()));
+        names.sort();
+        names.dedup();
+    }
+    names
+}
+
+/// Returns whether an entry lists some of these contents.
+fn lists_any(entry: &PolicyEntry, contents: &[Digest]) -> bool {
+    let listed = entry.sha256.as_ref().map(|at| at.value.as_slice()).unwrap_or_default();
+    contents.iter().any(|digest| listed.contains(digest))
 }
 
 /// Returns the calls that need consent, by the strictest value of any layer.
@@ -278,7 +309,7 @@ pub(super) fn hidden_from(
     layers: &PolicyLayers,
     request: &PolicyRequest<'_>,
 ) -> Result<Hide, String> {
-    let entry = named_by_user(layers, request);
+    let entry = entries(&layers.user, request).next();
     let rules = bounds(layers, request, entry).into_iter().chain(entry);
     let lists: Vec<&Hide> =
         rules.filter_map(|(_, entry)| Some(&entry.hide.as_ref()?.value)).collect();

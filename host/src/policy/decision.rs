@@ -21,6 +21,9 @@ pub struct PolicyRequest<'a> {
     /// The name of the tool, or of the server with [`Backend::Mcp`]; `None` for a program that is
     /// named by its path.
     pub name: Option<&'a str>,
+    /// Other names whose tables `[tools.NAME]` narrow the call: those of the registered tools that
+    /// the program is, if its path names it.
+    pub names: &'a [String],
     /// The origin of the tool.
     pub origin: ToolOrigin,
     /// The build to run.
@@ -64,6 +67,7 @@ impl<'a> PolicyRequest<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct CalledProgram {
     name: Option<String>,
+    names: Vec<String>,
     origin: ToolOrigin,
     backend: Backend,
     fell_back: bool,
@@ -74,10 +78,20 @@ pub(crate) struct CalledProgram {
 
 impl From<PolicyRequest<'_>> for CalledProgram {
     fn from(request: PolicyRequest<'_>) -> Self {
-        let PolicyRequest { name, origin, backend, fell_back, path, program, contents, tool: _ } =
-            request;
+        let PolicyRequest {
+            name,
+            names,
+            origin,
+            backend,
+            fell_back,
+            path,
+            program,
+            contents,
+            tool: _,
+        } = request;
         Self {
             name: name.map(str::to_owned),
+            names: names.to_vec(),
             origin,
             backend,
             fell_back,
@@ -92,6 +106,7 @@ impl CalledProgram {
     pub(crate) fn request(&self) -> PolicyRequest<'_> {
         PolicyRequest {
             name: self.name.as_deref(),
+            names: &self.names,
             origin: self.origin,
             backend: self.backend,
             fell_back: self.fell_back,

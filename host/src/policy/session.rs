@@ -200,6 +200,7 @@ mod tests {
     fn request() -> PolicyRequest<'static> {
         PolicyRequest {
             name: Some("glob"),
+            names: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

@@ -267,6 +267,7 @@ mod tests {
     fn glob() -> PolicyRequest<'static> {
         PolicyRequest {
             name: Some("glob"),
+            names: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

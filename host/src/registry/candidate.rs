@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +26,8 @@ pub(super) struct Candidate {
     pub(super) path: PathBuf,
     pub(super) origin: ToolOrigin,
     pub(super) backend: Backend,
+    /// The names of the registered tools that the file is, if the caller named it by its path.
+    pub(super) names: Vec<String>,
     metadata: fs::Metadata,
     wrapped: Option<WrappedCandidate>,
 }
@@ -89,7 +91,7 @@ impl Candidate {
         } else {
             return Err(Unfit::NotExecutable(path));
         };
-        Ok(Self { path, origin, backend, metadata, wrapped: None })
+        Ok(Self { path, origin, backend, names: Vec::new(), metadata, wrapped: None })
     }
 
     /// Returns the definition of a wrapped program.
@@ -115,7 +117,7 @@ impl Candidate {
         }
         let backend = program.backend;
         let wrapped = Some(WrappedCandidate { definition, program: Box::new(program) });
-        Ok(Self { path, origin, backend, metadata, wrapped })
+        Ok(Self { path, origin, backend, names: Vec::new(), metadata, wrapped })
     }
 
     /// Returns the path without `.wasm`, which both builds of a tool share.
@@ -129,6 +131,26 @@ impl Candidate {
     /// Returns the file that runs: the candidate itself, or the program that it wraps.
     pub(super) fn program(&self) -> &Self {
         self.wrapped.as_ref().map_or(self, |wrapped| &wrapped.program)
+    }
+
+    /// Returns whether both run the same file: they are one file under any names, or have the same
+    /// contents, or one of them is the program that the other wraps.
+    pub(super) fn is_also(&self, other: &Self, memo: &Memo) -> bool {
+        self.equals(other, memo)
+            || self.wrapped.is_some() && self.program().equals(other, memo)
+            || other.wrapped.is_some() && self.equals(other.program(), memo)
+    }
+
+    /// Returns whether both are one file, or have the same contents.
+    fn equals(&self, other: &Self, memo: &Memo) -> bool {
+        let inode = |it: &Self| (it.metadata.dev(), it.metadata.ino());
+        if inode(self) == inode(other) {
+            return true;
+        }
+        let contents = |it: &Self| it.contents(memo).ok();
+        // The contents are read only if they can be the same.
+        self.metadata.len() == other.metadata.len()
+            && contents(self).is_some_and(|own| contents(other) == Some(own))
     }
 
     /// Returns the wrapper around the program, if the candidate is a definition.

@@ -48,10 +48,15 @@ pub(super) fn name(path: &Path) -> String {
 
 /// Returns whether a file has the name of the tool `tool`.
 pub(super) fn is_called(path: &Path, tool: &str) -> bool {
+    tool_name(path) == tool
+}
+
+/// Returns the name of the tool that a file should be, by the name of the file.
+pub(super) fn tool_name(path: &Path) -> String {
     let name = name(path);
     let stem = match name.strip_suffix(WRAPPED) {
         Some(stem) => stem,
         None => name.rsplit_once('.').map_or(&*name, |(stem, _)| stem),
     };
-    stem.replace('-', "_") == tool
+    stem.replace('-', "_")
 }

@@ -396,6 +396,7 @@ pub fn server_request<'a>(
 ) -> PolicyRequest<'a> {
     PolicyRequest {
         name: Some(&definition.server.name),
+        names: &[],
         origin: ToolOrigin::User,
         backend: Backend::Mcp,
         fell_back: false,

@@ -101,6 +101,9 @@ pub struct Build {
     /// The digest of its contents at the time of the scan. A definition of a wrapped program has
     /// one digest for itself and the program together.
     pub digest: Digest,
+    /// Other names whose policy entries narrow its calls. See
+    /// [`PolicyRequest::names`](crate::policy::PolicyRequest::names).
+    pub(crate) names: Vec<String>,
     program: BuildProgram,
     wrapping: Option<WrappedProgram>,
 }
@@ -148,13 +151,14 @@ impl Build {
             Backend::Mcp => return Err("it defines a server, and is not a tool itself".to_owned()),
         };
         let digest = candidate.digest_with(contents);
-        Ok(Arc::new(Self { path: candidate.path.clone(), digest, program, wrapping }))
+        let (path, names) = (candidate.path.clone(), candidate.names.clone());
+        Ok(Arc::new(Self { path, digest, names, program, wrapping }))
     }
 
     /// Returns the build of a tool of the server that the file at `path` defines.
     pub(super) fn of_server(path: PathBuf, program: ServerProgram) -> Self {
-        let digest = program.server.digest;
-        Self { path, digest, program: BuildProgram::Server(program), wrapping: None }
+        let (digest, names) = (program.server.digest, Vec::new());
+        Self { path, digest, names, program: BuildProgram::Server(program), wrapping: None }
     }
 
     /// Returns the path of the program that its definition wraps; `None` for a tool that is itself

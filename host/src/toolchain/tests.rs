@@ -301,6 +301,7 @@ fn authority(rig: &Rig, workspace: &str) -> Authority {
 fn glob() -> PolicyRequest<'static> {
     PolicyRequest {
         name: Some("glob"),
+        names: &[],
         origin: ToolOrigin::System,
         backend: Backend::Wasm,
         fell_back: false,

@@ -8,6 +8,7 @@ mod toolchain;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread;
 
@@ -483,6 +484,62 @@ fn a_grant_that_a_bound_takes_away_is_not_called_granted() {
     host.run(["policy", "test", "part"]).expect_code(1);
     host.run(["policy", "grant", "part"]).expect_code(0);
     host.run(["policy", "test", "part"]).expect_code(0);
+}
+
+#[test]
+fn a_tool_is_bound_by_its_path_as_by_its_name() {
+    let host = host();
+    let tool = host.user_tools().join("tool");
+    let part = host.user_tools().join("part.wasm");
+    let links = host.scratch().join("links");
+    fs::create_dir(&links).expect("made");
+    let place = |name: &str| links.join(name);
+    symlink(&tool, place("link")).expect("linked");
+    fs::hard_link(&tool, place("twin")).expect("linked");
+    fs::copy(&tool, place("copy")).expect("copied");
+    fs::copy(&part, place("copy.wasm")).expect("copied");
+    let definition =
+        format!("description = \"d\"\nprogram = \"{}\"\nargs = [\"x\"]\n", tool.display());
+    fs::write(place("w.wrap.toml"), definition).expect("written");
+    // One byte more makes another program.
+    let text = fs::read_to_string(&tool).expect("readable") + "\n";
+    host.write("links/other", text, 0o755);
+    let run = |path: PathBuf, code: i32| {
+        let ran = beneath(&host, &["tool", "run", path.to_str().expect("UTF-8")]);
+        assert_eq!(ran.code(), Some(code), "{}\n{ran}", path.display());
+        ran
+    };
+    let same = || {
+        let names = ["link", "twin", "copy", "copy.wasm"].map(place);
+        names.into_iter().chain([tool.clone(), part.clone()])
+    };
+    host.write(CEILING, "[tools.unknown]\ndeny = true\n", 0o600);
+    same().for_each(|path| drop(run(path, 0)));
+    host.write(CEILING, "[tools.tool]\ndeny = true\n[tools.part]\ndeny = true\n", 0o600);
+    for path in same() {
+        let ran = run(path, 126);
+        assert!(ran.stderr().contains("denies this tool"), "{ran}");
+    }
+    let wrapping = place("w.wrap.toml").display().to_string();
+    let ceiling = host.scratch().join(CEILING).display().to_string();
+    let ran = host.run_with(["--ceiling", &ceiling, "tool", "run", &wrapping], b"{}");
+    assert!(ran.expect_code(126).stderr().contains("denies this tool"));
+    run(place("other"), 0);
+    // The ceiling binds what the user granted to the contents, and the record names it.
+    // A file with a second name in another directory may not run with all rights.
+    fs::remove_file(place("twin")).expect("removed");
+    host.run(["policy", "grant", "tool", "--unconfined"]).expect_code(0);
+    host.write(CEILING, "[tools.tool]\nfs = []\n", 0o600);
+    let record = |path: PathBuf| {
+        run(path, 0);
+        let record = host.run(["audit", "--tail", "1", "--json"]).expect_code(0).json();
+        record["grant"].clone()
+    };
+    for path in ["link", "copy"].map(place).into_iter().chain([tool.clone()]) {
+        let grant = record(path);
+        assert_eq!(grant["sandbox"], "require", "{grant}");
+        assert!(grant["sources"].to_string().contains("ceiling.toml:2"), "{grant}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ pub(super) async fn run(
 /// Checks a file.
 pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> CheckResults {
     let mut findings = Vec::new();
-    let build = match host.registry().build_at(path) {
+    let build = match host.registry().build_at(path).await {
         Ok(build) => build,
         Err(reason) => {
             findings.push(finding("file", Grade::Bad, reason));

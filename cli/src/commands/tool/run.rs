@@ -60,7 +60,7 @@ pub(super) async fn run(
     let snapshot;
     let subject = if is_path(&reference) {
         let path = Path::new(&reference);
-        named = host.registry().build_at(path).map_err(|reason| {
+        named = host.registry().build_at(path).await.map_err(|reason| {
             let error = CliError::usage(anyhow::Error::msg(reason));
             if path.exists() {
                 return error;

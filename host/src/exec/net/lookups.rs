@@ -87,6 +87,7 @@ fn reach(
     };
     let request = PolicyRequest {
         name: Some("fetch"),
+        names: &[],
         origin: ToolOrigin::User,
         backend: Backend::Wasm,
         fell_back: false,

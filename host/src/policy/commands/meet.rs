@@ -35,7 +35,9 @@ const ENCODING: &[&str] = &["LC_ALL", "LC_CTYPE", "LANG"];
 
 /// Returns whether a call to this tool runs a shell.
 fn is_shell(request: &PolicyRequest<'_>) -> bool {
-    request.backend != Backend::Mcp && request.name == Some(SHELL)
+    let is_named = |name: &String| name == SHELL;
+    request.backend != Backend::Mcp
+        && (request.name == Some(SHELL) || request.names.iter().any(is_named))
 }
 
 /// Returns the rules for the commands of one tool with this grant.

@@ -6,7 +6,7 @@ use super::context::Rule;
 use crate::policy::decision::{Denial, PolicyRequest};
 use crate::policy::provenance::{LayerKind, Provenance, ProvenanceMap};
 use crate::policy::remedy::{Permissions, Remedy, RemedyHints};
-use crate::policy::rule::{PolicyEntry, PolicyLayer, entry_provenance, provenance_of};
+use crate::policy::rule::{Located, PolicyEntry, PolicyLayer, entry_provenance, provenance_of};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
 /// The number of digits of a digest that a refusal shows.
@@ -23,6 +23,13 @@ pub(super) fn granting<'a>(
     notes: &mut Vec<String>,
 ) -> Result<Option<Rule<'a>>, Denial> {
     let Some(name) = request.name else {
+        let mut lists = request.names.iter().filter_map(|name| {
+            let granted = user.entry(request.backend, name)?.sha256.as_ref()?;
+            granted.value.is_empty().then_some((name, granted))
+        });
+        if let Some((name, granted)) = lists.next().filter(|_| !may_run) {
+            return Err(revoked(user, name, granted));
+        }
         // A program that is named by its path is known only by its contents.
         let named = user.tools.values().find(|entry| names_content(entry, request));
         return Ok(named.map(|entry| (user, entry)));
@@ -53,12 +60,7 @@ pub(super) fn granting<'a>(
         return Ok(Some((user, entry)));
     }
     if granted.value.is_empty() && !is_server(request) {
-        let reason = format!(
-            "its grant was revoked: {} lists no contents (`sha256 = []`)",
-            provenance_of(user, granted)
-        );
-        return Err(Denial::new(reason, provenance_of(user, granted))
-            .remedy(Remedy::GrantToRun { tool: name.to_owned() }));
+        return Err(revoked(user, name, granted));
     }
     if names_content(entry, request) {
         check_approved(user, entry, request)?;
@@ -82,6 +84,13 @@ pub(super) fn granting<'a>(
     );
     let remedy = Remedy::GrantServer { server: name.to_owned() };
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
+}
+
+/// Returns the denial of a tool whose grant lists no contents.
+fn revoked(user: &PolicyLayer, name: &str, granted: &Located<Vec<Digest>>) -> Denial {
+    let provenance = provenance_of(user, granted);
+    let reason = format!("its grant was revoked: {provenance} lists no contents (`sha256 = []`)");
+    Denial::new(reason, provenance).remedy(Remedy::GrantToRun { tool: name.to_owned() })
 }
 
 /// Returns the reason to refuse a tool whose file or program changed since the grant.

@@ -11,7 +11,7 @@ use ikigai_host::policy::{
 };
 use ikigai_tests::draw::Draw;
 
-use crate::policy_layers::rig::{CEILING, Rig, USER, contents, granted, system, users};
+use crate::policy_layers::rig::{CEILING, Rig, USER, WORKSPACE, contents, granted, system, users};
 
 /// A policy that asks for more of everything. As a bound it must not grant any of it.
 const GREEDY: &str = "profile = \"standard\"\n\
@@ -193,6 +193,85 @@ fn a_denied_tool_does_not_run_whatever_grants_it() {
     let host = rig.host().expect("a policy");
     let denial = host.authority().decide(&users(Backend::Native, &own)).expect_err("denied");
     assert!(denial.remedy.is_none() && denial.reason.contains("ceiling.toml:2"), "{denial}");
+}
+
+#[test]
+fn a_tool_that_is_named_by_its_path_is_bound_as_by_its_name() {
+    let own = contents();
+    let names = ["tool".to_owned()];
+    let user = granted(
+        "fs = [\"rw:.\", \"ro:ELSEWHERE\"]\nnet = [\"a.example:443\"]\nenv = [\"PATH\"]\n\
+         limits = { wall_clock = \"60s\" }",
+    );
+    let free = granted("sandbox = \"off\"");
+    let other = Digest::from_bytes(b"other");
+    let mut layers: Vec<(String, String, String)> = Vec::new();
+    for keys in [
+        "deny = true",
+        "fs = []",
+        "fs = [\"ro:docs\"]",
+        "net = []",
+        "env = []",
+        "hide = [\".env\"]",
+        "approve = \"always\"",
+        "ask = false",
+        "limits = { wall_clock = \"1s\", memory = \"1MiB\" }",
+        "backend = \"wasm\"",
+        &format!("sha256 = [\"{other}\"]"),
+    ] {
+        let bound = format!("[tools.tool]\n{keys}\n");
+        layers.push((bound.clone(), user.clone(), String::new()));
+        layers.push((String::new(), user.clone(), bound));
+    }
+    for keys in ["sandbox = \"require\"", "deny = true", "hide = [\".env\"]"] {
+        let bound = format!("[tools.tool]\n{keys}\n");
+        layers.push((bound.clone(), free.clone(), String::new()));
+        layers.push((String::new(), free.clone(), bound));
+    }
+    // The user's own entry denies and narrows without a digest, and so does a revoked one.
+    for own in [
+        "deny = true",
+        "sha256 = []",
+        "hide = [\".env\"]\napprove = \"always\"",
+        "limits = { wall_clock = \"1s\" }",
+    ] {
+        layers.push((String::new(), format!("[tools.tool]\n{own}\n"), String::new()));
+    }
+    for (ceiling, user, workspace) in &layers {
+        let rig = Rig::with(ceiling, user, workspace);
+        for backend in [Backend::Wasm, Backend::Native] {
+            let by_name = users(backend, &own);
+            let by_path = PolicyRequest { name: None, names: &names, ..by_name };
+            let what = format!("{backend}: {ceiling}---\n{user}---\n{workspace}");
+            assert_eq!(rig.decide(by_path), rig.decide(by_name), "{what}");
+        }
+    }
+    // An entry that lists the contents names the tool as well.
+    let unnamed = PolicyRequest { name: None, ..users(Backend::Native, &own) };
+    let deny = "[tools.tool]\ndeny = true\n";
+    assert!(Rig::with(deny, &user, "").decide(unnamed).is_err_and(|it| it.is_by_deny));
+    let listing = format!("[tools.another]\nsha256 = [\"{}\"]\nfs = []\n", own[0]);
+    for (file, rig) in
+        [(CEILING, Rig::with(&listing, &user, "")), (WORKSPACE, Rig::with("", &user, &listing))]
+    {
+        let decision = rig.allowed(unnamed);
+        assert!(decision.grant.dirs.is_empty(), "{:?}", decision.grant);
+        let line = format!("{file}:3");
+        assert!(decision.granted_by().iter().any(|by| by.ends_with(&line)), "{decision:?}");
+    }
+    // Any of several names denies, and `*` applies beside the entries of the names.
+    let several = ["tool".to_owned(), "twin".to_owned()];
+    let twin = PolicyRequest { names: &several, ..unnamed };
+    for denied in ["tool", "twin"] {
+        let rig = Rig::with(&format!("[tools.{denied}]\ndeny = true\n"), &user, "");
+        assert!(rig.decide(twin).is_err_and(|it| it.is_by_deny), "{denied}");
+    }
+    let rig = Rig::with("[tools.\"*\"]\nfs = []\n[tools.tool]\nfs = [\"ro:docs\"]\n", &user, "");
+    assert!(rig.allowed(twin).grant.dirs.is_empty());
+    // Other contents without a name are another program.
+    let changed = [other];
+    let another = PolicyRequest { contents: &changed, ..unnamed };
+    assert!(Rig::with(deny, &user, deny).decide(another).is_ok());
 }
 
 #[test]

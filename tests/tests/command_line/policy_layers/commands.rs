@@ -181,6 +181,11 @@ fn nothing_is_listed_where_the_shell_or_its_environment_is_not_known() {
     let decision = rig.allowed(named);
     assert_eq!(required(&decision, "ls").0, "consent");
     assert_eq!(required(&decision, "rm x").0, "denied");
+    let names = ["bash".to_owned()];
+    let by_path = PolicyRequest { name: None, names: &names, ..users(Backend::Wasm, &own) };
+    let decision = rig.allowed(by_path);
+    assert_eq!(required(&decision, "ls").0, "consent");
+    assert_eq!(required(&decision, "rm x").0, "denied");
 }
 
 #[test]

@@ -126,6 +126,7 @@ pub(crate) fn system(name: &str, backend: Backend) -> PolicyRequest<'_> {
     let (origin, path) = (ToolOrigin::System, Path::new("/system/tool"));
     PolicyRequest {
         name: Some(name),
+        names: &[],
         origin,
         backend,
         fell_back: false,
@@ -140,6 +141,7 @@ pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> PolicyReque
     let (origin, path) = (ToolOrigin::User, Path::new("/user/tool"));
     PolicyRequest {
         name: Some("tool"),
+        names: &[],
         origin,
         backend,
         fell_back: false,
@@ -154,6 +156,7 @@ pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> PolicyReque
 pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> PolicyRequest<'a> {
     PolicyRequest {
         name: Some("peer"),
+        names: &[],
         origin: ToolOrigin::User,
         backend: Backend::Mcp,
         fell_back: false,

@@ -127,7 +127,8 @@ impl RecordedTool {
         let now: Option<Vec<Digest>> = match &self.at {
             ToolLocation::Name(_) => host.look_up(name).await.get(name).map(contents),
             ToolLocation::Path(path) => {
-                host.registry().build_at(path).ok().map(|build| vec![build.digest])
+                let build = host.registry().build_at(path).await;
+                build.ok().map(|build| vec![build.digest])
             }
         };
         if now.as_deref() == Some(&contents(&self.tool)) {
