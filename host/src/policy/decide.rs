@@ -21,7 +21,9 @@ pub(super) use self::context::PolicyContext;
 use self::context::Rule;
 use self::effective_grant::{EffectiveGrant, Freedom};
 use self::reach::WritablePlaces;
-use self::refusals::{check_bounds, check_denied, check_replaceable, check_strict, granting};
+use self::refusals::{
+    check_bounds, check_denied, check_offered, check_replaceable, check_strict, granting,
+};
 use self::replaceable::NativeStart;
 use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, PolicyRequest};
@@ -117,6 +119,7 @@ fn decide_without_hint(
     let may_run = context.allowed.contains(&RequestedAccess::Run);
     // If the tool is denied, rules about the contents of its file don't matter.
     check_denied(named(layers, request), request)?;
+    check_offered(named(layers, request), request)?;
     let entry = granting(&layers.user, request, may_run, context.hints, &mut notes)?;
     let bounds = bounds(layers, request, entry);
     check_denied(bounds.iter().copied().chain(entry), request)?;

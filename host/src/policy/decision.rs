@@ -22,7 +22,7 @@ pub struct PolicyRequest<'a> {
     /// named by its path.
     pub name: Option<&'a str>,
     /// Other names whose tables `[tools.NAME]` narrow the call: those of the registered tools that
-    /// the program is, if its path names it.
+    /// the program is, if its path names it, and the name under which a server's tool is offered.
     pub names: &'a [String],
     /// The origin of the tool.
     pub origin: ToolOrigin,

@@ -354,7 +354,7 @@ impl ScanContext {
             digest: tool.digest,
             pool: Arc::clone(self.loader.servers()),
         };
-        let build = Build::of_server(definition.path.clone(), program);
+        let build = Build::of_server(definition.path.clone(), tool.name.clone(), program);
         let reason = format!("it is a tool of the server `{}`", definition.server.name);
         Tool::new(schema, ToolOrigin::User, Arc::new(build), reason.into(), None)
     }

@@ -155,9 +155,10 @@ impl Build {
         Ok(Arc::new(Self { path, digest, names, program, wrapping }))
     }
 
-    /// Returns the build of a tool of the server that the file at `path` defines.
-    pub(super) fn of_server(path: PathBuf, program: ServerProgram) -> Self {
-        let (digest, names) = (program.server.digest, Vec::new());
+    /// Returns the build of a tool of the server that the file at `path` defines. The tool is
+    /// offered under this name.
+    pub(super) fn of_server(path: PathBuf, name: String, program: ServerProgram) -> Self {
+        let (digest, names) = (program.server.digest, vec![name]);
         Self { path, digest, names, program: BuildProgram::Server(program), wrapping: None }
     }
 

@@ -133,6 +133,26 @@ fn a_server_is_added_and_its_tools_are_called_like_any_other() {
 }
 
 #[test]
+fn the_entry_of_one_tool_denies_its_calls_and_no_others() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["echo", "env"])).expect_code(0);
+    let deny = host.write("ceiling.toml", "[tools.peer__echo]\ndeny = true\n", 0o600);
+    let beneath =
+        |args: &[&str]| host.run([&["--ceiling", deny.to_str().expect("UTF-8")], args].concat());
+    let refused = beneath(&["tool", "call", "peer__echo", "{}"]).expect_code(1).json();
+    assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{refused}");
+    assert!(refused["error"].to_string().contains("ceiling.toml:2 denies this tool"), "{refused}");
+    beneath(&["tool", "call", "peer__env", "{}"]).expect_code(0);
+    beneath(&["policy", "test", "peer__echo"]).expect_code(1);
+    let offered = beneath(&["tool", "schema", "--provider", "anthropic"]).expect_code(0).stdout();
+    assert!(offered.contains("peer__env") && !offered.contains("peer__echo"), "{offered}");
+    // Keys that only the whole server can have are an error, not a rule without effect.
+    host.write("ceiling.toml", "[tools.peer__echo]\nfs = []\n", 0o600);
+    let refused = beneath(&["tool", "call", "peer__echo", "{}"]).expect_code(1).json();
+    assert!(refused["error"].to_string().contains("[servers.peer]"), "{refused}");
+}
+
+#[test]
 fn nothing_is_offered_before_a_person_has_seen_it() {
     let host = Host::without_system_tools();
     let file = define(&host, &doing(&["echo"])).display().to_string();

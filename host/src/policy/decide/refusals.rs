@@ -225,6 +225,31 @@ pub(super) fn check_denied<'a>(
     })
 }
 
+/// Refuses a server's tool if a table `[tools.NAME]` with its name has keys that it cannot have.
+/// The process of a server serves all of its tools, so only the server has a grant.
+pub(super) fn check_offered<'a>(
+    rules: impl Iterator<Item = Rule<'a>>,
+    request: &PolicyRequest<'_>,
+) -> Result<(), Denial> {
+    let Some(server) = request.name.filter(|_| is_server(request)) else { return Ok(()) };
+    for (layer, entry) in rules {
+        let is_own = layer.servers.get(server).is_some_and(|own| std::ptr::eq(own, entry));
+        let narrows_calls =
+            entry.grants_nothing() && entry.backend.is_none() && entry.hide.is_none();
+        if is_own || narrows_calls {
+            continue;
+        }
+        let provenance = entry_provenance(layer, entry);
+        let reason = format!(
+            "{provenance} has keys that one tool of a server cannot have; it may have `deny`, \
+             `approve`, `ask` and `limits`, and `[servers.{server}]` has the others for the whole \
+             server"
+        );
+        return Err(Denial::new(reason, provenance));
+    }
+    Ok(())
+}
+
 /// Refuses contents and builds that a bound does not allow.
 pub(super) fn check_bounds(bounds: &[Rule<'_>], request: &PolicyRequest<'_>) -> Result<(), Denial> {
     for (layer, entry) in bounds {

@@ -100,6 +100,54 @@ fn a_bound_takes_away_from_a_server_as_from_a_tool() {
 }
 
 #[test]
+fn the_entry_of_a_servers_tool_narrows_its_calls_only() {
+    let own = server_contents();
+    let (names, others) = (["peer__echo".to_owned()], ["peer__env".to_owned()]);
+    let echo = PolicyRequest { names: &names, ..of_server(Some("echo"), &own) };
+    let env = PolicyRequest { names: &others, ..of_server(Some("env"), &own) };
+    let user = granted_server("limits = { wall_clock = \"90s\" }");
+    let rigs = |keys: &str| {
+        let entry = format!("[tools.peer__echo]\n{keys}\n");
+        [
+            Rig::with(&entry, &user, ""),
+            Rig::with("", &format!("{user}{entry}"), ""),
+            Rig::with("", &user, &entry),
+        ]
+    };
+    for rig in rigs("deny = true") {
+        let denial = rig.decide(echo).expect_err("denied");
+        assert!(denial.is_by_deny && denial.reason.ends_with(" denies this tool"), "{denial}");
+        rig.allowed(env);
+    }
+    for rig in rigs("approve = \"always\"\nask = false\nlimits = { wall_clock = \"2s\" }") {
+        let decision = rig.allowed(echo);
+        assert_eq!((decision.approve, decision.ask), (Approve::Always, false));
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(2));
+        assert_eq!(decision.grant, rig.allowed(of_server(None, &own)).grant);
+        let decision = rig.allowed(env);
+        assert_eq!((decision.approve, decision.ask), (Approve::None, true));
+        assert_eq!(decision.limits.wall_clock, Duration::from_secs(90));
+    }
+    // The process serves all tools, so the keys of a grant would bind nothing. That is an error.
+    for keys in [
+        "fs = []",
+        "net = []",
+        "env = []",
+        "sandbox = \"require\"",
+        "assets = \"none\"",
+        "hide = [\".env\"]",
+        "backend = \"native\"",
+        "sha256 = []",
+    ] {
+        for rig in rigs(keys) {
+            let denial = rig.decide(echo).expect_err("denied");
+            assert!(denial.reason.contains("`[servers.peer]` has the others"), "{keys}: {denial}");
+            rig.allowed(env);
+        }
+    }
+}
+
+#[test]
 fn a_bound_that_lists_tools_of_a_server_allows_no_others() {
     let own = server_contents();
     let user = granted_server("");
