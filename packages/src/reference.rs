@@ -24,6 +24,31 @@ const OCI: &str = "oci://";
 /// The key in a fragment that pins a file.
 const SHA256: &str = "sha256=";
 
+/// Parts of the names of parameters that carry credentials, in lower case and without `-`, `_`, `.`.
+const CREDENTIAL_WORDS: [&str; 12] = [
+    "token",
+    "secret",
+    "signature",
+    "password",
+    "passwd",
+    "credential",
+    "authorization",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "session",
+    "jwt",
+];
+
+/// Whole names of such parameters.
+const CREDENTIAL_NAMES: [&str; 8] = ["auth", "sig", "key", "pass", "pwd", "pw", "sas", "ticket"];
+
+/// The names of parameters whose value may be the digest of a revision.
+const REVISION_NAMES: [&str; 4] = ["ref", "rev", "commit", "sha"];
+
+/// The length in bytes from which a value may be a random token.
+const SHORTEST_TOKEN: usize = 20;
+
 /// A reference to a tool. Parsing its text gives the same reference again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Reference {
@@ -118,12 +143,17 @@ impl fmt::Display for Reference {
 }
 
 impl FileUrl {
+    /// Parses an address. Locks, the cache and the audit log store it, so it must not contain a
+    /// credential.
     fn parse(text: &str) -> Result<Self, ReferenceError> {
         let refused =
             |reason: &str| ReferenceError::Url { text: shown(text), reason: reason.to_owned() };
         let mut url = Url::parse(text).map_err(|error| refused(&error.to_string()))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(ReferenceError::Credential);
+        }
+        if has_credential(&url) {
+            return Err(ReferenceError::CredentialInQuery);
         }
         if url.scheme() == "http" && !is_loopback(&url) {
             return Err(ReferenceError::PlainHttp(shown(text)));
@@ -198,6 +228,30 @@ impl LocalTool {
             (false, false) => Err(ReferenceError::NoTool(path.to_owned())),
         }
     }
+}
+
+/// Returns whether a parameter in the query of an address looks like a credential: by its name, or
+/// because its value is a long row of letters and digits.
+fn has_credential(url: &Url) -> bool {
+    url.query_pairs().any(|(name, value)| {
+        let name = name.to_ascii_lowercase().replace(['-', '_', '.'], "");
+        // A parameter without a value may be the credential itself.
+        let long = if value.is_empty() { &*name } else { &*value };
+        CREDENTIAL_NAMES.contains(&&*name)
+            || CREDENTIAL_WORDS.iter().any(|word| name.contains(*word))
+            || (looks_random(long) && !REVISION_NAMES.contains(&&*name))
+    })
+}
+
+/// Returns whether a value looks like a random token or a JWT, and not like a path, a file or a
+/// version.
+fn looks_random(value: &str) -> bool {
+    let is_of_token = |c: char| c.is_ascii_alphanumeric() || "-_~+=".contains(c);
+    let is_row = value.len() >= SHORTEST_TOKEN
+        && value.chars().all(is_of_token)
+        && value.contains(|c: char| c.is_ascii_digit())
+        && value.contains(|c: char| c.is_ascii_alphabetic());
+    is_row || (value.starts_with("eyJ") && value.contains('.'))
 }
 
 /// Returns whether an address belongs to this machine, judging only by its host.

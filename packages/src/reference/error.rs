@@ -38,6 +38,9 @@ pub enum ReferenceError {
     /// The text contains a user or a password, so it is not repeated.
     #[error("the reference has a user or a password in it")]
     Credential,
+    /// The query of an address looks like a credential, so the text is not repeated.
+    #[error("the reference has a query that looks like a credential, which ikigai would store")]
+    CredentialInQuery,
     /// The answer could be forged in transit.
     #[error("`{0}` is refused: `http` is only for this machine")]
     PlainHttp(String),
@@ -84,6 +87,11 @@ impl ReferenceError {
             Self::Credential => {
                 "log in with `docker login HOST` or `podman login HOST`; ikigai reads the \
                  credential that they store"
+                    .to_owned()
+            }
+            Self::CredentialInQuery => {
+                "download the file and install it from its path, or use a registry with `docker \
+                 login HOST` or `podman login HOST`"
                     .to_owned()
             }
             Self::PlainHttp(_) => "use `https`".to_owned(),

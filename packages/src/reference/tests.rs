@@ -104,6 +104,40 @@ fn what_is_wrong_with_a_reference_is_said_with_what_to_write() {
         assert!(said.starts_with("the reference has a user or a password in it"), "{said}");
         assert!(!said.contains("secret"), "{said}");
     }
+    for query in [
+        "token=secret",
+        "X-Amz-Signature=secret",
+        "x-amz-security-token=secret",
+        "x=1&access_token=secret",
+        "sv=2024&sig=secret",
+        "%74oken=secret",
+        "API-Key=secret",
+        "x=eyJsecret.eyJ.x",
+        "x=secret0123456789abcdefghi",
+        "secret0123456789abcdefghi",
+    ] {
+        // Neither the fault of the fragment nor that of the scheme shows the address.
+        for text in [
+            format!("https://example.org/a.wasm?{query}"),
+            format!("https://example.org/a.wasm?{query}#md5=1"),
+            format!("http://example.org/a.wasm?{query}"),
+        ] {
+            let said = of(&text);
+            assert!(said.starts_with("the reference has a query that looks like"), "{said}");
+            assert!(!said.contains("secret") && !said.contains("example"), "{said}");
+        }
+    }
+    for query in [
+        "raw=true",
+        "inline=false&download=1",
+        "ref=da39a3ee5e6b4b0d3255bfef95601890afd80709",
+        "file=dist/weather-x86_64-v1.2.wasm",
+        "version=1.2.3",
+        "",
+    ] {
+        let text = format!("https://example.org/a.wasm?{query}");
+        assert!(matches!(parse(&text), Ok(Reference::Url(_))), "{text}");
+    }
     for text in [
         "ghcr.io/a/b:",
         "ghcr.io/a//b",
