@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytesize::ByteSize;
-use ikigai_protocol::is_deceptive;
+use ikigai_protocol::is_invisible;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -319,15 +319,35 @@ fn command(via: Via) -> String {
     }
 }
 
-/// Returns a text with control characters escaped. Names and errors come from models and tools.
+/// Returns a text with invisible characters escaped: control characters, separators of lines, and
+/// characters that reorder a line. Names and errors come from models, clients and tools.
 fn plain(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for character in text.chars() {
-        if is_deceptive(character) {
+        if is_invisible(character) {
             clean.extend(character.escape_default());
         } else {
             clean.push(character);
         }
     }
     clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_of_a_record_stays_on_its_line_and_in_its_order() {
+        let hostile = "a\u{2028}b\u{2029}c\u{85}d\u{b}e\r\nf\u{202e}g\u{2066}h\u{200b}i";
+        let escaped = r"a\u{2028}b\u{2029}c\u{85}d\u{b}e\r\nf\u{202e}g\u{2066}h\u{200b}i";
+        let hostile = || Some(hostile.to_owned());
+        let record = Record { client: hostile(), error: hostile(), ..Record::default() };
+        let shown = CallDetails { record: &record, zone: &TimeZone::UTC }.to_string();
+        assert!(!shown.replace('\n', "").contains(is_invisible), "{shown}");
+        // The table may be wrapped to the width of a terminal.
+        let unwrapped: String = shown.split_whitespace().collect();
+        assert_eq!(unwrapped.matches(escaped).count(), 2, "{shown}");
+        assert_eq!(plain("schön 日本 \u{1f469}"), "schön 日本 \u{1f469}");
+    }
 }
