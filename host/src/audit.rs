@@ -233,7 +233,11 @@ impl PendingRecord {
         record.cancelled = outcome.cancelled;
         // The program named these accesses, and may have put a granted value into a name.
         let denied = outcome.denied.first.iter();
-        record.denied = denied.map(|what| self.secrets.scrub_text(what).into_owned()).collect();
+        let scrubbed = |what: &String| match what.starts_with("net ") {
+            true => self.secrets.scrub_hosts(what).into_owned(),
+            false => self.secrets.scrub_text(what).into_owned(),
+        };
+        record.denied = denied.map(scrubbed).collect();
         if record.exit_code.is_some() {
             record.duration_us = Some(microseconds(outcome.usage.duration));
             record.fuel = outcome.usage.fuel;
@@ -257,9 +261,10 @@ impl PendingRecord {
     /// used.
     pub(crate) fn noted(&mut self, noted: &CallNotes, by: Option<Respondent>) {
         let scrubbed = |text: &str| self.secrets.scrub_text(text).into_owned();
+        let scrubbed_host = |text: &str| self.secrets.scrub_hosts(text).into_owned();
         let record = &mut self.record;
         let asked = noted.asked.iter().map(|asked| AskedFor {
-            what: scrubbed(&asked.what),
+            what: scrubbed_host(&asked.what),
             answer: asked.answer.to_owned(),
             by: by.map(|by| by.as_str().to_owned()),
             waited_ms: u64::try_from(asked.waited.as_millis()).unwrap_or(u64::MAX),
@@ -276,9 +281,11 @@ impl PendingRecord {
                     RequestedAccess::Path { access: *access, path: path(own) }
                 }
                 RequestedAccess::Peer { host, port } => {
-                    RequestedAccess::Peer { host: scrubbed(host), port: *port }
+                    RequestedAccess::Peer { host: scrubbed_host(host), port: *port }
                 }
-                RequestedAccess::Host { host } => RequestedAccess::Host { host: scrubbed(host) },
+                RequestedAccess::Host { host } => {
+                    RequestedAccess::Host { host: scrubbed_host(host) }
+                }
                 RequestedAccess::Run => RequestedAccess::Run,
             })
             .collect();
@@ -294,7 +301,7 @@ impl PendingRecord {
                     UsedAccess::File { access: *access, path: path(own) }
                 }
                 UsedAccess::Peer { host, port } => {
-                    UsedAccess::Peer { host: scrubbed(host), port: *port }
+                    UsedAccess::Peer { host: scrubbed_host(host), port: *port }
                 }
             })
             .collect();
@@ -320,7 +327,7 @@ impl PendingRecord {
         }
         .to_owned();
         self.record.error = failure
-            .map(|(_, error)| beginning(&self.secrets.scrub_text(error), ERROR_KEPT).to_owned());
+            .map(|(_, error)| beginning(&self.secrets.scrub_hosts(error), ERROR_KEPT).to_owned());
         if let (Some(bytes), Some(arguments)) = (&self.text, &mut self.record.arguments) {
             let text = self.secrets.head(bytes, arguments.bytes, ARGUMENTS_KEPT);
             arguments.text = Some(String::from_utf8_lossy(&text).into_owned());

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
+use url::Host;
 
 /// The length in bytes below which a value is left in: shorter values occur by chance, and are
 /// easily guessed.
@@ -24,6 +25,8 @@ pub struct SecretValues {
     variables: Vec<(OsString, OsString)>,
     /// Made for the first text only: most calls succeed and print nothing.
     words: OnceLock<Words>,
+    /// Also has the forms that values take in the names of hosts, which ikigai normalises.
+    host_words: OnceLock<Words>,
 }
 
 /// The ends of a text that were cut, so that it may begin or end inside a value.
@@ -47,35 +50,29 @@ impl SecretValues {
     /// Returns the secrets in these variables, each a name and a value.
     #[must_use]
     pub fn from_variables(variables: Vec<(OsString, OsString)>) -> Self {
-        Self { variables, words: OnceLock::new() }
+        Self { variables, ..Self::default() }
     }
 
     /// Returns the text with each value replaced by a mark with the name of its variable.
     #[must_use]
     pub fn scrub<'a>(&self, bytes: &'a [u8], cut: CutEnds) -> Cow<'a, [u8]> {
-        let words = self.words();
-        let found = words.find(bytes, cut);
-        if found.is_empty() {
-            return Cow::Borrowed(bytes);
-        }
-        let mut scrubbed = Vec::with_capacity(bytes.len());
-        let mut at = 0;
-        for (range, form) in found {
-            scrubbed.extend_from_slice(&bytes[at..range.start]);
-            scrubbed.extend_from_slice(format!("[redacted: {}]", words.forms[form].1).as_bytes());
-            at = range.end;
-        }
-        scrubbed.extend_from_slice(&bytes[at..]);
-        Cow::Owned(scrubbed)
+        self.words().scrub(bytes, cut)
     }
 
     /// Returns a text that was not cut, with each value replaced by its mark.
     #[must_use]
     pub fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        match self.scrub(text.as_bytes(), CutEnds::default()) {
-            Cow::Borrowed(_) => Cow::Borrowed(text),
-            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
-        }
+        self.words().scrub_text(text)
+    }
+
+    /// Returns a text with the names of hosts, with each value replaced by its mark. Also finds the
+    /// form that a value takes in such a name: ikigai writes names in lower case, without percent
+    /// encoding, and in ASCII.
+    #[must_use]
+    pub(crate) fn scrub_hosts<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let forms = |value: &[u8]| [forms_of(value), host_forms_of(value)].concat();
+        let words = self.host_words.get_or_init(|| Words::from_variables(&self.variables, forms));
+        words.scrub_text(text)
     }
 
     /// Returns the first `most` bytes of a text of `total` bytes whose beginning is `kept`,
@@ -119,12 +116,16 @@ impl SecretValues {
     }
 
     fn words(&self) -> &Words {
-        self.words.get_or_init(|| Words::from_variables(&self.variables))
+        self.words.get_or_init(|| Words::from_variables(&self.variables, forms_of))
     }
 }
 
 impl Words {
-    fn from_variables(variables: &[(OsString, OsString)]) -> Self {
+    /// Returns the words of the variables, with the forms of each value that `forms_of` returns.
+    fn from_variables(
+        variables: &[(OsString, OsString)],
+        forms_of: impl Fn(&[u8]) -> Vec<Vec<u8>>,
+    ) -> Self {
         let mut forms = BTreeMap::new();
         for (name, value) in variables {
             for form in forms_of(value.as_encoded_bytes()) {
@@ -142,6 +143,29 @@ impl Words {
                 tracing::error!("values of granted variables cannot be looked for: {error}");
                 Self::default()
             }
+        }
+    }
+
+    fn scrub<'a>(&self, bytes: &'a [u8], cut: CutEnds) -> Cow<'a, [u8]> {
+        let found = self.find(bytes, cut);
+        if found.is_empty() {
+            return Cow::Borrowed(bytes);
+        }
+        let mut scrubbed = Vec::with_capacity(bytes.len());
+        let mut at = 0;
+        for (range, form) in found {
+            scrubbed.extend_from_slice(&bytes[at..range.start]);
+            scrubbed.extend_from_slice(format!("[redacted: {}]", self.forms[form].1).as_bytes());
+            at = range.end;
+        }
+        scrubbed.extend_from_slice(&bytes[at..]);
+        Cow::Owned(scrubbed)
+    }
+
+    fn scrub_text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.scrub(text.as_bytes(), CutEnds::default()) {
+            Cow::Borrowed(_) => Cow::Borrowed(text),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }
     }
 
@@ -197,6 +221,38 @@ fn forms_of(value: &[u8]) -> Vec<Vec<u8>> {
         }
     }
     forms
+}
+
+/// Returns the forms of a value, and of each long line of it, in the normal name of a host.
+fn host_forms_of(value: &[u8]) -> Vec<Vec<u8>> {
+    let mut forms = Vec::new();
+    for line in value.split(|byte| matches!(byte, b'\n' | b'\r')) {
+        let line = line.trim_ascii();
+        if line.len() < SHORTEST {
+            continue;
+        }
+        let text = String::from_utf8_lossy(line);
+        // The value may be a part of a name, or the whole of it or of some labels.
+        forms.push(text.to_ascii_lowercase());
+        forms.push(String::from_utf8_lossy(&percent_decoded(line)).to_ascii_lowercase());
+        forms.extend(Host::parse(&text).map(|host| host.to_string()));
+    }
+    let normal = forms.iter().map(|form| form.trim_end_matches('.').as_bytes().to_vec());
+    normal.filter(|form| form.len() >= SHORTEST).collect()
+}
+
+/// Returns a text with each `%` and two hexadecimal digits replaced by their byte.
+fn percent_decoded(text: &[u8]) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, after @ ..] = rest {
+        let digit = |at: usize| after.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+        let escaped = digit(0).zip(digit(1)).filter(|_| *first == b'%');
+        let escaped = escaped.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        decoded.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    decoded
 }
 
 /// Returns a text as it is between the quotes of a JSON string. Some writers escape everything
@@ -285,6 +341,27 @@ mod tests {
         let raw = secrets(&[("B", b"\xff\xfe12345678")]);
         assert_eq!(scrubbed(&raw, b"<\xff\xfe12345678>", CutEnds::default()), "<[redacted: B]>");
         assert_eq!(raw.scrub_text("<\u{fffd}\u{fffd}12345678>"), "<[redacted: B]>");
+    }
+
+    #[test]
+    fn a_value_is_found_in_the_normal_name_of_a_host_and_only_there_in_another_case() {
+        let secret = secrets(&[("KEY", b"SecretKey12345")]);
+        let host = "secretkey12345.api.example";
+        assert_eq!(secret.scrub_hosts(host), "[redacted: KEY].api.example");
+        assert_eq!(secret.scrub_hosts("x-SecretKey12345-y"), "x-[redacted: KEY]-y");
+        assert_eq!(secret.scrub_text(host), host, "a word of a text is not a value");
+        for (value, name) in [
+            ("Secret%4bey-1", "secretkey-1.example"),
+            ("Schlüssel", "xn--schlssel-95a.example"),
+            ("B\u{fc}cher.Example.", "xn--bcher-kva.example"),
+            ("0x7F.0.0x1", "127.0.0.1"),
+            ("a line\nSecretKey\n", "a.secretkey.example"),
+        ] {
+            let secret = secrets(&[("KEY", value.as_bytes())]);
+            assert!(secret.scrub_hosts(name).contains("[redacted: KEY]"), "{value}: {name}");
+        }
+        let short = secrets(&[("PIN", b"Short12")]);
+        assert_eq!(short.scrub_hosts("short12.example"), "short12.example");
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl CallAttempt {
         }
         let told = (!noted.told.is_empty()).then(|| noted.told.join("\n"));
         // If scrubbing removed a secret, the command would allow something else.
-        let is_whole = |command: &String| entry.secrets().scrub_text(command) == command.as_str();
+        let is_whole = |command: &String| is_whole(entry.secrets(), command);
         let allow_with = widening.allow_with(|| did_its_work(&self.outcome, true)).filter(is_whole);
         let withheld = (!noted.withheld.is_empty()).then(|| noted.withheld.join("\n"));
         let withheld = withheld.map(|text| entry.secrets().scrub_text(&text).into_owned());
@@ -82,6 +82,12 @@ impl CallAttempt {
         };
         AnsweredCall { envelope, decision }
     }
+}
+
+/// Returns whether a command contains no secret, and none in the form that it has in a host's name.
+fn is_whole(secrets: &SecretValues, command: &str) -> bool {
+    let mut flags = command.split(" --").filter(|flag| flag.starts_with("net "));
+    secrets.scrub_text(command) == command && flags.all(|flag| secrets.scrub_hosts(flag) == flag)
 }
 
 /// Returns the outcome of a call that may not run.
