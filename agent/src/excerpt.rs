@@ -272,11 +272,13 @@ impl CutEnvelope {
             ("tool_success".to_owned(), raw(&self.tool_success)),
             ("truncated".to_owned(), raw(&self.truncated)),
         ];
-        let Aside { allow_with, told, withheld, loopback, unwatched, background } = &self.aside;
+        let Aside { allow_with, told, withheld, unnameable, loopback, unwatched, background } =
+            &self.aside;
         let texts = [
             ("allow_with", allow_with),
             ("told", told),
             ("withheld", withheld),
+            ("unnameable", unnameable),
             ("loopback", loopback),
             ("unwatched", unwatched),
             ("background", background),

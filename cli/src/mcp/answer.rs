@@ -38,12 +38,13 @@ pub(super) async fn from_envelope(
     assets: Option<&SessionAssets>,
 ) -> Result<CallAnswer, Unanswered> {
     let answer = of_result(&envelope, tool, limit, assets).await?;
-    let Aside { allow_with, withheld, loopback, unwatched, background, .. } = envelope.aside();
+    let Aside { allow_with, withheld, unnameable, loopback, unwatched, background, .. } =
+        envelope.aside();
     let allow_with = allow_with.as_ref().map(|command| {
         format!("Policy refused a part of this call. Tell the user which, and that this command allows it: {command}")
     });
-    let texts = background.iter().chain(withheld).chain(loopback).chain(unwatched);
-    let texts = texts.chain(&allow_with);
+    let texts = background.iter().chain(withheld).chain(unnameable).chain(loopback);
+    let texts = texts.chain(unwatched).chain(&allow_with);
     let body = texts.fold(answer.body, |body, text| with_block(body, text));
     Ok(CallAnswer { body, ..answer })
 }

@@ -84,6 +84,9 @@ pub struct Aside {
     /// have now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub withheld: Option<String>,
+    /// The reason why no command allows a refused path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unnameable: Option<String>,
     /// The hint for a tool in the sandbox that found no server on the sandbox's own loopback.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loopback: Option<String>,

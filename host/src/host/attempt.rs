@@ -61,7 +61,10 @@ impl CallAttempt {
             None => widening.unwatched_hint().filter(is_whole),
             Some(_) => None,
         };
-        let aside = Aside { allow_with, told, withheld, loopback, unwatched, ..self.aside };
+        let scrubbed = |text: String| entry.secrets().scrub_text(&text).into_owned();
+        let unnameable = widening.unnameable_hint().map(scrubbed);
+        let aside =
+            Aside { allow_with, told, withheld, unnameable, loopback, unwatched, ..self.aside };
         Self { aside, ..self }
     }
 

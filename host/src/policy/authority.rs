@@ -270,6 +270,9 @@ impl Authority {
         {
             return false;
         }
+        if !reached.is_nameable() {
+            return false;
+        }
         let is_host =
             matches!(reached, RequestedAccess::Peer { .. } | RequestedAccess::Host { .. });
         // No policy file can name such a host.

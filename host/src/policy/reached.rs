@@ -66,6 +66,12 @@ impl RequestedAccess {
         all.iter().map(Self::to_string).collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns whether a command and a policy file can name the path of this access.
+    pub(crate) fn is_nameable(&self) -> bool {
+        let Self::Path { path, .. } = self else { return true };
+        path.to_str().is_some_and(|path| !path.contains(char::is_control))
+    }
+
     /// Returns a policy's `net` list with this peer. Returns `None` for another access, or if a
     /// policy cannot name the peer.
     pub(crate) fn peers(&self) -> Option<Net> {
@@ -226,6 +232,11 @@ mod tests {
         let hostile = path(Access::ReadOnly, "/a\n\u{202e}b");
         assert_eq!(hostile.to_string(), format!("read {}", written_out("/a\n\u{202e}b")));
         assert!(!hostile.to_string().contains(['\n', '\u{202e}']));
+        assert!(!hostile.is_nameable() && RequestedAccess::Run.is_nameable());
+        let names = [("/a b", true), ("/ä'$", true), ("/a\rb", false), ("/\t", false)];
+        for (name, expected) in names {
+            assert_eq!(path(Access::ReadOnly, name).is_nameable(), expected, "{name:?}");
+        }
         let peer = |host: &str| RequestedAccess::Peer { host: host.into(), port: 443 }.to_string();
         assert_eq!(
             (peer("a.test"), peer("fd00::1")),

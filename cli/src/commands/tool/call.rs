@@ -180,7 +180,7 @@ pub(super) fn print_allow_with(aside: &Aside) {
     for text in aside.withheld.iter().flat_map(|text| text.lines()) {
         eprint(&format!("warning: {}\n", one_line(text)));
     }
-    for text in aside.loopback.iter().chain(&aside.unwatched) {
+    for text in aside.unnameable.iter().chain(&aside.loopback).chain(&aside.unwatched) {
         eprint(&format!("hint: {}\n", one_line(text)));
     }
     if let Some(command) = &aside.allow_with {

@@ -79,6 +79,17 @@ impl Widening {
         self.authority.command_for(&request, &refused)
     }
 
+    /// Returns the reason why no command allows a refused path, if a command cannot name one.
+    pub(crate) fn unnameable_hint(&self) -> Option<String> {
+        let notes = self.notes.lock();
+        let is_meant = |it: &&RequestedAccess| !it.is_nameable() && !notes.probed.contains(*it);
+        let first = notes.refused.iter().find(is_meant)?;
+        Some(format!(
+            "no command can allow the tool to {first}, because that path has a control character \
+             or is not UTF-8"
+        ))
+    }
+
     /// Returns the hint for a tool that found no server on the sandbox's own loopback: it may have
     /// meant a server of this machine.
     pub(crate) fn loopback_hint(&self) -> Option<String> {

@@ -119,6 +119,22 @@ fn an_access_that_a_recording_permits_is_not_noted_as_refused() {
 }
 
 #[test]
+fn a_path_that_no_command_can_name_is_explained_and_not_offered() {
+    let path = |path: &str| RequestedAccess::Path { access: Access::ReadOnly, path: path.into() };
+    let widening = recorded(Recording::default(), &[]);
+    let request = widening.program.request();
+    for name in ["/data/a\nb", "/data/a\u{1b}b"] {
+        assert!(!widening.authority.could_allow(&request, &path(name)), "{name:?}");
+    }
+    widening.refused(path("/data/plain"));
+    widening.probed(path("/data/\n"));
+    assert_eq!(widening.unnameable_hint(), None);
+    widening.refused(path("/data/a\nb"));
+    let hint = widening.unnameable_hint().expect("a hint");
+    assert!(hint.starts_with("no command can allow the tool to read /data/a\\u{a}b,"), "{hint}");
+}
+
+#[test]
 fn a_recording_permits_to_read_and_where_it_says_so_public_peers() {
     let path = |access, path: &str| RequestedAccess::Path { access, path: path.into() };
     for (permissive, net) in [(false, false), (true, false), (true, true)] {
