@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The most keys that are read of an issuer.
 const KEYS: usize = 100;
 
-/// The longest name of a principal in bytes.
+/// The longest name that an issuer may give a principal, in bytes.
 const NAME: usize = 128;
 
 /// The longest list of scopes that is shown to a person, in bytes.
@@ -50,7 +50,9 @@ fn token(header: &[u8], claims: &[u8], name: &str) {
     let (Ok::<Value, _>(header), Ok::<Value, _>(claims)) = (header, claims) else { return };
     assert_eq!(header["alg"], "EdDSA");
     assert!(matches!(header["kid"].as_str(), None | Some("k")), "{header}");
-    assert_eq!(claims["sub"], name);
+    let (sub, issuer) = name.rsplit_once('@').expect("an issuer");
+    assert_eq!(claims["sub"], sub);
+    assert!(issuer.len() == 16 && issuer.bytes().all(|byte| byte.is_ascii_hexdigit()), "{name}");
     assert_eq!(claims["iss"], ISSUER);
     let audience = &claims["aud"];
     let several = || audience.as_array().is_some_and(|all| all.iter().any(|it| it == RESOURCE));
@@ -58,7 +60,7 @@ fn token(header: &[u8], claims: &[u8], name: &str) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").as_secs_f64();
     assert!(claims["exp"].as_f64().expect("a time") >= now - LEEWAY, "{claims}");
     assert!(claims["nbf"].as_f64().is_none_or(|time| time <= now + LEEWAY), "{claims}");
-    assert!((1..=NAME).contains(&name.len()) && !name.contains(is_deceptive), "{name:?}");
+    assert!((1..=NAME).contains(&sub.len()) && !name.contains(is_deceptive), "{name:?}");
 }
 
 /// Checks that a value is a part of its challenge, and that repeated scopes are short and have no

@@ -78,6 +78,9 @@ const REACHED_KEPT: usize = 64;
 /// exist.
 const NAME_KEPT: usize = 128;
 
+/// The longest recorded name of a principal, in bytes. It includes the mark of the issuer.
+const PRINCIPAL_KEPT: usize = 160;
+
 /// The audit log that one host writes.
 pub(crate) struct Audit {
     log: Option<Log>,
@@ -104,12 +107,13 @@ impl Audit {
     pub(crate) fn begin(self: &Arc<Self>, requester: &Requester, tool: &str) -> PendingRecord {
         let now = Timestamp::now();
         let kept = |name: &String| beginning(name, NAME_KEPT).to_owned();
+        let principal = |name: &String| beginning(name, PRINCIPAL_KEPT).to_owned();
         let record = Record {
             time: now,
             id: requester.id.unwrap_or_else(CallId::choose).to_string(),
             via: requester.via,
             client: requester.client.as_ref().map(kept),
-            principal: requester.principal.as_ref().map(kept),
+            principal: requester.principal.as_ref().map(principal),
             tool: beginning(tool, NAME_KEPT).to_owned(),
             workspace: self.workspace.clone(),
             ..Record::default()

@@ -9,6 +9,7 @@ mod signatures;
 
 use std::time::Duration;
 
+use ikigai_protocol::Digest;
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
 use serde::Deserialize;
 use url::Url;
@@ -25,8 +26,11 @@ const ALGORITHMS: [Algorithm; 3] = [Algorithm::ES256, Algorithm::RS256, Algorith
 /// The accepted difference between the clocks of the issuer and of this machine.
 const LEEWAY: Duration = Duration::from_secs(30);
 
-/// The longest name of a principal in bytes.
+/// The longest name that an issuer may give a principal, in bytes.
 const MAX_NAME: usize = 128;
+
+/// The number of hexadecimal digits that stand for the issuer in the name of a principal.
+const ISSUER_DIGITS: usize = 16;
 
 /// The path at which a server publishes who issues its tokens: RFC 9728, section 3.
 const METADATA: &str = "/.well-known/oauth-protected-resource";
@@ -67,8 +71,7 @@ pub(super) enum Rejected {
 struct Claims {
     sub: String,
     // A string, so that a list of issuers is rejected.
-    #[serde(rename = "iss")]
-    _iss: String,
+    iss: String,
     #[serde(default)]
     scope: String,
 }
@@ -165,7 +168,16 @@ fn claimed(token: &str, key: &IssuerKey, validation: &Validation) -> Result<Prin
         ));
     }
     let has = |scope: AccessScope| claims.scope.split(' ').any(|it| it == scope.as_str());
-    Ok(Principal::new(&claims.sub, has(AccessScope::Tools), has(AccessScope::Documents)))
+    let name = name_with_issuer(&claims.sub, &claims.iss);
+    Ok(Principal::new(&name, has(AccessScope::Tools), has(AccessScope::Documents)))
+}
+
+/// Returns the name of a principal: the issuer's name for it, `@`, and the beginning of the SHA-256
+/// digest of the issuer. Principals of different issuers differ, and differ from `token` and
+/// `anyone`.
+fn name_with_issuer(name: &str, issuer: &str) -> String {
+    let digest = Digest::from_bytes(issuer.as_bytes()).to_string();
+    format!("{name}@{}", &digest[..ISSUER_DIGITS])
 }
 
 /// Returns whether a text can be the name of a principal. Two such names never look alike. The name
@@ -305,6 +317,19 @@ mod tests {
             &"x".repeat(MAX_NAME + 1),
         ] {
             assert!(!is_name(bad), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_principal_is_of_one_issuer_and_never_the_one_of_a_server_without_issuers() {
+        let one = name_with_issuer("alice", "https://a.example");
+        assert_eq!(one, "alice@38612c965a9c4c35");
+        let other = name_with_issuer("alice", "https://b.example");
+        let nested = name_with_issuer(&one, "https://a.example");
+        let token = name_with_issuer("token", "https://a.example");
+        let names = [&*one, &*other, &*nested, &*token, "token", "anyone", "alice"];
+        for (index, name) in names.iter().enumerate() {
+            assert!(!names[..index].contains(name), "{names:?}");
         }
     }
 
