@@ -304,6 +304,57 @@ async fn a_token_is_good_for_its_scopes_alone() {
 }
 
 #[tokio::test]
+async fn a_session_is_found_with_the_scopes_that_began_it_alone() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" }).to_string();
+    let scopes = ["tools documents", "tools", "documents", ""];
+    for begun_with in scopes {
+        let token = issuer.token("alice", begun_with);
+        let session = served.begin(&token).await.expect("room");
+        assert_eq!(served.send_text(&request(&token, &session, &ready)).await.0, 202);
+        for scope in scopes.into_iter().filter(|scope| *scope != begun_with) {
+            let text = request(&issuer.token("alice", scope), &session, &ping);
+            assert_eq!(served.send_text(&text).await.0, 404, "{begun_with:?}: {scope:?}");
+            let stream = text.replace("POST", "GET");
+            assert_eq!(served.send_text(&stream).await.0, 404, "{begun_with:?}: {scope:?}");
+        }
+        // A later token with the same scopes continues the session.
+        let later = issuer.token("alice", &format!("openid {begun_with}"));
+        assert_eq!(served.send_text(&request(&later, &session, &ping)).await.0, 200);
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn streams_of_changes_end_with_the_token_of_their_request() {
+    let issuer = Issuer::start().await;
+    let gate = Gate::new(0, String::new());
+    let served = Served::start(&gate, issuer.settings()).await;
+    let mut claims = issuer.claims();
+    // Because the clocks may differ by 30 s, the token is accepted for six more seconds.
+    claims["exp"] = (now() - 24).into();
+    let token = issuer.es256(&json!({ "alg": "ES256", "kid": "ec" }), &claims);
+    let session = served.begin(&token).await.expect("room");
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string();
+    assert_eq!(served.send_text(&request(&token, &session, &ready)).await.0, 202);
+    let stream = request(&token, &session, "").replace("POST", "GET");
+    let headers = "mcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\n";
+    let mut body: Value = serde_json::from_str(&call("{}")).expect("JSON");
+    body["method"] = "subscriptions/listen".into();
+    let meta = body["params"]["_meta"].take();
+    body["params"] = json!({ "_meta": meta, "notifications": { "toolsListChanged": true } });
+    let listen = request(&token, headers, &body.to_string());
+    let both = async { tokio::join!(served.send_text(&stream), served.send_text(&listen)) };
+    let ended = tokio::time::timeout(Duration::from_secs(60), both).await;
+    let (stream, listen) = ended.expect("the streams end");
+    assert_eq!((stream.0, listen.0), (200, 200), "{} {}", stream.1, listen.1);
+    served.end().await;
+}
+
+#[tokio::test]
 async fn two_clients_that_know_each_others_sessions_get_nothing_of_each_other() {
     let issuer = Issuer::start().await;
     let gate = Gate::new(2, "done".to_owned());

@@ -10,6 +10,7 @@ mod body;
 mod connections;
 mod cors;
 mod endpoint;
+mod expiry;
 mod oauth;
 mod principal;
 mod reply;

@@ -108,7 +108,7 @@ impl<O: Offer> ConnectionNotices<O> {
             let message = "there are as many listeners as there can be at once";
             return Err(ErrorData::invalid_params(message, None));
         };
-        let mut changes = self.offer.changes();
+        let (mut changes, has_resources) = (self.offer.changes(), self.offer.has_resources());
         let mut watched = WatchedResources { offer: &*self.offer, uris: Vec::new() };
         let client = calls::client(context.request_context());
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
@@ -137,11 +137,13 @@ impl<O: Offer> ConnectionNotices<O> {
                 // The sink drops a change that the client does not listen for.
                 let _ = match change {
                     CatalogChange::Tools => sink.notify_tool_list_changed().await,
-                    CatalogChange::Resources => sink.notify_resource_list_changed().await,
+                    CatalogChange::Resources if has_resources => {
+                        sink.notify_resource_list_changed().await
+                    }
                     CatalogChange::Resource(uri) if watched.uris.iter().any(|it| **it == *uri) => {
                         sink.notify_resource_updated(uri.to_string()).await
                     }
-                    CatalogChange::Resource(_) => Ok(()),
+                    CatalogChange::Resources | CatalogChange::Resource(_) => Ok(()),
                 };
             }
         }

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::body::BodyMemory;
 use super::connections::{AdmittedConnection, Full as NoRoom};
 use super::cors;
+use super::expiry;
 use super::principal::{AccessScope, Principal};
 use super::reply::{self, BoxedResponse, HttpRefusal, unread};
 use super::sessions::{OwnSessions, Sessions};
@@ -40,6 +41,9 @@ pub(super) const PATH: &str = "/mcp";
 
 /// The method that begins a session.
 const INITIALIZE: &str = "initialize";
+
+/// The method whose answer is a stream of changes.
+const LISTEN: &str = "subscriptions/listen";
 
 /// The header with the id of a session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -169,13 +173,17 @@ impl<O: Offer> Endpoint<O> {
         }
         if head.method != Method::POST {
             let request = Request::from_parts(head, Full::new(Bytes::new()));
-            return Ok(self.library(&principal).handle(request).await);
+            let answer = self.library(&principal).handle(request).await;
+            return Ok(expiry::ending(answer, principal.ends()));
         }
         let body = self.reading.read(body, self.settings.bounds.body_within).await?;
         self.check_method(&principal, body.method.as_deref())?;
         self.check_id(&principal, session.as_deref(), &body)?;
+        // Other answers end with their request. The answer of a call that began in time is sent.
+        let ends = principal.ends().filter(|_| body.method.as_deref() == Some(LISTEN));
         let request = Self::without_arguments(head, body);
-        Ok(self.library(&principal).handle(request).await)
+        let answer = self.library(&principal).handle(request).await;
+        Ok(expiry::ending(answer, ends))
     }
 
     /// Checks that the principal may use the method of a message.
@@ -203,7 +211,7 @@ impl<O: Offer> Endpoint<O> {
         let (Some(session), Some(id), Some(_)) = (session, &body.id, &body.method) else {
             return Ok(());
         };
-        match self.sessions.taken(principal.name(), session, id) {
+        match self.sessions.taken(principal, session, id) {
             Some(error) => Err(reply::refused(StatusCode::BAD_REQUEST, error, None)),
             None => Ok(()),
         }
@@ -223,7 +231,7 @@ impl<O: Offer> Endpoint<O> {
         self: &Arc<Self>,
         principal: &Principal,
     ) -> StreamableHttpService<ConnectionHandler<O>, OwnSessions> {
-        let sessions = self.sessions.for_principal(principal.shared_name());
+        let sessions = self.sessions.for_principal(principal);
         let (endpoint, principal) = (Arc::clone(self), principal.clone());
         let handler = move || Ok(endpoint.handler(&principal));
         StreamableHttpService::new(handler, sessions, self.config.clone())

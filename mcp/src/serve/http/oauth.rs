@@ -7,7 +7,7 @@
 mod keys;
 mod signatures;
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use ikigai_protocol::Digest;
 use jsonwebtoken::{Algorithm, Header, Validation, decode, decode_header};
@@ -72,6 +72,8 @@ struct Claims {
     sub: String,
     // A string, so that a list of issuers is rejected.
     iss: String,
+    /// The end in seconds since 1970.
+    exp: f64,
     #[serde(default)]
     scope: String,
 }
@@ -169,7 +171,11 @@ fn claimed(token: &str, key: &IssuerKey, validation: &Validation) -> Result<Prin
     }
     let has = |scope: AccessScope| claims.scope.split(' ').any(|it| it == scope.as_str());
     let name = name_with_issuer(&claims.sub, &claims.iss);
-    Ok(Principal::new(&name, has(AccessScope::Tools), has(AccessScope::Documents)))
+    // The time that the library allows for the difference of the clocks. A time that the system
+    // cannot express never comes.
+    let ends = Duration::try_from_secs_f64(claims.exp).ok();
+    let ends = ends.and_then(|end| UNIX_EPOCH.checked_add(end.saturating_add(LEEWAY)));
+    Ok(Principal::new(&name, has(AccessScope::Tools), has(AccessScope::Documents)).until(ends))
 }
 
 /// Returns the name of a principal: the issuer's name for it, `@`, and the beginning of the SHA-256

@@ -1,12 +1,15 @@
 //! The principal of a request: who sends it, and which methods they may use.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// The authenticated client of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     name: Arc<str>,
     scopes: Scopes,
+    /// The time from which its token is refused, if the token expires.
+    ends: Option<SystemTime>,
 }
 
 /// The parts of a server that a principal may use.
@@ -48,7 +51,12 @@ impl AccessScope {
 impl Principal {
     /// Returns a principal that an issuer named.
     pub(super) fn new(name: &str, tools: bool, documents: bool) -> Self {
-        Self { name: name.into(), scopes: Scopes { tools, documents } }
+        Self { name: name.into(), scopes: Scopes { tools, documents }, ends: None }
+    }
+
+    /// Returns the principal of a token that is refused from this time on.
+    pub(super) fn until(self, ends: Option<SystemTime>) -> Self {
+        Self { ends, ..self }
     }
 
     /// Returns a principal that may use everything.
@@ -56,7 +64,8 @@ impl Principal {
         Self::new(name, true, true)
     }
 
-    /// Returns the name: `anyone`, `token`, or the issuer's name for the principal.
+    /// Returns the name: `anyone`, `token`, or the issuer's name for the principal, followed by `@`
+    /// and the beginning of a digest of the issuer.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -65,6 +74,17 @@ impl Principal {
     /// Returns the name, as an `Arc` that can be shared.
     pub(super) fn shared_name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// Returns the time from which the principal's token is refused, if the token expires.
+    pub(super) fn ends(&self) -> Option<SystemTime> {
+        self.ends
+    }
+
+    /// Returns whether this principal may use a session that the other one began. The handler of a
+    /// session keeps the scopes of the token that began it, so the scopes must be equal.
+    pub(super) fn shares_sessions(&self, other: &Self) -> bool {
+        self.name == other.name && self.scopes == other.scopes
     }
 
     /// Returns whether the principal may use a part of the server.

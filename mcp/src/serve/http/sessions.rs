@@ -1,5 +1,6 @@
-//! The sessions of clients of older revisions. Only the principal that began a session can find it.
-//! Within a session, each id belongs to at most one request in flight.
+//! The sessions of clients of older revisions. Only the principal that began a session can find it,
+//! and only with the scopes of the token that began it. Within a session, each id belongs to at most
+//! one request in flight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::time::Instant;
 
+use super::principal::Principal;
 use crate::wire::{RequestAdmission, RequestIds, answered, cancelled};
 
 /// All sessions of a server.
@@ -31,7 +33,7 @@ pub(super) struct Sessions {
 
 /// A session that has begun.
 struct ClientSession {
-    principal: Arc<str>,
+    principal: Principal,
     /// The time of its last request.
     used: Instant,
     requests: Arc<RequestIds>,
@@ -97,38 +99,40 @@ impl Sessions {
     /// Returns whether this principal can begin a session.
     pub(super) fn has_room(&self, principal: &str) -> bool {
         let begun = self.begun.lock();
-        begun.len() < self.most || begun.values().any(|it| &*it.principal == principal)
+        begun.len() < self.most || begun.values().any(|it| it.principal.name() == principal)
     }
 
     /// Returns the sessions of one principal.
-    pub(super) fn for_principal(self: &Arc<Self>, principal: &Arc<str>) -> Arc<OwnSessions> {
-        Arc::new(OwnSessions { all: Arc::clone(self), principal: Arc::clone(principal) })
+    pub(super) fn for_principal(self: &Arc<Self>, principal: &Principal) -> Arc<OwnSessions> {
+        Arc::new(OwnSessions { all: Arc::clone(self), principal: principal.clone() })
     }
 
     /// Returns an error if another request of the session already has this id.
     pub(super) fn taken(
         &self,
-        principal: &str,
+        principal: &Principal,
         id: &str,
         request: &RequestId,
     ) -> Option<ErrorData> {
         let begun = self.begun.lock();
-        let session = begun.get(id).filter(|it| &*it.principal == principal)?;
+        let session = begun.get(id).filter(|it| it.principal.shares_sessions(principal))?;
         session.requests.taken(request)
     }
 }
 
-/// The sessions of one principal. It cannot see other principals' sessions.
+/// The sessions of one principal. It cannot see other principals' sessions, or those that it began
+/// with other scopes.
 pub(super) struct OwnSessions {
     all: Arc<Sessions>,
-    principal: Arc<str>,
+    principal: Principal,
 }
 
 impl OwnSessions {
-    /// Returns whether this principal began the session. If so, records that the session is used.
+    /// Returns whether this principal began the session, with the same scopes. If so, records that
+    /// the session is used.
     fn is_own(&self, id: &SessionId) -> bool {
         match self.all.begun.lock().get_mut(id) {
-            Some(begun) if begun.principal == self.principal => {
+            Some(begun) if begun.principal.shares_sessions(&self.principal) => {
                 begun.used = Instant::now();
                 true
             }
@@ -160,11 +164,12 @@ impl OwnSessions {
         let mut begun = self.all.begun.lock();
         let mut oldest = None;
         if begun.len() >= self.all.most {
-            let own = begun.iter().filter(|(_, it)| it.principal == self.principal);
+            let name = self.principal.name();
+            let own = begun.iter().filter(|(_, it)| it.principal.name() == name);
             oldest = own.min_by_key(|(_, it)| it.used).map(|(id, _)| id.clone());
             begun.remove(oldest.as_ref().ok_or(SessionError::Full)?);
         }
-        let principal = Arc::clone(&self.principal);
+        let principal = self.principal.clone();
         let requests = Arc::clone(requests);
         begun.insert(id.clone(), ClientSession { principal, used: Instant::now(), requests });
         Ok(oldest)
@@ -270,7 +275,8 @@ mod tests {
 
     fn sessions(most: usize) -> (Arc<OwnSessions>, Arc<OwnSessions>) {
         let all = Sessions::new(most, Duration::from_secs(60));
-        (all.for_principal(&"one".into()), all.for_principal(&"other".into()))
+        let own = |name| all.for_principal(&Principal::with_all(name));
+        (own("one"), own("other"))
     }
 
     #[tokio::test]
@@ -286,6 +292,29 @@ mod tests {
         assert!(one.has_session(&id).await.expect("known"));
         one.close_session(&id).await.expect("closed");
         assert!(!one.has_session(&id).await.expect("known"));
+    }
+
+    #[tokio::test]
+    async fn a_session_is_found_with_the_scopes_that_began_it_alone() {
+        let all = Sessions::new(1, Duration::from_secs(60));
+        let of = |tools, documents| all.for_principal(&Principal::new("one", tools, documents));
+        let begun = of(true, true);
+        let (id, _transport) = begun.create_session().await.expect("room");
+        for (tools, documents) in [(true, false), (false, true), (false, false)] {
+            let other = of(tools, documents);
+            assert!(!other.has_session(&id).await.expect("known"), "{tools} {documents}");
+            assert!(other.create_standalone_stream(&id).await.is_err());
+            assert!(other.resume(&id, "0".to_owned()).await.is_err());
+            other.close_session(&id).await.expect("nothing to do");
+        }
+        // A later token with the same scopes continues the session.
+        let later = Principal::new("one", true, true).until(Some(std::time::SystemTime::now()));
+        assert!(all.for_principal(&later).has_session(&id).await.expect("known"));
+        // The principal has one share of the places, whatever the scopes of its sessions are.
+        assert!(all.has_room("one"));
+        let (second, _second) = of(true, false).create_session().await.expect("its own place");
+        assert!(!begun.has_session(&id).await.expect("known"));
+        assert!(of(true, false).has_session(&second).await.expect("known"));
     }
 
     #[tokio::test]
