@@ -19,16 +19,19 @@ mod tools;
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use ikigai_agent::SessionAssets;
 use ikigai_assets::{Agent, AssetMetadata};
 use ikigai_host::Host;
 use ikigai_host::audit::{Requester, Via};
 use ikigai_host::nearest::nearest;
+use ikigai_host::policy::CLIENTS;
 use ikigai_host::registry::{Snapshot, Tool};
 use ikigai_mcp::{
-    AccessScope, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Principal, Resource,
-    ResourceError, ResourceText, Unanswered, UriTemplate,
+    AccessScope, CallAnswer, Catalog, CatalogChange, ClientCall, ForbiddenRequest, Offer,
+    Principal, Resource, ResourceError, ResourceText, Unanswered, UriTemplate,
 };
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 
 use changes::WatchedAssets;
@@ -51,6 +54,9 @@ const ALL_PRINCIPALS: &str = "*";
 
 /// The reason for a call that was cancelled while its tool was compiled.
 const CANCELLED: &str = "the call was cancelled before its tool was compiled";
+
+/// The reason for a call whose arguments are another JSON value.
+const NO_OBJECT: &str = "`arguments` is not a JSON object";
 
 /// The number of changes by which a slow client may lag.
 const CHANGES_KEPT: usize = 256;
@@ -158,6 +164,10 @@ impl Offer for HostOffer {
             self.host.refuse_missing(&requester, &snapshot, &name);
             return Err(self.missing(&name, &snapshot));
         };
+        if !arguments.starts_with(b"{") {
+            self.host.refuse_arguments(&requester, tool, arguments, NO_OBJECT);
+            return Err(Unanswered::Invalid(NO_OBJECT.to_owned()));
+        }
         let mismatches = tool.mismatches(&arguments);
         if !mismatches.is_empty() {
             let text = answer::of_mismatches(&name, &mismatches);
@@ -199,6 +209,17 @@ impl Offer for HostOffer {
 
     fn refused(&self, name: &str, client: Option<String>, reason: &str) {
         self.host.refuse_unbegun(&self.requester(client), name, reason);
+    }
+
+    fn forbidden(&self, request: ForbiddenRequest, reason: &str) {
+        let of_assets = |question: Value| (CLIENTS.to_owned(), Bytes::from(question.to_string()));
+        let (name, arguments) = match request {
+            ForbiddenRequest::Call { name, arguments } => (name, arguments),
+            ForbiddenRequest::List => of_assets(json!({ "list": "" })),
+            ForbiddenRequest::Read(uri) => of_assets(json!({ "read": uri })),
+            ForbiddenRequest::Watch(uri) => of_assets(json!({ "watch": uri })),
+        };
+        self.host.refuse_forbidden(&self.requester, &name, arguments, reason);
     }
 
     async fn watch(&self, uri: &str, client: Option<String>) -> Result<(), ResourceError> {

@@ -385,6 +385,21 @@ impl Host {
         self.audit.begin(requester, name).end(Some((EnvelopeCode::ToolCrashed, reason)));
     }
 
+    /// Records a request that the front end refused because the access token of its client does not
+    /// cover it.
+    #[doc(hidden)]
+    pub fn refuse_forbidden(
+        &self,
+        requester: &Requester,
+        name: &str,
+        arguments: Bytes,
+        reason: &str,
+    ) {
+        let mut entry = self.audit.begin(requester, name);
+        entry.arguments(arguments);
+        entry.end(Some((EnvelopeCode::PermissionDenied, reason)));
+    }
+
     /// Returns the answer to a call of a tool that does not exist, or that was not found yet.
     fn answer_missing(&self, snapshot: &Snapshot, name: &str) -> Envelope {
         let Some(timeout) = self.compile_timeout.filter(|_| snapshot.is_late()) else {

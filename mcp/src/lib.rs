@@ -35,9 +35,9 @@ pub use connect::{
 };
 pub use form::{FormReply, FormRequest, Interaction, Unattended};
 pub use offer::{
-    AnswerBody, AskReply, Asker, CallAnswer, Catalog, CatalogChange, ClientCall, Offer,
-    QuestionVerdict, Resource, ResourceError, ResourceText, ToolEntry, ToolHints, Unanswered,
-    UriTemplate,
+    AnswerBody, AskReply, Asker, CallAnswer, Catalog, CatalogChange, ClientCall, ForbiddenRequest,
+    Offer, QuestionVerdict, Resource, ResourceError, ResourceText, ToolEntry, ToolHints,
+    Unanswered, UriTemplate,
 };
 #[doc(hidden)]
 pub use serve::HttpBounds;

@@ -40,6 +40,10 @@ pub trait Offer: Send + Sync + 'static {
     /// cancelled while it waited.
     fn refused(&self, name: &str, client: Option<String>, reason: &str);
 
+    /// Reports a request that the server refused because the access token of the principal does not
+    /// cover it.
+    fn forbidden(&self, request: ForbiddenRequest, reason: &str);
+
     /// Returns whether the program offers resources at all.
     fn has_resources(&self) -> bool;
 
@@ -98,12 +102,31 @@ pub enum CatalogChange {
     Resource(Arc<str>),
 }
 
+/// A request that an access token does not cover.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForbiddenRequest {
+    /// A call of a tool.
+    Call {
+        /// The name of the tool.
+        name: String,
+        /// The arguments, as in [`ClientCall::arguments`].
+        arguments: Bytes,
+    },
+    /// A request for the list of all resources.
+    List,
+    /// A request for the text of the resource with this URI.
+    Read(String),
+    /// A subscription to the resource with this URI.
+    Watch(String),
+}
+
 /// A call of a tool.
 #[derive(Clone, Debug)]
 pub struct ClientCall {
     /// The name of the tool.
     pub name: String,
-    /// The arguments: the text of one JSON object, as the client wrote it.
+    /// The arguments: the text of one JSON value, as the client wrote it. If it is not an object,
+    /// the offer refuses the call.
     pub arguments: Bytes,
     /// Cancelled when the client no longer wants the answer.
     pub cancel: CancellationToken,

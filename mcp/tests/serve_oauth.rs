@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use ikigai_mcp::{ClientAccess, HttpBounds, HttpSettings, OAuth};
+use ikigai_mcp::{ClientAccess, ForbiddenRequest, HttpBounds, HttpSettings, OAuth};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
@@ -299,7 +299,14 @@ async fn a_token_is_good_for_its_scopes_alone() {
         assert!(head.contains(&format!(r#"scope="{needed}""#)), "{head}");
     }
     assert_eq!(gate.begun(), 0);
+    // Requests that are recorded when they are answered are reported, and no others.
+    let call = ForbiddenRequest::Call { name: "tool".to_owned(), arguments: "{}".into() };
+    let read = ForbiddenRequest::Read("tool".to_owned());
+    let seen = gate.wait_until(|_| true).await;
+    assert_eq!(seen.forbidden, [read, call.clone(), call.clone(), call]);
+    assert_eq!(send(&served, "x").await.0, 401);
     assert_eq!(send(&served, &issuer.token("alice", "tools")).await.0, 200);
+    assert_eq!(gate.wait_until(|_| true).await.forbidden, seen.forbidden);
     served.end().await;
 }
 

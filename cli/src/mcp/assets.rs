@@ -39,8 +39,18 @@ pub(super) async fn watch(
     assets: Option<&SessionAssets>,
     uri: &str,
 ) -> Result<Vec<AssetMetadata>, ResourceError> {
-    path_for(assets, uri)?;
-    decided(host, requester, (&json!({ "watch": uri }), None), found, assets).await
+    let question = json!({ "watch": uri });
+    decided(
+        host,
+        requester,
+        (&question, None),
+        async |assets: &SessionAssets| {
+            path_for(assets, uri)?;
+            found(assets).await
+        },
+        assets,
+    )
+    .await
 }
 
 /// Returns whether clients may read assets now.
@@ -62,7 +72,7 @@ pub(super) async fn read(
         requester,
         asked,
         async |assets: &SessionAssets| {
-            let path = path_for(Some(assets), uri)?;
+            let path = path_for(assets, uri)?;
             let store = assets.store.open().await.map_err(|error| failed(&error))?;
             let content = store.read(&path).await.map_err(|error| failed(&error))?.content;
             if content.len() > MAX_CONTENT {
@@ -138,12 +148,9 @@ fn path(uri: &str) -> Result<AssetPath, ResourceError> {
 }
 
 /// Returns the path of an asset, unless it is kept for another client.
-fn path_for(assets: Option<&SessionAssets>, uri: &str) -> Result<AssetPath, ResourceError> {
+fn path_for(assets: &SessionAssets, uri: &str) -> Result<AssetPath, ResourceError> {
     let path = path(uri)?;
-    if assets.is_some_and(|assets| assets.is_of_another(&path)) {
-        return Err(missing(uri));
-    }
-    Ok(path)
+    if assets.is_of_another(&path) { Err(missing(uri)) } else { Ok(path) }
 }
 
 fn missing(uri: &str) -> ResourceError {

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ServerIdentity, ServerQuestions, serve_asking};
 use crate::offer::{
-    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, QuestionVerdict, Resource,
-    ResourceError, ResourceText, Unanswered, UriTemplate,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, ForbiddenRequest, Offer,
+    QuestionVerdict, Resource, ResourceError, ResourceText, Unanswered, UriTemplate,
 };
 
 /// A tool that answers with the fate of its question.
@@ -29,6 +29,8 @@ impl Offer for AskingTool {
     }
 
     fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
+    fn forbidden(&self, _: ForbiddenRequest, _: &str) {}
 
     fn has_resources(&self) -> bool {
         false

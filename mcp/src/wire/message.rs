@@ -27,8 +27,9 @@ const MAX_REASON: usize = 300;
 /// The method whose arguments travel separately.
 const CALL: &str = "tools/call";
 
-/// The arguments of a call as the client wrote them, stored as an extension of the request. A call
-/// without arguments does not have this extension.
+/// The arguments of a call as the client wrote them, stored as an extension of the request. They may
+/// be any JSON value but `null`: the offer refuses a value that is not an object, and records the
+/// call. A call without arguments does not have this extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawArguments(pub(crate) Bytes);
 
@@ -115,6 +116,15 @@ pub(crate) struct MessageBody {
 }
 
 impl MessageBody {
+    /// Returns the request of the message; `None` if the message is not a request.
+    pub(crate) fn request(&self) -> Option<ClientRequest> {
+        let message: ClientJsonRpcMessage = serde_json::from_slice(&self.text).ok()?;
+        match message {
+            JsonRpcMessage::Request(request) => Some(request.request),
+            _ => None,
+        }
+    }
+
     /// Reads a body.
     pub(crate) fn parse(body: &Bytes) -> Result<Self, Box<MalformedMessage>> {
         let ParsedMessage { text, arguments, method, id, .. } = ParsedMessage::from_bytes(body)?;
@@ -258,11 +268,7 @@ fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
         |error| ErrorData::invalid_params(format!("the parameters of `{CALL}`: {error}"), None);
     let mut params = serde_json::Deserializer::from_str(params.get());
     let found = params.deserialize_map(ArgumentsVisitor).map_err(malformed)?.map(RawValue::get);
-    match found {
-        None | Some("null") => Ok(None),
-        Some(object) if object.starts_with('{') => Ok(Some(object)),
-        Some(_) => Err(ErrorData::invalid_params("`arguments` is not a JSON object", None)),
-    }
+    Ok(found.filter(|arguments| *arguments != "null"))
 }
 
 /// Returns the line with `part` replaced by an empty object. `part` must be a slice of the line.
@@ -378,6 +384,19 @@ mod tests {
     }
 
     #[test]
+    fn arguments_that_are_no_object_reach_the_offer() {
+        for arguments in ["[1]", r#""x""#, "7", "false", r#"[{"arguments":{}}]"#] {
+            let line = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments}}}}}"#
+            );
+            let ReceivedLine::Request { message, .. } = parse(&line) else { panic!("{line}") };
+            let JsonRpcMessage::Request(request) = message else { panic!("{line}") };
+            let raw = request.request.extensions().get::<RawArguments>().expect("arguments");
+            assert_eq!(raw.0, arguments);
+        }
+    }
+
+    #[test]
     fn a_call_is_what_the_library_reads() {
         for (id, params) in [
             ("1", r#"{"name":"t"}"#),
@@ -471,12 +490,6 @@ mod tests {
                 ErrorCode::INVALID_PARAMS,
                 one.clone(),
                 "twice",
-            ),
-            (
-                r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":[1]}}"#,
-                ErrorCode::INVALID_PARAMS,
-                one.clone(),
-                "not a JSON object",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}"#,

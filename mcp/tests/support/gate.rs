@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ikigai_mcp::{
-    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, Offer, Resource, ResourceError,
-    ResourceText, ServerIdentity, Unanswered, UriTemplate,
+    AnswerBody, CallAnswer, Catalog, CatalogChange, ClientCall, ForbiddenRequest, Offer, Resource,
+    ResourceError, ResourceText, ServerIdentity, Unanswered, UriTemplate,
 };
 use tokio::sync::{Semaphore, broadcast, watch};
 
@@ -24,6 +24,8 @@ pub(crate) struct Seen {
     pub(crate) cancelled: usize,
     /// The arguments of the last call.
     pub(crate) arguments: String,
+    /// The requests that the tokens of clients did not cover.
+    pub(crate) forbidden: Vec<ForbiddenRequest>,
 }
 
 impl Gate {
@@ -62,6 +64,10 @@ impl Offer for Gate {
     }
 
     fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
+    fn forbidden(&self, request: ForbiddenRequest, _: &str) {
+        self.seen.send_modify(|seen| seen.forbidden.push(request));
+    }
 
     fn has_resources(&self) -> bool {
         false

@@ -16,6 +16,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use parking_lot::Mutex;
+use rmcp::model::ClientRequest;
 use rmcp::transport::StreamableHttpService;
 use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
 use tokio::sync::Semaphore;
@@ -29,7 +30,7 @@ use super::principal::{AccessScope, Principal};
 use super::reply::{self, BoxedResponse, HttpRefusal, unread};
 use super::sessions::{OwnSessions, Sessions};
 use super::settings::HttpSettings;
-use crate::offer::Offer;
+use crate::offer::{ForbiddenRequest, Offer};
 use crate::serve::calls::ClientCalls;
 use crate::serve::notices::ConnectionNotices;
 use crate::serve::questions::ServerQuestions;
@@ -177,7 +178,7 @@ impl<O: Offer> Endpoint<O> {
             return Ok(expiry::ending(answer, principal.ends()));
         }
         let body = self.reading.read(body, self.settings.bounds.body_within).await?;
-        self.check_method(&principal, body.method.as_deref())?;
+        self.check_method(&principal, &body)?;
         self.check_id(&principal, session.as_deref(), &body)?;
         // Other answers end with their request. The answer of a call that began in time is sent.
         let ends = principal.ends().filter(|_| body.method.as_deref() == Some(LISTEN));
@@ -186,11 +187,15 @@ impl<O: Offer> Endpoint<O> {
         Ok(expiry::ending(answer, ends))
     }
 
-    /// Checks that the principal may use the method of a message.
-    fn check_method(&self, principal: &Principal, method: Option<&str>) -> Result<(), HttpRefusal> {
-        let Some(method) = method else { return Ok(()) };
+    /// Checks that the principal may use the method of a message. Reports a refusal to the offer.
+    fn check_method(&self, principal: &Principal, body: &MessageBody) -> Result<(), HttpRefusal> {
+        let Some(method) = body.method.as_deref() else { return Ok(()) };
         if let Some(scope) = AccessScope::for_method(method).filter(|scope| !principal.may(*scope))
         {
+            if let Some(request) = forbidden(body) {
+                let reason = format!("the access token lacks the scope `{}`", scope.as_str());
+                (self.offers)(principal).forbidden(request, &reason);
+            }
             return Err(self.settings.access.insufficient(scope));
         }
         if method == INITIALIZE && !self.sessions.has_room(principal.name()) {
@@ -260,6 +265,21 @@ impl<O: Offer> Endpoint<O> {
         principals.insert(Arc::clone(name), Arc::downgrade(&calls));
         calls
     }
+}
+
+/// Returns the request of a message for the report of its refusal. Returns `None` if the request
+/// would leave no record even if it were answered.
+fn forbidden(body: &MessageBody) -> Option<ForbiddenRequest> {
+    Some(match body.request()? {
+        ClientRequest::CallToolRequest(call) => {
+            let arguments = body.arguments.clone().map_or(Bytes::from_static(b"{}"), |raw| raw.0);
+            ForbiddenRequest::Call { name: call.params.name.into_owned(), arguments }
+        }
+        ClientRequest::ListResourcesRequest(_) => ForbiddenRequest::List,
+        ClientRequest::ReadResourceRequest(read) => ForbiddenRequest::Read(read.params.uri),
+        ClientRequest::SubscribeRequest(watch) => ForbiddenRequest::Watch(watch.params.uri),
+        _ => return None,
+    })
 }
 
 /// Returns the answer to a request on a connection that exceeds its client's share. The connection

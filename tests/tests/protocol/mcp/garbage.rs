@@ -40,6 +40,26 @@ fn a_line_that_is_no_message_is_answered_and_the_next_is_served() {
 }
 
 #[test]
+fn a_call_whose_arguments_are_no_object_is_refused_and_recorded() {
+    let host = Host::without_system_tools();
+    host.script("quick", "echo 1");
+    let mut client = modern(&host);
+    let wrong = [json!([1]), json!("x"), json!(7), json!(false)];
+    for arguments in &wrong {
+        let call = json!({ "name": "quick", "arguments": arguments });
+        let refused = client.request("tools/call", call);
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let message = refused["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("not a JSON object"), "{refused}");
+    }
+    client.wait().0.expect_code(0);
+    let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let parts = [r#""via":"mcp""#, r#""tool":"quick""#, r#""outcome":"INVALID_PARAMS""#];
+    let is_refusal = |line: &&str| parts.iter().all(|part| line.contains(part));
+    assert_eq!(audit.lines().filter(is_refusal).count(), wrong.len(), "{audit}");
+}
+
+#[test]
 fn a_client_that_sends_nothing_but_garbage_is_answered_sixteen_times() {
     let host = Host::without_system_tools();
     let mut client = modern(&host);

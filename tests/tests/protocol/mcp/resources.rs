@@ -44,6 +44,22 @@ fn assets_are_listed_and_read() {
 }
 
 #[test]
+fn a_subscription_that_is_refused_is_recorded() {
+    let host = Host::new();
+    let mut client = legacy(&host);
+    let wrong = ["ikigai:///../x", "nonsense"];
+    for uri in wrong {
+        let refused = client.request("resources/subscribe", json!({ "uri": uri }));
+        assert_eq!(refused["error"]["code"], -32002, "{uri}: {refused}");
+    }
+    client.wait().0.expect_code(0);
+    let audit = host.run(["audit", "--json"]).expect_code(0).stdout();
+    let parts = [r#""tool":"mcp_assets""#, r#""outcome":"PERMISSION_DENIED""#];
+    let is_refusal = |line: &&str| parts.iter().all(|part| line.contains(part));
+    assert_eq!(audit.lines().filter(is_refusal).count(), wrong.len(), "{audit}");
+}
+
+#[test]
 fn a_change_of_an_asset_is_told_to_those_who_subscribed() {
     let host = Host::new();
     let uri = "ikigai:///note.md";

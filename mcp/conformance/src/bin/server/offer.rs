@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ikigai_mcp::{
-    AnswerBody, CallAnswer, CallProgress, Catalog, CatalogChange, ClientCall, FormReply, Offer,
-    QuestionVerdict, Resource, ResourceError, ResourceText, Unanswered, UriTemplate,
+    AnswerBody, CallAnswer, CallProgress, Catalog, CatalogChange, ClientCall, ForbiddenRequest,
+    FormReply, Offer, QuestionVerdict, Resource, ResourceError, ResourceText, Unanswered,
+    UriTemplate,
 };
 use serde_json::{Value, json};
 use tokio::sync::broadcast;
@@ -71,6 +72,8 @@ impl Offer for Fixtures {
     }
 
     fn refused(&self, _: &str, _: Option<String>, _: &str) {}
+
+    fn forbidden(&self, _: ForbiddenRequest, _: &str) {}
 
     fn has_resources(&self) -> bool {
         true
