@@ -252,27 +252,46 @@ pub mod fuzzing {
 /// Returns the contents of a layer without positions, and without one entry.
 fn contents(layer: &PolicyLayer, except: &EntryTable) -> Vec<String> {
     let entry = |(place, entry): (EntryTable, &PolicyEntry)| {
-        let dirs = entry
-            .fs
+        let PolicyEntry {
+            deny,
+            backend,
+            sandbox,
+            sha256,
+            fs,
+            net,
+            env,
+            path,
+            assets,
+            approve,
+            ask,
+            hide,
+            commands,
+            limits,
+            approved,
+            position: _,
+            // Derived from the entry of `*`, which is compared on its own.
+            rest: _,
+        } = entry;
+        let dirs = fs
             .as_ref()
             .map(|at| at.value.iter().map(|dir| (dir.access, dir.raw.clone())).collect::<Vec<_>>());
-        let commands = entry.commands.as_ref().map(|at| at.value.texts());
-        let limits: Vec<_> = entry.limits.iter().map(|(key, at)| (key, at.value)).collect();
+        let commands = commands.as_ref().map(|at| at.value.texts());
+        let limits: Vec<_> = limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
             "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
              {:?} {:?}",
-            entry.deny.as_ref().map(|at| at.value),
-            entry.backend.as_ref().map(|at| at.value),
-            entry.sandbox.as_ref().map(|at| at.value),
-            entry.sha256.as_ref().map(|at| &at.value),
-            entry.net.as_ref().map(|at| &at.value),
-            entry.env.as_ref().map(|at| &at.value),
-            entry.path.as_ref().map(|at| &at.value),
-            entry.assets.as_ref().map(|at| at.value),
-            entry.approve.as_ref().map(|at| at.value),
-            entry.approved.as_ref().map(|at| &at.value),
-            entry.ask.as_ref().map(|at| at.value),
-            entry.hide.as_ref().map(|at| at.value.patterns()),
+            deny.as_ref().map(|at| at.value),
+            backend.as_ref().map(|at| at.value),
+            sandbox.as_ref().map(|at| at.value),
+            sha256.as_ref().map(|at| &at.value),
+            net.as_ref().map(|at| &at.value),
+            env.as_ref().map(|at| &at.value),
+            path.as_ref().map(|at| &at.value),
+            assets.as_ref().map(|at| at.value),
+            approve.as_ref().map(|at| at.value),
+            approved.as_ref().map(|at| &at.value),
+            ask.as_ref().map(|at| at.value),
+            hide.as_ref().map(|at| at.value.patterns()),
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());

@@ -144,19 +144,38 @@ impl PolicyEntry {
         fn unless<T: Clone>(every: &Option<T>, own: &Option<T>) -> Option<T> {
             every.clone().filter(|_| own.is_none())
         }
-        let limits = self.limits.iter().filter(|(key, _)| !own.limits.contains_key(key));
+        let Self {
+            position,
+            sandbox,
+            fs,
+            net,
+            env,
+            assets,
+            approve,
+            ask,
+            hide,
+            limits,
+            // Any entry replaces `deny`. The other keys cannot be set for every tool.
+            deny: _,
+            backend: _,
+            sha256: _,
+            path: _,
+            commands: _,
+            approved: _,
+            rest: _,
+        } = self;
+        let limits = limits.iter().filter(|(key, _)| !own.limits.contains_key(key));
         Self {
-            position: self.position,
-            sandbox: unless(&self.sandbox, &own.sandbox),
-            fs: unless(&self.fs, &own.fs),
-            net: unless(&self.net, &own.net),
-            env: unless(&self.env, &own.env),
-            assets: unless(&self.assets, &own.assets),
-            approve: unless(&self.approve, &own.approve),
-            ask: unless(&self.ask, &own.ask),
-            hide: self.hide.clone(),
+            position: *position,
+            sandbox: unless(sandbox, &own.sandbox),
+            fs: unless(fs, &own.fs),
+            net: unless(net, &own.net),
+            env: unless(env, &own.env),
+            assets: unless(assets, &own.assets),
+            approve: unless(approve, &own.approve),
+            ask: unless(ask, &own.ask),
+            hide: hide.clone(),
             limits: limits.map(|(key, at)| (*key, at.clone())).collect(),
-            // The other keys cannot be set for every tool.
             ..Self::default()
         }
     }
@@ -164,7 +183,26 @@ impl PolicyEntry {
     /// Returns whether the entry has no permissions for its tool. Its other keys count even if it
     /// is bound to other contents.
     pub(super) fn grants_nothing(&self) -> bool {
-        let Self { sandbox, sha256, fs, net, env, path, assets, approved, .. } = self;
+        let Self {
+            sandbox,
+            sha256,
+            fs,
+            net,
+            env,
+            path,
+            assets,
+            approved,
+            // These grant nothing.
+            position: _,
+            deny: _,
+            backend: _,
+            approve: _,
+            ask: _,
+            hide: _,
+            commands: _,
+            limits: _,
+            rest: _,
+        } = self;
         sandbox.is_none()
             && sha256.is_none()
             && fs.is_none()
