@@ -21,7 +21,10 @@ pub(crate) fn sentence(remedy: &LayerRemedy) -> String {
         LayerRemedy::UpgradeForPidMax => "needs Linux 6.14; RLIMIT_NPROC or a cgroup does the same",
         LayerRemedy::RunUnprivileged => "run ikigai as a user other than root",
         LayerRemedy::AllowNamespaces { setting, value } => {
-            return format!("`sysctl {setting}={value}`, as root");
+            return format!(
+                "`sysctl {setting}={value}`, as root, until the next start of the machine; to keep it, \
+                 write `{setting} = {value}` to /etc/sysctl.d/60-ikigai.conf"
+            );
         }
         LayerRemedy::UnfilterHost => {
             "a seccomp filter, such as a container's, applies to ikigai itself; allow the container to create \
