@@ -130,6 +130,8 @@ impl Guarded {
                 // The directory must stay, but the tool may write in it.
                 InitialState::Directory { .. } => path == place,
                 InitialState::Nothing | InitialState::Link { .. } => path.starts_with(place),
+                // Only a link would be renamed.
+                InitialState::NoLink => false,
             }
         };
         let is_new = |it: &PartialPlace| {
