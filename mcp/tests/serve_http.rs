@@ -171,7 +171,6 @@ async fn a_body_that_is_no_message_is_answered_in_json() {
         ("", 400, -32700),
         ("[]", 400, -32600),
         (r#"{"jsonrpc":"2.0","id":{},"method":"ping"}"#, 400, -32600),
-        (&call("[]"), 400, -32602),
     ] {
         let (found, _, answer) = send(&served, CALL, body).await;
         assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{body}: {answer}");

@@ -60,7 +60,7 @@ pub(super) struct KernelMemory {
     has_uncharged: bool,
 }
 
-/// What the processes of a call hold of the kernel.
+/// The resources of the kernel that the processes of a call hold.
 #[derive(Default)]
 struct Holdings {
     /// Set if they are many descriptors, mappings or locks.

@@ -312,8 +312,8 @@ pub(super) fn hidden_from(
     layers: &PolicyLayers,
     request: &PolicyRequest<'_>,
 ) -> Result<Hide, String> {
-    let entry = entries(&layers.user, request).next();
-    let rules = bounds(layers, request, entry).into_iter().chain(entry);
+    let own: Vec<Rule<'_>> = entries(&layers.user, request).collect();
+    let rules = bounds(layers, request, own.first().copied()).into_iter().chain(own);
     let lists: Vec<&Hide> =
         rules.filter_map(|(_, entry)| Some(&entry.hide.as_ref()?.value)).collect();
     Hide::parse(lists.iter().flat_map(|list| list.patterns()).map(String::as_str))
