@@ -110,7 +110,7 @@ fn a_flood_of_calls_does_not_turn_the_audit_log_over() {
     let is_run = |envelope: &&Value| envelope["error_code"] == "TOOL_NOT_FOUND";
     assert_eq!(envelopes.iter().filter(is_run).count(), 256);
     let last = envelopes[MANY]["error"].as_str().expect("an error");
-    assert!(last.contains("the first 256 are"), "{last}");
+    assert!(last.contains("the first 256 calls"), "{last}");
     assert!(ran.stderr().contains("asked for 2000 calls at once"), "{ran}");
     let audit = rig.host.run(["audit", "--json", "--tail", "10000"]).expect_code(0).stdout();
     assert_eq!(audit.lines().count(), 1 + 256);
