@@ -26,6 +26,9 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             "`ikigai policy grant {tool}` lets it run in the sandbox; --read, --write, --net and \
              --env let it touch something"
         ),
+        Remedy::AddEntry { tool } => {
+            format!("an entry lets it run: `ikigai policy grant {tool}`")
+        }
         Remedy::RunUnconfined { tool } => format!(
             "`ikigai policy grant {tool} --unconfined` lets it run with all of your rights instead"
         ),
@@ -160,6 +163,7 @@ mod tests {
             Remedy::BindAndConfine { tool: tool() },
             Remedy::RequireSandbox { tool: tool() },
             Remedy::GrantToRun { tool: tool() },
+            Remedy::AddEntry { tool: tool() },
             Remedy::RunUnconfined { tool: tool() },
             Remedy::InstallAsTool,
             Remedy::AllowNative { tool: tool() },

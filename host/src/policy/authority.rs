@@ -22,7 +22,7 @@ use super::provenance::Provenance;
 use super::reached::RequestedAccess;
 use super::remedy::{Permissions, Remedy, RemedyHints};
 use super::reserved::{Reserved, SecretPaths};
-use super::rule::{PolicyEntry, PolicyLayers};
+use super::rule::{PolicyEntry, PolicyLayers, deny_provenance};
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
 use super::session::{SessionAnswer, SessionAnswers};
 use super::signer_rule::SignerRule;
@@ -663,6 +663,13 @@ impl Authority {
     pub fn written(&self, name: &str) -> Option<EntryPermissions> {
         let layers = self.current().ok()?;
         layers.user.tools.get(name).map(EntryPermissions::from_entry)
+    }
+
+    /// Returns the line of the user's file that denies a tool by its name; `None` if no line does.
+    #[must_use]
+    pub fn denied_at(&self, name: &str) -> Option<Provenance> {
+        let layers = self.current().ok()?;
+        deny_provenance(&layers.user, layers.user.tools.get(name)?)
     }
 
     /// Returns a server's permissions as written in the user's file, or `None` if it has no entry.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::edit::{self, EntryTable, NewKey, Unchangeable};
 use super::live;
 use super::parse::{self, Base};
-use super::provenance::LayerKind;
-use super::rule::{PolicyEntry, PolicyLayer};
+use super::provenance::{LayerKind, Provenance};
+use super::rule::{PolicyEntry, PolicyLayer, deny_provenance};
 use super::signer_rule::SignerRule;
 use crate::paths;
 use crate::toml_file::{self, ReadError, TomlError};
@@ -107,6 +107,13 @@ impl Proposal {
             EntryTable::Tool(name) => self.layer.tools.get(name),
             EntryTable::Server(name) => self.layer.servers.get(name),
         }
+    }
+
+    /// Returns the line with `deny = true` in the proposed entry; `None` if it does not deny its
+    /// tool.
+    #[must_use]
+    pub fn denied_at(&self) -> Option<Provenance> {
+        deny_provenance(&self.layer, self.entry()?)
     }
 
     pub(super) fn sets(&self, key: &str) -> bool {

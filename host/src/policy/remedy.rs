@@ -45,6 +45,12 @@ pub enum Remedy {
         /// The name of the tool.
         tool: String,
     },
+    /// Create an entry for a built-in tool, which has none and therefore does not run. The entry may
+    /// be empty: the tool then has what its profile grants.
+    AddEntry {
+        /// The name of the tool.
+        tool: String,
+    },
     /// Let the tool run unconfined, with all rights of its user.
     RunUnconfined {
         /// The name of the tool.

@@ -219,6 +219,11 @@ pub(super) fn provenance_of<T>(layer: &PolicyLayer, at: &Located<T>) -> Provenan
     line_provenance(layer, at.position.line)
 }
 
+/// Returns the line of an entry's `deny = true`; `None` if the entry does not deny its tool.
+pub(super) fn deny_provenance(layer: &PolicyLayer, entry: &PolicyEntry) -> Option<Provenance> {
+    entry.deny.as_ref().filter(|at| at.value).map(|at| provenance_of(layer, at))
+}
+
 /// Returns the line of an entry.
 pub(super) fn entry_provenance(layer: &PolicyLayer, entry: &PolicyEntry) -> Provenance {
     line_provenance(layer, entry.position.line)

@@ -244,6 +244,65 @@ fn a_revoked_tool_gets_nothing_by_it() {
     assert_eq!(text(), "[tools.part]\ndeny = true\n");
 }
 
+#[test]
+fn a_denied_tool_is_told_by_the_line_that_denies_it() {
+    let host = Host::without_system_tools();
+    host.write("system-tools/grep.wasm", printing(schema("grep"), Ending::Well), 0o644);
+    let user = host.scratch().join(USER);
+    let text = || fs::read_to_string(&user).expect("read");
+    let line = format!("{}:2", user.display());
+    let denied = format!("`grep` is denied by {line}; remove that line to let it run");
+    let by_name = "[tools.grep]\ndeny = true\n";
+    host.write(USER, by_name, 0o600);
+    host.run(["tool", "call", "grep", "{}"]).expect_code(1);
+    for (command, code) in [
+        (&["policy", "revoke", "grep"][..], 0),
+        (&["policy", "grant", "grep"], 1),
+        (&["policy", "grant", "grep", "--read", "."], 1),
+        (&["policy", "grant", "grep", "--write", "."], 1),
+    ] {
+        let ran = host.run(command).expect_code(code);
+        assert!(ran.stderr().contains(&denied), "{ran}");
+        assert_eq!(text(), by_name, "{command:?}");
+    }
+    let ran = host.run(["policy", "suggest"]).expect_code(0);
+    assert!(ran.stdout().contains(&format!("{line} denies this tool")), "{ran}");
+    assert!(!ran.stdout().contains("policy grant"), "{ran}");
+    // A ceiling denies it as well.
+    host.write(CEILING, by_name, 0o600);
+    host.write(USER, "", 0o600);
+    let ran = beneath(&host, &["policy", "grant", "grep"]).expect_code(1);
+    assert!(ran.stderr().contains(":2 denies this tool"), "{ran}");
+    assert!(!ran.stderr().contains("needs no grant"), "{ran}");
+}
+
+#[test]
+fn an_empty_entry_lets_a_built_in_tool_run_where_every_tool_is_denied() {
+    let host = Host::without_system_tools();
+    host.write("system-tools/grep.wasm", printing(schema("grep"), Ending::Well), 0o644);
+    let user = host.scratch().join(USER);
+    let text = || fs::read_to_string(&user).expect("read");
+    let every = "[tools.\"*\"]\ndeny = true\n";
+    let hint = "an entry lets it run: `ikigai policy grant grep`";
+    // The last flag names only what the tool would have.
+    for flags in [&[] as &[&str], &["--read", "."]] {
+        host.write(USER, every, 0o600);
+        let ran = host.run(["tool", "call", "grep", "{}"]).expect_code(1);
+        assert!(ran.stdout().contains(hint), "{ran}");
+        let ran = host.run(["policy", "suggest", "grep"]).expect_code(0);
+        assert!(ran.stdout().contains(hint) && ran.stdout().contains("nothing to change"), "{ran}");
+        host.run([&["policy", "grant", "grep"], flags].concat()).expect_code(0);
+        assert_eq!(text(), format!("{every}\n[tools.grep]\n"));
+        host.run(["tool", "call", "grep", "{}"]).expect_code(0);
+        let ran = host.run(["policy", "revoke", "grep", "--json"]).expect_code(0);
+        assert_eq!(ran.json()["runs"], false, "{ran}");
+        host.run(["policy", "grant", "grep"]).expect_code(0);
+        let ran = host.run(["policy", "revoke", "grep"]).expect_code(0);
+        assert!(ran.stderr().contains(hint), "{ran}");
+        host.run(["tool", "call", "grep", "{}"]).expect_code(1);
+    }
+}
+
 /// Returns the list `fs` of the entry of a tool.
 fn written_dirs(host: &Host) -> String {
     let text = fs::read_to_string(host.scratch().join(USER)).expect("read");

@@ -31,7 +31,7 @@ use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::limits;
 use ikigai_host::policy::{
     Access, AssetAccess, Backend, BackendChoice, Denial, LayerKind, LimitKey, Net, NewKey,
-    NewValue, Peer, PeerHost, Proposal, Provenance, RequestedAccess, Sandbox, Shortfall,
+    NewValue, Peer, PeerHost, Proposal, Provenance, Remedy, RequestedAccess, Sandbox, Shortfall,
     ToolOrigin, WrittenPath, check_variable, executed_place, parse_limit, unconfining_keys,
 };
 use ikigai_host::registry::Tool;
@@ -148,6 +148,8 @@ pub(super) async fn run(
     print_not_offered(&host, &snapshot, from_ref(&arguments.tool));
     server::refuse(&snapshot, &arguments)?;
     let tool = named_tool(&snapshot, &arguments.tool)?;
+    refuse_denied(&host, tool)?;
+    let before = host.decide(tool.into());
     let mut keys = keys(&host, tool, &arguments, options.backend_to_write())?;
     let mut change = ListChange::new(&host, tool, &arguments)?;
     let toolchains = Toolchains::add(&host, tool, &arguments, &mut change.lists)?;
@@ -156,24 +158,18 @@ pub(super) async fn run(
         eprint(&format!("{note}\n"));
     }
     keys.extend(change.keys());
-    if keys.is_empty() && arguments.names_lists() {
+    let gains = Gains::new(&keys, &before, arguments.names_lists());
+    if gains == Gains::Known {
         eprint(&format!("`{}` has all of this already; nothing was changed\n", tool.name()));
         if arguments.json {
             print_json(&json!({ "tool": tool.name(), "toolchains": toolchains.as_json() }))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if keys.is_empty() {
-        let error = anyhow::Error::msg(format!(
-            "nothing to grant: `{}` is a built-in tool and needs no grant to run",
-            tool.name()
-        ));
-        return Err(CliError::usage(error).hint(
-            "name what it may touch with --read, --write, --toolchain, --net, --env, --assets or --limit",
-        ));
+    if gains == Gains::Nothing {
+        return Err(nothing_to_grant(tool, &before));
     }
     let proposal = host.authority().propose_grant(tool.name(), &keys)?;
-    let before = host.decide(tool.into());
     let decided = checked(&host, tool, &proposal)?;
     check_environment(tool, &arguments, (&before, &decided))?;
     for warning in out_of_reach(&arguments.net, tool.build.backend()) {
@@ -219,6 +215,55 @@ pub(super) async fn run(
         print_json(&value)?;
     }
     Ok(effect.conclude())
+}
+
+/// Refuses to grant anything to a tool that the user's own file denies by its name. Such an entry
+/// has no effect until its author removes the line.
+fn refuse_denied(host: &Host, tool: &Tool) -> Result<(), CliError> {
+    let Some(at) = host.authority().denied_at(tool.name()) else { return Ok(()) };
+    Err(CliError::failed(anyhow::Error::msg(denied_text(tool.name(), &at))))
+}
+
+/// Returns the sentence about a tool that a line of the user's own file denies.
+pub(super) fn denied_text(name: &str, at: &Provenance) -> String {
+    format!("`{name}` is denied by {at}; remove that line to let it run")
+}
+
+/// Tells whether an entry with these keys gives a tool something new.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gains {
+    /// The entry has new keys, or the tool runs only with an entry, which may be empty.
+    Something,
+    /// The flags name only what the tool has.
+    Known,
+    /// No flag names anything.
+    Nothing,
+}
+
+impl Gains {
+    fn new(keys: &[NewKey], before: &decision::Decided, names_lists: bool) -> Self {
+        let remedy = before.as_ref().err().and_then(|denial| denial.remedy.as_deref());
+        let needs_entry = matches!(remedy, Some(Remedy::AddEntry { .. }));
+        match (keys.is_empty() && !needs_entry, names_lists) {
+            (false, _) => Self::Something,
+            (true, true) => Self::Known,
+            (true, false) => Self::Nothing,
+        }
+    }
+}
+
+/// Returns the error for a built-in tool and no flags: the reason why it does not run, or that it
+/// runs without a grant.
+fn nothing_to_grant(tool: &Tool, before: &decision::Decided) -> CliError {
+    if let Err(denial) = before {
+        return denial.clone().into();
+    }
+    let what =
+        format!("nothing to grant: `{}` is a built-in tool and needs no grant to run", tool.name());
+    CliError::usage(anyhow::Error::msg(what)).hint(
+        "name what it may touch with --read, --write, --toolchain, --net, --env, --assets or \
+         --limit",
+    )
 }
 
 /// Returns warnings about granted names that lead only to this machine, since a name opens only

@@ -13,16 +13,16 @@ use clap::Args;
 use serde_json::json;
 
 use self::parts::{Remainder, RevokedParts};
-use super::carry_out;
-use super::grant::lost;
 use super::grant::toolchain::InstalledToolchains;
+use super::grant::{denied_text, lost};
+use super::{carry_out, written};
 use crate::complete;
 use crate::error::{self, CliError};
 use crate::options::SharedOptions;
 use crate::output::{eprint, print_exact};
 use ikigai_host::host::{CallTarget, Host, request};
 use ikigai_host::nearest::nearest;
-use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal, ToolOrigin};
+use ikigai_host::policy::{Backend, Denial, NewKey, NewValue, Proposal, ToolOrigin};
 use ikigai_host::registry::{Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -101,13 +101,18 @@ pub(super) async fn run(
     if let Some(tool) = snapshot.get(&name) {
         warn_of_gains(&host, tool, &proposal);
     }
-    if !carry_out(&proposal, yes)? {
+    let Some(written) = written(&proposal, yes)? else {
         return Ok(ExitCode::from(error::FAILED));
-    }
+    };
+    let denial = snapshot.get(&name).and_then(|tool| denial_by_others(&host, tool, &written));
     if json {
-        let value =
-            json!({ "tool": name, "policy": proposal.path.to_string_lossy(), "runs": !stops });
+        let runs = !stops && denial.is_none();
+        let value = json!({ "tool": name, "policy": written.path.to_string_lossy(), "runs": runs });
         print_exact(&format!("{value}\n"))?;
+    } else if let Some(at) = written.denied_at() {
+        eprint(&format!("revoked: {}\n", denied_text(&name, &at)));
+    } else if let Some(denial) = denial {
+        eprint(&format!("revoked: `{name}` does not run now: {denial}\n"));
     } else if stops {
         eprint(&format!(
             "revoked: `{name}` does not run now. `ikigai policy grant {name}` lets it run again, \
@@ -117,6 +122,15 @@ pub(super) async fn run(
         eprint(&format!("revoked: `{name}` has only what its profile grants\n"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the denial of the tool by a `deny = true` elsewhere, such as in `[tools."*"]`, once the
+/// proposal is written.
+fn denial_by_others(host: &Host, tool: &Tool, proposal: &Proposal) -> Option<Denial> {
+    let contents = [tool.build.digest];
+    let request = request(CallTarget::from(tool), &contents);
+    let decided = host.authority().decide_with(proposal, &request);
+    decided.err().filter(|denial| denial.is_by_deny)
 }
 
 /// Takes back the parts of an entry that flags name, and reports what stays.

@@ -269,6 +269,12 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     if gathered.refused.is_empty() {
         return None;
     }
+    let decided = host.decide(tool.into());
+    if let Some(denial) = decided.as_ref().err().filter(|denial| denial.is_by_deny) {
+        // Somebody wrote that the tool must not run, so no proposal may undo it.
+        let (proposed, notes) = (Proposed::default(), vec![denial.to_string()]);
+        return Some(Suggestion { proposed, toolchains: None, to_run: false, notes });
+    }
     let standing = CurrentGrant::for_tool(host, tool);
     let around = ToolSurroundings::for_build(host, &tool.build);
     let propose = |reach: &ObservedAccess| Proposed::new(reach, &standing, &around);
@@ -276,7 +282,7 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
         Some((rest, toolchains)) => (rest, Some(toolchains)),
         None => (propose(&gathered.reach), None),
     };
-    let to_run = gathered.reach.run && host.decide(tool.into()).is_err();
+    let to_run = gathered.reach.run && decided.is_err();
     let notes = gathered.elsewhere.iter().take(MOST_ELSEWHERE);
     let notes = notes.map(|workspace| {
         format!(

@@ -6,7 +6,9 @@ use super::context::Rule;
 use crate::policy::decision::{Denial, PolicyRequest};
 use crate::policy::provenance::{LayerKind, Provenance, ProvenanceMap};
 use crate::policy::remedy::{Permissions, Remedy, RemedyHints};
-use crate::policy::rule::{Located, PolicyEntry, PolicyLayer, entry_provenance, provenance_of};
+use crate::policy::rule::{
+    Located, PolicyEntry, PolicyLayer, deny_provenance, entry_provenance, provenance_of,
+};
 use crate::policy::{AssetAccess, Backend, Profile, ToolOrigin};
 
 /// The number of digits of a digest that a refusal shows.
@@ -204,10 +206,7 @@ pub(super) fn check_denied<'a>(
     mut rules: impl Iterator<Item = Rule<'a>>,
     request: &PolicyRequest<'_>,
 ) -> Result<(), Denial> {
-    let denying = |(layer, entry): Rule<'a>| {
-        let at = entry.deny.as_ref().filter(|at| at.value)?;
-        Some((layer, entry, provenance_of(layer, at)))
-    };
+    let denying = |(layer, entry): Rule<'a>| Some((layer, entry, deny_provenance(layer, entry)?));
     let Some((layer, entry, provenance)) = rules.find_map(denying) else { return Ok(()) };
     let is_for_every = layer.every.as_ref().is_some_and(|every| std::ptr::eq(every, entry));
     if !is_for_every {
@@ -216,13 +215,13 @@ pub(super) fn check_denied<'a>(
     }
     let reason = format!("{provenance} denies every tool that has no entry in that file");
     let denial = Denial::new(reason, provenance).by_deny();
-    let is_grantable = layer.kind == LayerKind::User && request.origin == ToolOrigin::User;
-    Err(match request.name {
-        Some(name) if is_grantable && !is_server(request) => {
-            denial.remedy(Remedy::GrantToRun { tool: name.to_owned() })
-        }
-        _ => denial,
-    })
+    let is_grantable = layer.kind == LayerKind::User && !is_server(request);
+    let Some(name) = request.name.filter(|_| is_grantable) else { return Err(denial) };
+    let tool = name.to_owned();
+    Err(denial.remedy(match request.origin {
+        ToolOrigin::User => Remedy::GrantToRun { tool },
+        ToolOrigin::System => Remedy::AddEntry { tool },
+    }))
 }
 
 /// Refuses a server's tool if a table `[tools.NAME]` with its name has keys that it cannot have.

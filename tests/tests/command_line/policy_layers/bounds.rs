@@ -291,7 +291,12 @@ fn where_every_tool_is_denied_those_with_an_entry_in_that_file_run() {
     let with_entries = format!("{every}{entries}");
     assert_eq!(runs(&Rig::with("", every, "")), [false; 4]);
     let denial = Rig::with("", every, "").decide(system("grep", Backend::Wasm));
-    assert!(denial.is_err_and(|it| it.is_by_deny));
+    let denial = denial.expect_err("denied");
+    assert!(denial.is_by_deny, "{denial}");
+    assert_eq!(denial.remedy.as_deref(), Some(&Remedy::AddEntry { tool: "grep".to_owned() }));
+    // No entry of the user lifts the denial of a ceiling.
+    let denial = Rig::with(every, "", "").decide(system("grep", Backend::Wasm));
+    assert_eq!(denial.expect_err("denied").remedy, None);
     // A bound applies to names. A grant of a user's tool applies to contents.
     assert_eq!(runs(&Rig::with(&with_entries, "", "")), [true, false, true, false]);
     assert_eq!(runs(&Rig::with("", "", &with_entries)), [true, false, true, false]);
