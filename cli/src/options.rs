@@ -28,7 +28,9 @@ use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, CallLimits};
 use ikigai_host::paths::{self, Paths};
-use ikigai_host::policy::{BackendChoice, LimitKey, Override, Overrides, Profile, STORE_VARIABLE};
+use ikigai_host::policy::{
+    BackendChoice, LimitKey, Override, Overrides, Profile, Provenance, STORE_VARIABLE,
+};
 use ikigai_host::registry::ProgressFn;
 
 // The headings of the shared flags in `--help`. `help.rs` has the headings of each command.
@@ -40,6 +42,9 @@ pub(crate) const POLICY: &str = "Policy";
 pub(crate) const CALLS: &str = "Calls";
 /// The heading of the flags for assets.
 pub(crate) const ASSETS: &str = "Assets";
+
+/// The key of the profile in the configuration.
+pub(crate) const PROFILE: &str = "profile";
 
 /// The variable of `--backend`.
 const BACKEND_VARIABLE: &str = "IKIGAI_BACKEND";
@@ -162,7 +167,10 @@ fn profile_help(profile: Profile) -> Option<&'static str> {
         Profile::Standard => {
             "The built-in tools and your native tools work in the workspace, sandboxed"
         }
-        Profile::Strict => "Nothing runs unconfined, and nothing falls back to native",
+        Profile::Strict => {
+            "Your native tools do not run until granted; built-in tools still work in the \
+             workspace; bash is a component, without this machine's programs"
+        }
     })
 }
 
@@ -326,7 +334,8 @@ impl SharedOptions {
             ("system_tools", path(&paths.system_tools)),
             ("user_tools", path(&paths.user_tools)),
             ("policy", path(&paths.policy)),
-            ("profile", written("profile", Profile::default().to_string())),
+            // The policy files may set another profile than the flag.
+            (PROFILE, written(PROFILE, Profile::default().to_string())),
             ("backend", written("backend", BackendChoice::default().to_string())),
             ("timeout", written("timeout", timeout)),
             ("fuel", written("fuel", limits.fuel.to_string())),
@@ -339,6 +348,18 @@ impl SharedOptions {
             ("audit_arguments", Some(self.audit_arguments.to_string())),
             ("verbose", Some(self.verbose.to_string())),
         ])
+    }
+
+    /// Returns the profile in force, and the rule that decided it; `None` if a policy file cannot
+    /// be used. Needs no asset store.
+    pub(crate) fn profile_in_force(&self) -> Result<Option<(Profile, Provenance)>, CliError> {
+        let host = Host::builder(self.workspace()?).overrides(self.overrides()).paths(self.paths());
+        let host = match &self.ceiling {
+            Some(file) => host.ceiling(file),
+            None => host,
+        };
+        let profile = host.build().ok().and_then(|host| host.authority().profile().ok());
+        Ok(profile.and_then(|(profile, mut by)| Some((profile, by.pop()?))))
     }
 
     /// Returns the asset store. Fails if there is no place for one.

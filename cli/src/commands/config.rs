@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use ikigai_host::policy::Provenance;
 use ikigai_provider::{Endpoint, Provider, RequestHeader};
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use crate::approval::{self, ApprovalOptions};
 use crate::config::SettingSource;
 use crate::error::CliError;
 use crate::model::{ENVIRONMENT, ModelOptions, OnOff};
-use crate::options::SharedOptions;
+use crate::options::{PROFILE, SharedOptions};
 use crate::output::{print, print_json};
 
 #[derive(Debug, Subcommand)]
@@ -35,6 +36,7 @@ pub(super) struct Arguments {
 }
 
 /// One setting.
+#[derive(Clone)]
 struct SettingRow {
     key: String,
     value: Option<String>,
@@ -55,11 +57,13 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let ConfigCommand::Show(arguments) = command;
     let model = arguments.model.or(before, ENVIRONMENT);
-    let mut rows: Vec<SettingRow> = options
-        .values()?
-        .into_iter()
-        .map(|(key, value)| SettingRow::new(key, value, options.provenance(key)))
-        .collect();
+    let values = options.values()?;
+    let profile = profile(options)?;
+    let row = |(key, value): (&str, Option<String>)| match key {
+        PROFILE => profile.clone(),
+        _ => SettingRow::new(key, value, options.provenance(key)),
+    };
+    let mut rows: Vec<SettingRow> = values.into_iter().map(row).collect();
     let approval = arguments.approval.or(approval_before, ENVIRONMENT);
     let approval = approval.resolve(&options.config, ENVIRONMENT)?;
     rows.push(SettingRow::new(approval::KEY, Some(approval.approval.to_string()), &approval.from));
@@ -70,6 +74,18 @@ pub(super) async fn run(
         print(&as_text(&rows))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the profile in force, which the flags and each policy file can set.
+fn profile(options: &SharedOptions) -> Result<SettingRow, CliError> {
+    let (value, from) = match options.profile_in_force()? {
+        Some((profile, Provenance::Profile(_))) => {
+            (Some(profile), SettingSource::Default.to_string())
+        }
+        Some((profile, by)) => (Some(profile), by.to_string()),
+        None => (None, "a policy file cannot be used; see `ikigai doctor`".to_owned()),
+    };
+    Ok(SettingRow { key: PROFILE.to_owned(), value: value.map(|it| it.to_string()), from })
 }
 
 fn of_model(options: &SharedOptions, model: &ModelOptions) -> Result<Vec<SettingRow>, CliError> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use ikigai_tests::host::Host;
+use ikigai_tests::host::{Host, USER_POLICY};
 use ikigai_tests::mode::permit;
 use serde_json::Value;
 
@@ -90,6 +90,27 @@ fn flags_are_above_variables_and_those_above_the_file() {
     for secret in ["sk-very-secret", "top-secret", "me:secret", "hidden"] {
         assert!(!text.contains(secret), "{text}");
     }
+}
+
+#[test]
+fn the_profile_in_force_is_shown_with_the_line_that_sets_it() {
+    let (host, file) = configured("");
+    assert_eq!(from(&shown(&host, &[]), "profile"), pair("standard", "default"));
+    let policy = host.write(USER_POLICY, "# mine\nprofile = \"strict\"\n", 0o600);
+    let of_policy = pair("strict", format!("{}:2", policy.display()));
+    assert_eq!(from(&shown(&host, &[]), "profile"), of_policy);
+    let flag = ["--profile", "standard"];
+    assert_eq!(from(&shown(&host, &flag), "profile"), pair("standard", "--profile"));
+    fs::write(&file, "profile = \"standard\"").expect("written");
+    let of_config = pair("standard", format!("{}:1", file.display()));
+    assert_eq!(from(&shown(&host, &[]), "profile"), of_config);
+    let ceiling = host.write("ceiling.toml", "profile = \"strict\"\n", 0o600);
+    let path = ceiling.display().to_string();
+    let of_ceiling = pair("strict", format!("{path}:1"));
+    assert_eq!(from(&shown(&host, &["--ceiling", &path]), "profile"), of_ceiling);
+    host.write(USER_POLICY, "profil = 1\n", 0o600);
+    let (value, by) = from(&shown(&host, &[]), "profile");
+    assert!(value == "–" && by.contains("`ikigai doctor`"), "{value} {by}");
 }
 
 #[test]
