@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+pub(super) use self::least::is_in_base_view;
 use crate::error::{CliError, with_path};
 use crate::options::SharedOptions;
 use crate::output::eprint;

@@ -160,7 +160,12 @@ fn nothing_is_offered_before_a_person_has_seen_it() {
     // There is no terminal, and `--yes` is missing.
     let added = host.run(["mcp", "add", "peer", "--read", &dir, "--", &program(), &file]);
     let added = added.expect_code(1).stderr();
-    assert!(added.contains("echo (new)") && added.contains("ikigai mcp approve peer"), "{added}");
+    let without_question = "needs a terminal; `ikigai mcp approve peer --yes` approves all of them";
+    assert!(added.contains("echo (new)") && added.contains(without_question), "{added}");
+    let ran = host.run(["mcp", "approve", "peer", "echo"]).expect_code(1);
+    assert!(ran.stderr().contains("`ikigai mcp approve peer echo --yes` approves them"), "{ran}");
+    let ran = host.run(["mcp", "show", "peer"]).expect_code(0);
+    assert!(ran.stderr().contains("--yes approves all of them"), "{ran}");
     assert_eq!(offered(&host), [] as [&str; 0]);
     let refused = host.run(["tool", "call", "peer__echo", "{}"]).json();
     assert_eq!(refused["error_code"], "TOOL_NOT_FOUND");

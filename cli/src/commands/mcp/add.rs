@@ -172,7 +172,9 @@ pub(super) async fn run(
     let server = approve::known(&host, &arguments.name).await?;
     if let ServerState::Unusable(reason) = &server.state {
         let error = CliError::failed(anyhow::Error::msg(reason.clone()));
-        let error = error.hints(unread_hint(&unread, asks)).hints(network_hint(&arguments));
+        let error = error.hints(unread_hint(&unread, asks));
+        let error = error.hints(hidden_hint(&host, &unread, &arguments));
+        let error = error.hints(network_hint(&arguments));
         let is_sandboxed = !arguments.command.is_empty() && !arguments.grant.unconfined;
         let error = error.hints(is_sandboxed.then_some(approve::SANDBOX_HINT));
         return Err(error.hint(added.take_back()?));
@@ -229,10 +231,27 @@ fn unread_code(host: &Host, definition: &ServerDefinition, arguments: &Arguments
 
 /// Returns the hint for code that ikigai did not ask the user to grant.
 fn unread_hint(unread: &[PathBuf], was_asked: bool) -> Option<String> {
-    let flags = unread.iter().map(|dir| format!("--read {}", shell_quoted(&dir.to_string_lossy())));
-    let flags = flags.collect::<Vec<_>>().join(" ");
     (!was_asked && !unread.is_empty())
-        .then(|| format!("`{flags}` grants it the code of its program"))
+        .then(|| format!("`{}` grants it the code of its program", read_flags(unread)))
+}
+
+/// Returns the hint for files among the arguments of the program that the server does not see.
+/// `unread` are the directories that another hint names.
+fn hidden_hint(host: &Host, unread: &[PathBuf], arguments: &Arguments) -> Option<String> {
+    let GrantArguments { read, write, unconfined, .. } = &arguments.grant;
+    let words = arguments.command.get(1..).filter(|_| !unconfined)?;
+    let seen: Vec<PathBuf> = read.iter().chain(write).chain(unread).cloned().collect();
+    let home = host.registry().paths().home.as_deref();
+    let hidden = code::of_hidden_files(words, &seen, host.authority().workspace(), home);
+    (!hidden.is_empty()).then(|| {
+        format!("it does not see a file that its command names; `{}` shows it", read_flags(&hidden))
+    })
+}
+
+/// Returns the flags that grant reading these directories or files.
+fn read_flags(paths: &[PathBuf]) -> String {
+    let words = paths.iter().map(|path| shell_quoted(&path.to_string_lossy()));
+    words.map(|word| format!("--read {word}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns whether the server is a server over HTTP without a login.

@@ -7,7 +7,7 @@ use clap::Args;
 use ikigai_host::Digest;
 use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal};
+use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal, shell_quoted};
 use ikigai_host::registry::{
     ApprovalState, KnownServer, ListedTool, ServerDefinition, ServerState, server_request,
 };
@@ -188,10 +188,8 @@ pub(super) fn tools(
     if !yes {
         if !std::io::stdin().is_terminal() {
             let what = format!("{} tools of `{name}` need approval", chosen.len());
-            let hint = format!(
-                "see them in full with `ikigai mcp show {name}`, and approve them with `ikigai mcp approve {name}`"
-            );
-            return Err(CliError::failed(anyhow::Error::msg(what)).hint(hint));
+            let error = CliError::failed(anyhow::Error::msg(what));
+            return Err(error.hint(approval_hint(name, names)));
         }
         let question = format!("\nOffer these {} tools to models?", chosen.len());
         if !agreed_with_details(&question, &details)? {
@@ -213,6 +211,18 @@ pub(super) fn tools(
     let called = chosen.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>().join(", ");
     eprint(&format!("approved, and offered as {called}\n"));
     Ok(Some(chosen.into_iter().cloned().collect()))
+}
+
+/// Returns the hint for a command that could not ask the user about tools of a server. `names` are
+/// the chosen tools; all of them if it is empty.
+fn approval_hint(server: &str, names: &[String]) -> String {
+    let words = names.iter().map(|name| format!(" {}", shell_quoted(name)));
+    let command = format!("ikigai mcp approve {server}{}", words.collect::<String>());
+    let all = if names.is_empty() { "all of them" } else { "them" };
+    format!(
+        "`ikigai mcp show {server}` shows them in full; `{command}` asks about them, and needs a \
+         terminal; `{command} --yes` approves {all}"
+    )
 }
 
 /// Returns the tools that are meant and not approved yet.

@@ -1,9 +1,14 @@
 //! The directories with the code of a server's program. The sandbox hides them unless they are
 //! granted: `node_modules`, or a Python virtual environment with the interpreter that it refers to.
+//! Also finds the files among its arguments that are hidden.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use ikigai_host::policy::is_broad_place;
+
+use crate::commands::policy::is_in_base_view;
 
 /// The directory that every sandboxed tool sees.
 const VISIBLE: &str = "/usr";
@@ -29,6 +34,38 @@ pub(super) fn directories(
         }
     }
     found
+}
+
+/// Returns the directory of each file among the arguments of a program that the sandbox does not
+/// show and that is in no `granted` directory. Returns the file itself if its directory contains
+/// much more than one program needs, such as the home.
+pub(super) fn of_hidden_files(
+    arguments: &[String],
+    granted: &[PathBuf],
+    workspace: &Path,
+    home: Option<&Path>,
+) -> Vec<PathBuf> {
+    let granted: Vec<PathBuf> = granted.iter().filter_map(|dir| dir.canonicalize().ok()).collect();
+    let files = arguments.iter().map(|word| workspace.join(word)).filter(|path| path.is_file());
+    let mut found: Vec<PathBuf> = Vec::new();
+    for file in files.flat_map(|file| own_and_target(&file)) {
+        let is_seen = is_in_base_view(&file) || granted.iter().any(|it| file.starts_with(it));
+        let dir = file.parent().filter(|dir| !is_broad_place(dir, home));
+        let place = dir.unwrap_or(&file).to_owned();
+        if !is_seen && !found.contains(&place) {
+            found.push(place);
+        }
+    }
+    found
+}
+
+/// Returns the path of a file with links in its directory resolved, and the target of the file if
+/// it is a link.
+fn own_and_target(file: &Path) -> Vec<PathBuf> {
+    let dir = file.parent().and_then(|dir| dir.canonicalize().ok());
+    let own = dir.zip(file.file_name()).map(|(dir, name)| dir.join(name));
+    let target = file.canonicalize().ok().filter(|target| own.as_ref() != Some(target));
+    own.into_iter().chain(target).collect()
 }
 
 /// Returns the directories that contain a file, by its own path and by its link target.
@@ -76,6 +113,30 @@ mod tests {
         fs::create_dir_all(path.parent().expect("a directory")).expect("created");
         fs::write(&path, text).expect("written");
         path
+    }
+
+    #[test]
+    fn a_file_among_the_arguments_is_found_unless_the_server_sees_it() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = &scratch.path().canonicalize().expect("a path");
+        let script = write(root, "servers/mini.py", "");
+        let target = write(root, "elsewhere/real.py", "");
+        let link = root.join("servers/link.py");
+        symlink(&target, &link).expect("a link");
+        let found = |words: &[&str], granted: &[PathBuf], home: Option<&Path>| {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            of_hidden_files(&words, granted, root, home)
+        };
+        let servers = script.parent().expect("a directory");
+        let word = script.to_str().expect("UTF-8");
+        assert_eq!(found(&["-u", word, "servers/mini.py"], &[], None), [servers]);
+        let elsewhere = target.parent().expect("a directory");
+        assert_eq!(found(&["servers/link.py"], &[], None), [servers, elsewhere]);
+        let granted = std::slice::from_ref(root);
+        assert_eq!(found(&[word, "servers", "none.py"], granted, None), [] as [PathBuf; 0]);
+        assert_eq!(found(&["/bin/sh", "/etc/passwd"], &[], None), [] as [PathBuf; 0]);
+        // Nobody is told to grant a whole home.
+        assert_eq!(found(&[word], &[], Some(servers)), [script.as_path()]);
     }
 
     #[test]

@@ -50,7 +50,11 @@ pub(super) async fn run(
     print(&format!("{table}\n"))?;
     let waits = |server: &&KnownServer| server.withheld().next().is_some();
     for server in snapshot.servers().iter().filter(waits) {
-        eprint(&format!("`ikigai mcp approve {}` shows what is withheld\n", server.name));
+        let name = &server.name;
+        eprint(&format!(
+            "`ikigai mcp show {name}` shows what is withheld; `ikigai mcp approve {name}` asks \
+             about it at a terminal\n"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -66,7 +66,10 @@ pub(super) async fn run(
             }
             if server.withheld().next().is_some() {
                 let name = &server.name;
-                eprint(&format!("`ikigai mcp approve {name}` offers those that are withheld\n"));
+                eprint(&format!(
+                    "`ikigai mcp approve {name}` offers those that are withheld: it asks at a \
+                     terminal, and --yes approves all of them\n"
+                ));
             }
         }
     }

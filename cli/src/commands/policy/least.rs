@@ -20,7 +20,7 @@ use ikigai_protocol::{Access, written_out};
 
 /// Returns whether every native tool sees a path in the sandbox, whatever its grant: programs,
 /// libraries, some files of `/etc`, and its own `/proc`.
-pub(super) fn is_in_base_view(path: &Path) -> bool {
+pub(in crate::commands) fn is_in_base_view(path: &Path) -> bool {
     let machine = places::Ground {
         workspace: Path::new("/"),
         home: None,

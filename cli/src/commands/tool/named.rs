@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::CliError;
 use ikigai_host::nearest::nearest;
-use ikigai_host::registry::{Snapshot, Tool};
+use ikigai_host::registry::{ApprovalState, KnownServer, ServerState, Snapshot, Tool};
 
 /// Returns the tool with a name, or an error with hints.
 pub(in crate::commands) fn named_tool<'a>(
@@ -12,10 +12,31 @@ pub(in crate::commands) fn named_tool<'a>(
     name: &str,
 ) -> Result<&'a Tool, CliError> {
     snapshot.get(name).ok_or_else(|| {
+        if let Some(server) = snapshot.servers().iter().find(|server| server.name == name) {
+            return of_a_server(server);
+        }
         let what = if snapshot.is_late() { "was not compiled in time" } else { "not found" };
         let error = anyhow::Error::msg(format!("tool `{name}` {what}"));
         CliError::failed(error).hints(not_found_hints(snapshot, name))
     })
+}
+
+/// Returns the error for the name of a server, with the names of its tools.
+fn of_a_server(server: &KnownServer) -> CliError {
+    let name = &server.name;
+    let listed = match &server.state {
+        ServerState::Listed { tools, .. } => &tools[..],
+        ServerState::NotAsked | ServerState::Unusable(_) => &[],
+    };
+    let offered = listed.iter().filter(|tool| tool.standing == ApprovalState::Approved);
+    let names: Vec<&str> = offered.map(|tool| tool.name.as_str()).collect();
+    let what = match &names[..] {
+        [] => format!("`{name}` is a server, and none of its tools is offered"),
+        [tool] => format!("`{name}` is a server; its tool is {tool}"),
+        names => format!("`{name}` is a server; its tools are {}", names.join(", ")),
+    };
+    let hint = format!("`ikigai mcp show {name}` shows the server and its tools");
+    CliError::failed(anyhow::Error::msg(what)).hint(hint)
 }
 
 /// Returns hints for a name that no tool has.

@@ -10,7 +10,7 @@ use ikigai_tests::mcp::Client;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::servers::{add, add_with, call, doing, names, noted, recorded, text};
+use crate::servers::{add, add_with, call, define, doing, names, noted, program, recorded, text};
 
 /// Calls a tool that attempts something, and returns whether it succeeded, and its text.
 fn attempt(host: &Host, tool: &str, arguments: &Value) -> (bool, String) {
@@ -162,9 +162,26 @@ fn a_grant_to_a_tool_of_a_server_is_refused_with_the_command_that_works() {
     host.run(&words).expect_code(0);
     let read = attempt(&host, "read", &json!({ "path": note }));
     assert_eq!(read, (true, "tiles".to_owned()), "{command}");
+    // The other commands name the tools of the server.
+    for (command, code) in [("show", 1), ("test", 2)] {
+        let ran = host.run(["policy", command, "peer"]).expect_code(code);
+        assert!(ran.stderr().contains("`peer` is a server; its tool is peer__read\n"), "{ran}");
+    }
     // The usual error is printed for a name that is neither a tool nor a server.
     let ran = host.run(["policy", "grant", "peers"]).expect_code(1);
     assert!(ran.stderr().contains("tool `peers` not found"), "{ran}");
+}
+
+#[test]
+fn a_server_that_does_not_see_its_file_is_told_with_the_flag_that_shows_it() {
+    let host = Host::without_system_tools();
+    let file = define(&host, &doing(&["echo"])).display().to_string();
+    let dir = host.scratch().join("peer").display().to_string();
+    let ran = host.run(["mcp", "add", "peer", "--yes", "--", &program(), &file]).expect_code(1);
+    let hint = format!("it does not see a file that its command names; `--read {dir}` shows it");
+    assert!(ran.stderr().contains(&hint), "{ran}");
+    let before = ["mcp", "add", "peer", "--yes", "--read", &dir, "--"];
+    host.run(before.iter().chain(&[&*program(), &*file])).expect_code(0);
 }
 
 #[test]
