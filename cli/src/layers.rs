@@ -62,7 +62,7 @@ pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, Exi
     let (matches, of_tool) =
         read.map_err(|error| match help::unknown_command(&error, &commands(), &line, is_tool) {
             Some(better) => report(better),
-            None => print(error),
+            None => print(tool_flags::advise(error, &line)),
         })?;
     only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {

@@ -5,6 +5,7 @@
 //! ikigai does not know becomes a flag of the tool. [`ToolFlags::to_json`] compares them with the
 //! schema afterwards.
 
+mod advice;
 mod example;
 pub(crate) mod usage;
 
@@ -19,6 +20,7 @@ use serde_json::value::RawValue;
 
 use crate::error::CliError;
 
+pub(crate) use advice::advise;
 pub(crate) use example::{by_flags, in_json};
 
 /// A function that makes the definition of the program's commands.
