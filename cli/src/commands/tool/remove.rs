@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::Args;
 use ikigai_host::Digest;
 use ikigai_host::audit::InstallationRecord as Recorded;
+use ikigai_host::host::Host;
 use ikigai_host::policy::{Backend, ToolOrigin, shell_quoted};
 use ikigai_host::registry::Tool;
 use ikigai_packages::LockedTool;
@@ -52,7 +53,7 @@ pub(super) async fn run(
         Ok(chosen) => chosen.first().map(|(_, tool)| (*tool).clone()),
         Err(error) => {
             let there = host.look_up(&name).await;
-            return Err(error.hints(there.get(&name).map(not_installed)));
+            return Err(error.hints(there.get(&name).map(|tool| not_installed(&host, tool))));
         }
     };
     let Some(locked) = locked else { return Ok(ExitCode::SUCCESS) };
@@ -133,7 +134,7 @@ fn unchanged<'a>(
 }
 
 /// Returns the advice about an existing tool that no lock has.
-fn not_installed(tool: &Tool) -> String {
+fn not_installed(host: &Host, tool: &Tool) -> String {
     let name = tool.name();
     if tool.build.backend() == Backend::Mcp {
         return "it is a tool of an MCP server; `ikigai mcp list` lists the servers, and `ikigai mcp remove` \
@@ -152,6 +153,13 @@ fn not_installed(tool: &Tool) -> String {
             "it belongs to the workspace; `ikigai tool remove {name} --in-workspace` removes it"
         );
     }
-    let path = tool.build.path.display();
-    format!("`{path}` was put there by hand; remove it by hand")
+    let builds = [Some(&tool.build), tool.other.as_ref()].into_iter().flatten();
+    let paths = builds.map(|build| shell_quoted(&build.path.to_string_lossy()));
+    let removal = format!("`rm {}` removes the tool", paths.collect::<Vec<_>>().join(" "));
+    // In this order: without its entry, a native tool that is still there would run by the rules of
+    // the profile.
+    match host.authority().written(name) {
+        Some(_) => format!("{removal}; then `ikigai policy revoke {name}` removes its entry"),
+        None => removal,
+    }
 }

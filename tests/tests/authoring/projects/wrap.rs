@@ -44,6 +44,9 @@ fn a_wrapped_program_can_be_called_at_once() {
         .trim()
         .to_owned();
     assert_eq!(first, "ikigai tool call my_echo '{\"args\": [\"--version\"]}'");
+    let last = "policy grant my_echo   # with --read, --write or --net: for access beyond the \
+                workspace\n";
+    assert!(made.stdout().ends_with(last), "{made}");
     let arguments = json!({ "args": ["a  b", "$(id)", "*", "-x", "'"] });
     assert_eq!(
         call(&host, "my_echo", &arguments),
@@ -78,7 +81,7 @@ fn a_wrapped_program_can_be_called_at_once() {
     let installed = host.run(["tool", "install", "d/echo.wrap.toml", "--yes"]).expect_code(1);
     assert!(installed.stderr().contains("cannot be installed"), "{installed}");
     let removed = host.run(["tool", "remove", "my_echo", "--yes"]).expect_code(1);
-    assert!(removed.stderr().contains("was put there by hand"), "{removed}");
+    assert!(removed.stderr().contains(&format!("`rm {path}` removes the tool\n")), "{removed}");
 }
 
 #[test]

@@ -78,7 +78,11 @@ fn a_name_that_was_not_installed_is_told_with_the_nearest() {
     refused(&host, &args, 1, &["`wether` was not installed", "did you mean `weather`?"]);
     host.script("by_hand", "echo 1");
     let args = ["tool", "remove", "by_hand"];
-    refused(&host, &args, 1, &["`by_hand` was not installed", "was put there by hand"]);
+    let removal = format!("`rm {}` removes the tool", host.user_tools().join("by_hand").display());
+    refused(&host, &args, 1, &["`by_hand` was not installed", &removal]);
+    host.run(["policy", "grant", "by_hand"]).expect_code(0);
+    let revocation = "; then `ikigai policy revoke by_hand` removes its entry";
+    refused(&host, &args, 1, &[&removal, revocation]);
 }
 
 /// A source that is trusted for one tool cannot install a different one by its updates.

@@ -62,8 +62,9 @@ pub(super) async fn run(
             "next": next,
         }))?;
     } else {
+        let about_grant = if place.is_among_tools { about_grant(&tool) } else { "" };
         print(&format!(
-            "created {}, so that {name} runs {path}\n\nnext:\n  {}\n",
+            "created {}, so that {name} runs {path}\n\nnext:\n  {}{about_grant}\n",
             definition.display(),
             next.join("\n  ")
         ))?;
@@ -99,6 +100,16 @@ fn text(name: &str, program: &str, definition: &Path) -> String {
         .replace("@PATH@", &shown)
         .replace("@DESCRIPTION@", &literal(&description))
         .replace("@PROGRAM@", &literal(program))
+}
+
+/// Returns the purpose of the last command, the grant, as a comment of the shell.
+fn about_grant(tool: &Tool) -> &'static str {
+    match tool.build.backend() {
+        Backend::Wasm => "   # a component has no access without a grant",
+        Backend::Native | Backend::Mcp => {
+            "   # with --read, --write or --net: for access beyond the workspace"
+        }
+    }
 }
 
 /// Returns the commands to run next.
