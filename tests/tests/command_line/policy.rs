@@ -384,6 +384,8 @@ fn parts_of_a_grant_are_taken_back_and_the_rest_is_told() {
     assert!(ran.stderr().contains(told), "{ran}");
     revoke(&["--limit", "fuel=7"]).expect_code(2);
     revoke(&["--limit", "wall_clock"]).expect_code(0);
+    let text = fs::read_to_string(host.scratch().join(USER)).expect("read");
+    assert!(!text.contains("env") && !text.contains("limits"), "{text}");
     // It is still bound to the contents of its file.
     host.run(["policy", "test", "part", "--read", "docs/a"]).expect_code(0);
     host.run(["policy", "test", "part", "--connect", "a.example:443"]).expect_code(1);

@@ -1,7 +1,8 @@
 //! The parts of an entry that the flags of `ikigai policy revoke` take back.
 //!
-//! Each flag takes back what the same flag of `policy grant` grants. An emptied list stays in the
-//! entry. Without that list, the tool would get what the profile gives it.
+//! Each flag takes back what the same flag of `policy grant` grants. An emptied `fs` stays in the
+//! entry, because without it the tool would get what the profile gives it. The other emptied lists
+//! are removed, except from the entry of an unconfined tool, where a missing list means everything.
 
 use std::path::{Path, PathBuf};
 
@@ -139,9 +140,18 @@ impl Remainder {
 
     /// Returns the keys of the entry that change.
     pub(super) fn keys(&self) -> Vec<NewKey> {
-        let lifted = self.lifted.iter();
-        let lifted = lifted.map(|key| (format!("limits.{}", key.as_str()), NewValue::Absent));
-        self.after.keys(&self.before).into_iter().chain(lifted).collect()
+        let lists = self.after.keys(&self.before).into_iter();
+        let lists = lists.map(|(key, value)| {
+            let is_needless = !self.is_free && matches!(&*key, "net" | "env" | "path");
+            let is_empty = value == NewValue::List(Vec::new());
+            let value = if is_needless && is_empty { NewValue::Absent } else { value };
+            (key, value)
+        });
+        let lifted: Vec<String> = match (&self.lifted[..], self.limits.is_empty()) {
+            ([_, ..], true) => vec!["limits".to_owned()],
+            (lifted, _) => lifted.iter().map(|key| format!("limits.{}", key.as_str())).collect(),
+        };
+        lists.chain(lifted.into_iter().map(|key| (key, NewValue::Absent))).collect()
     }
 
     /// Returns what stays, as the flags that grant it; nothing if the entry grants nothing.
@@ -268,6 +278,44 @@ mod tests {
         assert_eq!(
             remainder.as_json(),
             json!({ "fs": ["rw:/a"], "net": [], "env": ["B"], "assets": null, "limits": limits })
+        );
+    }
+
+    #[test]
+    fn an_emptied_list_stays_only_where_a_missing_one_means_more() {
+        let remainder = |sandbox| {
+            let written = EntryPermissions {
+                fs: Some(vec![written().fs.expect("a list").remove(1)]),
+                env: Some(vec!["A".to_owned()]),
+                limits: vec![(LimitKey::Fuel, 7)],
+                sandbox,
+                ..written()
+            };
+            let parts =
+                RevokedParts { limit: vec![LimitKey::Fuel], ..parts("/b", "a.example:443", "A") };
+            let toolchains = InstalledToolchains::default();
+            let remainder = Remainder::new("tool", written, &parts, &toolchains);
+            remainder.unwrap_or_else(|_| panic!("parts")).keys()
+        };
+        let key = |name: &str, value| (name.to_owned(), value);
+        let empty = || NewValue::List(Vec::new());
+        assert_eq!(
+            remainder(None),
+            [
+                key("fs", empty()),
+                key("net", NewValue::Absent),
+                key("env", NewValue::Absent),
+                key("limits", NewValue::Absent)
+            ]
+        );
+        assert_eq!(
+            remainder(Some(Sandbox::Off)),
+            [
+                key("fs", empty()),
+                key("net", empty()),
+                key("env", empty()),
+                key("limits", NewValue::Absent)
+            ]
         );
     }
 
