@@ -86,7 +86,8 @@ impl Callbacks for Replies {
 
 impl Terminal {
     /// Runs `command` in a terminal of `columns` by `rows`. Its environment has only the variables
-    /// of `command`, and `TERM=xterm-256color` unless `command` sets `TERM`.
+    /// of `command`, and `TERM=xterm-256color` unless `command` sets `TERM`. A terminal of zero
+    /// columns does not know its width; its screen has 80.
     #[must_use]
     pub fn start(command: &Command, columns: u16, rows: u16) -> Self {
         let shown = format!("{command:?}");
@@ -101,7 +102,8 @@ impl Terminal {
             inside = inside.current_dir(directory);
         }
         let child = inside.spawn(pts).unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
-        let (width, height) = (cells(columns), cells(rows));
+        let width = if columns == 0 { 80 } else { columns };
+        let (width, height) = (cells(width), cells(rows));
         let parser = Parser::new_with_callbacks(height, width, SCROLLBACK, Replies::default());
         let screen = Screen { parser, written: Vec::new(), is_closed: false };
         let shared = Arc::new(Shared(Mutex::new(screen)));

@@ -154,11 +154,18 @@ fn skipped_table(snapshot: &Snapshot) -> Table {
     table
 }
 
+/// The width that is assumed for a terminal that does not know its size, in columns.
+const USUAL_COLUMNS: u16 = 80;
+
 /// Makes a table without lines, with columns that fit the terminal, so that it is easy to read and
 /// to cut.
 pub(in crate::commands) fn plain_table() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    // Some terminals do not know their size and report zero columns.
+    if table.width() == Some(0) {
+        table.set_width(USUAL_COLUMNS);
+    }
     table
 }
 
