@@ -115,6 +115,8 @@ fn options(program: Command) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ikigai_supervisor::base_view::BASE_VIEW;
+
     use super::*;
 
     #[test]
@@ -127,6 +129,15 @@ mod tests {
         assert_eq!(asked(&["ikigai", "help", "policy"]), None);
         assert_eq!(asked(&["ikigai", "tool", "tools"]), None);
         assert_eq!(asked(&["ikigai", "help", "tools", "list"]), None);
+    }
+
+    #[test]
+    fn the_page_about_the_sandbox_lists_what_it_shows_of_etc() {
+        let page = include_str!("sandbox.txt");
+        let words: Vec<&str> = page.split(|c: char| c == ',' || c.is_whitespace()).collect();
+        for name in BASE_VIEW.iter().filter_map(|place| place.path.strip_prefix("/etc/")) {
+            assert!(words.contains(&name), "{name}");
+        }
     }
 
     #[test]
