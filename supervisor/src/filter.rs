@@ -23,7 +23,7 @@ use seccompiler::{
 };
 
 pub(super) use self::instruction::{ARCHITECTURE, LOAD, NUMBER, RETURN, jump, line};
-use self::instruction::{FIRST, SECOND};
+use self::instruction::{FIRST, FOURTH, SECOND};
 use self::requests::{NETWORK_MODULES, SOCKET_REQUESTS, TERMINAL};
 
 /// The newest call that was considered for the list: `removexattrat`, Linux 6.13. The numbers
@@ -226,7 +226,7 @@ pub(super) struct FilterRights {
     /// The tool sees only the processes of its PID namespace.
     pub(super) own_processes: bool,
     /// A control group is charged for what the tool's calls take of the kernel: semaphores and
-    /// message queues of System V, and rules of Landlock.
+    /// message queues of System V, rules of Landlock, and memory that grows like a stack.
     pub(super) counted_memory: bool,
 }
 
@@ -480,7 +480,7 @@ const LOCAL_ADDRESSES: [(u64, u64); 3] = [
 
 /// Returns the part that the rules cannot express: decisions by the architecture and the number
 /// of the call, and errors other than EPERM. `counted_memory` is set if a control group is charged
-/// for rules of Landlock.
+/// for rules of Landlock and for memory that grows like a stack.
 fn preamble(counted_memory: bool) -> Vec<sock_filter> {
     let foreign = u32::from(SeccompAction::KillProcess);
     let missing = u32::from(SeccompAction::Errno(libc::ENOSYS.cast_unsigned()));
@@ -506,7 +506,19 @@ fn preamble(counted_memory: bool) -> Vec<sock_filter> {
     // themselves do without Landlock on a kernel that has none.
     let ruleset = libc::SYS_landlock_create_ruleset as u32;
     let no_rulesets = [jump(libc::BPF_JEQ, 0, 1, ruleset), line(RETURN, 0, 0, missing)];
-    let rulesets: &[sock_filter] = if counted_memory { &[] } else { &no_rulesets };
+    // RLIMIT_DATA does not count such memory. C libraries and language runtimes give threads
+    // stacks of a fixed size.
+    let growing = libc::MAP_GROWSDOWN.cast_unsigned();
+    let no_stacks = [
+        jump(libc::BPF_JEQ, 0, 5, libc::SYS_mmap as u32),
+        line(LOAD, 0, 0, FOURTH),
+        line(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, growing),
+        jump(libc::BPF_JEQ, 0, 1, growing),
+        line(RETURN, 0, 0, unsuitable),
+        line(LOAD, 0, 0, NUMBER),
+    ];
+    let uncounted =
+        if counted_memory { Vec::new() } else { [&no_rulesets[..], &no_stacks].concat() };
     let commands = [
         jump(libc::BPF_JEQ, 0, 5, libc::SYS_fcntl as u32),
         line(LOAD, 0, 0, SECOND),
@@ -532,7 +544,7 @@ fn preamble(counted_memory: bool) -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, rulesets, &filters, &commands, splices.as_flattened()].concat()
+    [lines, &uncounted, &filters, &commands, splices.as_flattened()].concat()
 }
 
 /// Returns a binary search that allows calls without a rule at once, and jumps to the rules for

@@ -299,6 +299,25 @@ fn rulesets_of_landlock_are_missing_where_nobody_counts_them() {
 }
 
 #[test]
+fn memory_that_grows_like_a_stack_is_refused_where_nobody_counts_it() {
+    let plain = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    for (flags, judgements) in [
+        (plain, [ALLOWED, ALLOWED]),
+        (plain | libc::MAP_STACK | libc::MAP_NORESERVE, [ALLOWED, ALLOWED]),
+        (plain | libc::MAP_GROWSDOWN, [ALLOWED, UNSUITABLE]),
+        (plain | libc::MAP_GROWSDOWN | libc::MAP_NORESERVE, [ALLOWED, UNSUITABLE]),
+        (plain | libc::MAP_HUGETLB, [REFUSAL, REFUSAL]),
+    ] {
+        let judged = [true, false].map(|counted_memory| {
+            let reach = FilterRights { counted_memory, ..FilterRights::default() };
+            let flags = u64::from(flags.cast_unsigned());
+            own_with(reach, libc::SYS_mmap, [0, 4096, 3, flags, u64::MAX, 0])
+        });
+        assert_eq!(judged, judgements, "{flags:#x}");
+    }
+}
+
+#[test]
 fn no_other_process_is_set_limits_or_made_to_wait() {
     let apart = FilterRights { own_processes: true, ..FilterRights::default() };
     let beside = FilterRights::default();
