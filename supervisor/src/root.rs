@@ -32,8 +32,8 @@ use super::overlay::{OverlayDir, nearest};
 use super::view::{DEVICES, OWN, OWN_HOSTS, View, ViewEntry};
 use crate::plan::{HiddenPath, InodeId, path_of};
 
-/// The most files and directories that the file system in memory holds.
-const INODES: &str = "131072";
+/// The fewest and the most files and directories that a file system in memory may hold.
+const INODES: (u64, u64) = (1 << 10, 1 << 17);
 
 /// The other name of a tool's `/tmp`.
 const VAR_TMP: &str = "/var/tmp";
@@ -529,11 +529,19 @@ impl ToolRoot {
 /// directories and links.
 const UNBOUND: u64 = 1 << 20;
 
+/// Returns how many files and directories a file system in memory of `size` bytes may hold: one
+/// for each kibibyte. Each takes about that much of the kernel, which `size` does not bound.
+fn inodes(size: u64) -> String {
+    let (fewest, most) = INODES;
+    (size >> 10).clamp(fewest, most).to_string()
+}
+
 /// Bounds a file system in memory to `size` bytes.
 fn resize(memory: &OwnedFd, size: u64) -> io::Result<()> {
     let flags = FsPickFlags::FSPICK_CLOEXEC | FsPickFlags::FSPICK_EMPTY_PATH;
     let context = fspick(memory, c"", flags)?;
     fsconfig_set_string(&context, "size", size.max(1).to_string())?;
+    fsconfig_set_string(&context, "nr_inodes", inodes(size))?;
     Ok(fsconfig_reconfigure(&context)?)
 }
 
@@ -542,7 +550,7 @@ fn in_memory(size: u64) -> io::Result<OwnedFd> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     // The kernel takes 0 for no bound, and rounds up to a page.
     fsconfig_set_string(&context, "size", size.max(1).to_string())?;
-    fsconfig_set_string(&context, "nr_inodes", INODES)?;
+    fsconfig_set_string(&context, "nr_inodes", inodes(size))?;
     fsconfig_set_string(&context, "mode", "0755")?;
     fsconfig_create(&context)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
