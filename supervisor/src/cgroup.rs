@@ -242,7 +242,8 @@ impl Cgroups {
     }
 
     /// Returns the memory of the call that its group is charged for, in bytes, without the cache of
-    /// files and without kernel memory; 0 if there is no such group.
+    /// files and without the kernel's memory for objects and page tables; 0 if there is no such
+    /// group. In version 1 all memory of the kernel is left out.
     pub(super) fn charged_memory(&self) -> io::Result<u64> {
         let Some(file) = &self.parts else { return Ok(0) };
         let mut text = [0; 4096];
@@ -557,12 +558,20 @@ fn enable(group: &Path, controller: &str) -> io::Result<()> {
     fs::write(group.join("cgroup.subtree_control"), format!("+{controller}"))
 }
 
-/// Returns the memory of processes and of files in memory, in bytes, from `memory.stat`. The first
-/// is `rss` in version 1 and `anon` in version 2.
+/// Returns the memory of processes, of files in memory, and of data in pipes and pairs of sockets,
+/// in bytes, from `memory.stat`. The first is `rss` in version 1 and `anon` in version 2.
+///
+/// The data is what version 2 counts as kernel memory in neither slabs nor page tables. Those are
+/// a part of the growth of the machine's, to which this is added. Version 1 does not tell them
+/// apart.
 fn own_pages(text: &str) -> u64 {
-    let counts = text.lines().filter_map(|line| line.split_once(' '));
-    let own = counts.filter(|(name, _)| ["rss", "anon", "shmem"].contains(name));
-    own.filter_map(|(_, count)| count.parse::<u64>().ok()).sum()
+    let sum = |names: &[&str]| {
+        let counts = text.lines().filter_map(|line| line.split_once(' '));
+        let of_names = counts.filter(|(name, _)| names.contains(name));
+        of_names.filter_map(|(_, count)| count.parse::<u64>().ok()).sum::<u64>()
+    };
+    let measured = sum(&["slab", "pagetables", "sec_pagetables"]);
+    sum(&["rss", "anon", "shmem"]) + sum(&["kernel"]).saturating_sub(measured)
 }
 
 /// Returns whether the line of an events file that begins with `event` has a count above 0. The
@@ -627,8 +636,10 @@ mod tests {
     #[test]
     fn the_memory_of_processes_is_read_in_either_version() {
         let one = "cache 8192\nrss 4096\nrss_huge 0\nshmem 1024\ninactive_anon 4096\ntotal_rss 1";
-        let two = "anon 4096\nfile 8192\nkernel 512\nshmem 1024\nanon_thp 0\n";
-        assert_eq!([one, two, ""].map(own_pages), [5120, 5120, 0]);
+        let two = "anon 4096\nfile 8192\nkernel 512\npagetables 256\nsock 64\nshmem 1024\n\
+                   anon_thp 0\nslab_reclaimable 64\nslab_unreclaimable 128\nslab 192\n";
+        let old = "anon 4096\nfile 8192\npagetables 256\nshmem 1024\nslab 192\n";
+        assert_eq!([one, two, old, ""].map(own_pages), [5120, 5184, 5120, 0]);
     }
 
     #[test]
