@@ -28,7 +28,7 @@ const SHELL: &str = "the shell, when it starts";
 const BARE: &str =
     "git, which takes a directory with this file, `objects` and `refs` for a repository";
 const HOOKS: &str = "git, for a commit and other commands";
-const STARTED: &str = "an interpreter or a debugger, when it starts in the directory";
+const STARTED: &str = "an interpreter or a debugger, when it starts in the directory or a home";
 
 /// The file that makes git recognise a repository. Its name is compared with case.
 const HEAD: &str = "HEAD";
@@ -64,14 +64,19 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".amazonq", AGENT),
     place(".claude", AGENT),
     place(".codex", AGENT),
+    place(".crush", AGENT),
+    place(".crush.json", AGENT),
     place(".cursor", AGENT),
+    place(".factory", AGENT),
     place(".gemini", AGENT),
     place(".ikigai", AGENT),
     place(".kiro", AGENT),
     place(".mcp.json", AGENT),
     place(".opencode", AGENT),
+    place(".qwen", AGENT),
     place(".roo", AGENT),
     place(".windsurf", AGENT),
+    place("crush.json", AGENT),
     place("opencode.json", AGENT),
     place("opencode.jsonc", AGENT),
     place(".devcontainer", EDITOR),
@@ -91,6 +96,7 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place("mise.toml", ENTERED),
     place("mise.local.toml", ENTERED),
     place(".bash_aliases", SHELL),
+    place(".bash_completion", SHELL),
     place(".bash_login", SHELL),
     place(".bash_logout", SHELL),
     place(".bash_profile", SHELL),
@@ -103,11 +109,19 @@ pub const EXECUTED_PLACES: &[ExecutedPlace] = &[
     place(".zshrc", SHELL),
     place(".gitconfig", HOOKS),
     place(".Rprofile", STARTED),
+    place(".byebugrc", STARTED),
     place(".gdbinit", STARTED),
+    place(".ghci", STARTED),
+    place(".iex.exs", STARTED),
     place(".irbrc", STARTED),
     place(".lldbinit", STARTED),
+    place(".ocamlinit", STARTED),
+    place(".octaverc", STARTED),
     place(".pdbrc", STARTED),
+    place(".perldb", STARTED),
     place(".pryrc", STARTED),
+    place(".rdbgrc", STARTED),
+    place(".rdbgrc.rb", STARTED),
 ];
 
 /// Returns the place that a path in a directory equals or lies in. The path has no `..` and no
@@ -189,6 +203,9 @@ mod tests {
             (".git/x/.vscode/tasks.json", ".git/x/.vscode"),
             (".git/logs/config", ".git/logs/config"),
             ("sub/.ENVRC", "sub/.ENVRC"),
+            ("sub/.Ghci", "sub/.Ghci"),
+            (".qwen/settings.json", ".qwen"),
+            ("crush.json", "crush.json"),
         ] {
             assert_eq!(place(path).as_deref(), Some(expected), "{path}");
         }

@@ -255,6 +255,16 @@ fn links_of_the_documentation_lead_to_headings() {
 }
 
 #[test]
+fn every_place_that_other_programs_execute_is_in_the_reference() {
+    let pages = pages();
+    let reference = &pages["docs/reference/policy-file.md"];
+    let names = ikigai_host::policy::EXECUTED_PLACES.iter().map(|place| place.name);
+    let unlisted =
+        names.filter(|name| !reference.contains(&format!("`{name}`"))).collect::<Vec<_>>();
+    assert_eq!(unlisted, Vec::<&str>::new(), "docs/reference/policy-file.md lists these");
+}
+
+#[test]
 fn every_decision_is_in_the_index() {
     let pages = pages();
     let index = &pages["docs/contributing/decisions/README.md"];
