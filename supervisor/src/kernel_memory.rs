@@ -1,5 +1,6 @@
 //! The memory and the files of the kernel that a call takes, and that neither a control group
-//! nor a limit of a process bounds.
+//! nor a limit of a process bounds. Where no control group counts it, this includes memory that
+//! processes share.
 //!
 //! They are records of locks and mappings, page tables, and entries of a directory that is being
 //! read. Each is small, or is behind a descriptor, and there can be many. Control groups are
@@ -10,7 +11,7 @@
 //! It checks the machine's open files and the user's epoll watches in the same way. Owns these
 //! measurements; ends nothing.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek as _};
 
@@ -46,6 +47,10 @@ const SHARE_OF_LIMIT: u64 = 10;
 /// The memory of a thread that waits in `sendmsg`, in bytes: the usual `net.core.optmem_max`.
 const WAITING_THREAD: u64 = 128 << 10;
 
+/// The beginning of the line of proc_meminfo(5) with the machine's shared memory and files in
+/// memory.
+const SHARED: &str = "Shmem:";
+
 /// The size of a read of a list of mappings, in bytes.
 const CHUNK: usize = 64 << 10;
 
@@ -53,6 +58,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Default)]
 pub(super) struct KernelMemory {
     memory: Growth,
+    shared: Growth,
     files: Growth,
     /// The list of locks, which was opened before it was covered. `None` if it is not covered.
     locks: Option<File>,
@@ -94,14 +100,25 @@ impl Growth {
 }
 
 impl KernelMemory {
+    /// Begins to measure, before the tool starts.
     pub(super) fn new(locks: Option<File>) -> Self {
-        Self { locks, ..Self::default() }
+        let mut kernel = Self { locks, ..Self::default() };
+        // If it fails, the first measurement during the call is the beginning.
+        if let Ok(text) = meminfo() {
+            kernel.memory.until(kernels_own(&text));
+            kernel.shared.until(bytes_of(&text, SHARED));
+        }
+        kernel
     }
 
-    /// Returns whether the call has taken too much. `charged` returns the memory that the call's
-    /// control group counts, without the cache of files and without kernel memory. The call has
-    /// taken too much in four cases:
+    /// Returns whether the call has taken too much. `counted` is set if a control group bounds the
+    /// call's memory. `charged` returns what a group is charged for, without the cache of files and
+    /// without what the growth of the kernel's memory includes. The call has taken too much in five
+    /// cases:
     ///
+    /// - Without such a group, the machine's shared memory has grown by more than `limit` bytes,
+    ///   and `tree` maps half of the limit. If it has grown by more than twice the limit, one
+    ///   mapping is enough, because `tree` may have unmapped the rest.
     /// - The kernel's own memory has grown by more than `limit` bytes, and `tree` holds many
     ///   descriptors, mappings or locks, or page tables of half the limit.
     /// - That growth and the charged memory together exceed `limit`, and `tree` itself holds many
@@ -112,10 +129,16 @@ impl KernelMemory {
     pub(super) fn is_taken(
         &mut self,
         limit: u64,
+        counted: bool,
         charged: impl Fn() -> io::Result<u64>,
         tree: impl Fn() -> io::Result<Vec<Process>>,
     ) -> io::Result<bool> {
-        let grown = self.memory.until(kernels_own(&meminfo()?));
+        let text = meminfo()?;
+        let grown = self.memory.until(kernels_own(&text));
+        let shared = self.shared.until(bytes_of(&text, SHARED));
+        if !counted && shared > limit && is_shared_beyond(limit, shared, shared_memory(&tree()?)) {
+            return Ok(true);
+        }
         if grown > user_watches::EPOLL_SUSPICION && user_watches::is_epoll_used_up()? {
             return Ok(true);
         }
@@ -234,6 +257,50 @@ fn mappings(tree: &[Process], most: usize) -> usize {
     seen
 }
 
+/// Returns whether a call that maps `mapped` bytes of shared memory has taken too much of it,
+/// after the machine's has grown by `grown` bytes.
+fn is_shared_beyond(limit: u64, grown: u64, mapped: u64) -> bool {
+    grown > limit && mapped >= limit / 2 || grown > limit.saturating_mul(2) && mapped > 0
+}
+
+/// Returns the size of the shared memory without a file that the processes map, in bytes, even if
+/// they have not touched it. A process that may not be read counts as one that maps everything.
+fn shared_memory(tree: &[Process]) -> u64 {
+    let mut areas: HashMap<u64, u64> = HashMap::new();
+    for process in tree {
+        let list = match File::open(process.path("maps")) {
+            Ok(list) => BufReader::new(list),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return u64::MAX,
+            // It has ended since it was listed.
+            Err(_) => continue,
+        };
+        for line in list.split(b'\n').map_while(Result::ok) {
+            if let Some((area, end)) = shared_area(&String::from_utf8_lossy(&line)) {
+                let known = areas.entry(area).or_default();
+                *known = end.max(*known);
+            }
+        }
+    }
+    areas.values().fold(0, |sum, end| end.saturating_add(sum))
+}
+
+/// Returns the number of an area of shared memory without a file, and the end of the part that a
+/// line of proc_pid_maps(5) maps. `None` for another mapping. The filter refuses the calls that
+/// make shared memory in other ways.
+fn shared_area(mapping: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = mapping.split_ascii_whitespace().collect();
+    let [range, access, offset, _, area, name @ ..] = words.as_slice() else { return None };
+    // A process may name its memory.
+    let is_area = name == ["/dev/zero", "(deleted)"] || name.first()?.starts_with("[anon_shmem:");
+    if !is_area || !access.ends_with('s') {
+        return None;
+    }
+    let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
+    let (from, to) = range.split_once('-')?;
+    let length = number(to)?.saturating_sub(number(from)?);
+    Some((area.parse().ok()?, number(offset)?.saturating_add(length)))
+}
+
 /// Returns whether the processes may hold `count` open files, each by a descriptor or a mapping.
 fn holds_files(tree: &[Process], count: u64) -> bool {
     let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -319,8 +386,38 @@ mod tests {
         let tree = || Err(io::ErrorKind::Other.into());
         let charged = || Err(io::ErrorKind::Other.into());
         let mut kernel = KernelMemory::default();
-        assert!(!kernel.is_taken(1 << 40, charged, tree).expect("told"));
+        assert!(!kernel.is_taken(1 << 40, false, charged, tree).expect("told"));
         assert!(!kernel.has_uncharged());
+    }
+
+    #[test]
+    fn shared_memory_is_known_by_its_mappings() {
+        let area = |rest: &str| shared_area(&format!("7f0000000000-7f0000003000 {rest}"));
+        for (rest, expected) in [
+            ("rw-s 00000000 00:01 1234      /dev/zero (deleted)", Some((1234, 0x3000))),
+            ("r--s 00001000 00:01 1234      /dev/zero (deleted)", Some((1234, 0x4000))),
+            ("rw-s 00000000 00:01 1234      [anon_shmem:a name]", Some((1234, 0x3000))),
+            ("rw-p 00000000 00:05 6         /dev/zero", None),
+            ("rw-p 00000000 00:00 0 ", None),
+            ("rw-s 00000000 fe:00 77        /w/a file", None),
+            ("rw-s", None),
+        ] {
+            assert_eq!(area(rest), expected, "{rest}");
+        }
+    }
+
+    #[test]
+    fn growth_of_shared_memory_ends_a_call_that_maps_as_much() {
+        let limit = 64 << 20;
+        for (grown, mapped, expected) in [
+            (limit, limit, false),
+            (limit + 1, limit / 2, true),
+            (limit + 1, limit / 2 - 1, false),
+            (2 * limit + 1, 4096, true),
+            (2 * limit + 1, 0, false),
+        ] {
+            assert_eq!(is_shared_beyond(limit, grown, mapped), expected, "{grown} {mapped}");
+        }
     }
 
     #[test]

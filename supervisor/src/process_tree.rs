@@ -231,9 +231,16 @@ impl Process {
         }
     }
 
-    /// Returns the path of a file about the process.
+    /// Returns the path of a file about the process. Those of a first thread that has ended show
+    /// no descriptors and no mappings, so another thread is chosen then.
     pub(crate) fn path(&self, name: &str) -> String {
-        format!("/proc/{}/{name}", self.pid.as_raw_nonzero())
+        let own = self.pid.as_raw_nonzero().get();
+        let thread = self.living_thread().unwrap_or(own);
+        if thread == own {
+            format!("/proc/{own}/{name}")
+        } else {
+            format!("/proc/{own}/task/{thread}/{name}")
+        }
     }
 
     /// Returns a thread that runs: the first, unless it ended before others.

@@ -467,15 +467,15 @@ impl Measurements {
             return Ok(Some(KillCause::Memory));
         }
         let tree = || process_tree::own_pid().and_then(process_tree::descendants);
+        let (processes, memory) =
+            (cgroups.bounds_processes().is_err(), cgroups.bounds_memory().is_err());
         if self.tree {
             let charged = || cgroups.charged_memory();
-            let taken = self.kernel.is_taken(bounds.memory, charged, tree);
+            let taken = self.kernel.is_taken(bounds.memory, !memory, charged, tree);
             if taken.map_err(|error| (KillCause::Memory, error))? {
                 return Ok(Some(KillCause::Memory));
             }
         }
-        let (processes, memory) =
-            (cgroups.bounds_processes().is_err(), cgroups.bounds_memory().is_err());
         if !(processes || memory) || !self.tree {
             return Ok(None);
         }

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
         ["heap", wanted] => take(wanted, heap),
         ["heaps-of-the-headless", wanted] => take(wanted, headless_heap),
         ["shared", wanted] => shared(wanted),
+        ["shared-by-the-headless"] => fork(|| behead(spread)).map(drop),
         ["sockets", wanted] => take(wanted, sockets),
         ["connections", wanted] => connections(wanted),
         ["queues", wanted] => take(wanted, queue),
@@ -181,6 +182,12 @@ fn shared(wanted: &str) -> io::Result<()> {
         }
         Ok(())
     })
+}
+
+extern "C" fn spread(_: *mut libc::c_void) -> *mut libc::c_void {
+    let _ = shared("400");
+    pause();
+    ptr::null_mut()
 }
 
 /// Takes as many lock records as the host counts for a MiB. They are in four files, because for

@@ -248,6 +248,32 @@ fn mappings_and_page_tables_count_into_the_memory() {
     });
 }
 
+/// Checks shared memory, which stays while one process maps it, even if none has it resident.
+#[test]
+fn shared_memory_of_no_process_counts_into_the_memory() {
+    let _guard = Guard::new();
+    each_user(Sandbox::Prefer, |rig| {
+        let rig = rig.lacking(OmittedLayers { cgroups: true, ..OmittedLayers::default() });
+        for way in ["shared 400", "shared-by-the-headless"] {
+            let outcome = attack(&rig, way, 60, 64);
+            let context = format!("root: {}, {way}, {outcome:?}", rig.is_root());
+            assert_eq!(outcome.limit, Some(Limit::Memory), "{context}");
+        }
+    });
+}
+
+/// Checks the number of files in memory, each of which takes memory of the kernel.
+#[test]
+fn a_smaller_memory_limit_leaves_fewer_files_in_memory() {
+    each_user(Sandbox::Require, |rig| {
+        let tool = rig.script("stat -f -c %c /tmp");
+        for (mebibytes, files) in [(64_u64, "32768\n"), (512, "131072\n")] {
+            let outcome = rig.run(&tool, |call| call.limits.native_memory = mebibytes << 20);
+            assert_eq!(text(&outcome.stdout), files, "{outcome:?}");
+        }
+    });
+}
+
 /// Checks memory that a file system keeps for a directory that is being read, which the kernel
 /// charges to no cgroup.
 #[test]
