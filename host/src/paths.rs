@@ -7,6 +7,7 @@ mod draft;
 mod found_place;
 mod lock_holder;
 mod private_file;
+mod resolution;
 mod settled;
 mod trust;
 
@@ -33,6 +34,9 @@ pub(crate) use found_place::{FoundPlace, find_place};
 pub use lock_holder::lock_holder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_directory, lock_of_user, read_secret, replace_secret, secret_of_user};
+#[cfg(target_os = "linux")]
+pub(crate) use resolution::resolve_within;
+pub(crate) use resolution::{LinkEnd, Resolution, resolve};
 pub(crate) use settled::has_settled;
 pub use trust::{
     OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,
@@ -299,48 +303,11 @@ pub(crate) fn open_without_links(_: &Path, _: OFlags) -> io::Result<Option<Owned
 /// then the final target, which need not exist.
 #[must_use]
 pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
-    /// The number of links that the kernel follows before it gives up.
-    const MOST_LINKS: usize = 40;
     // Almost always the path has no links, which takes one system call to find out.
     if open_if_plain(path).is_some() {
         return vec![path.components().collect()];
     }
-    // A relative path has no steps if the current directory is gone.
-    let Ok(path) = std::path::absolute(path) else { return Vec::new() };
-    let mut steps = Vec::new();
-    let mut at = PathBuf::from("/");
-    // In reverse order: the last component comes first.
-    let mut rest: Vec<OsString> = parts(&path);
-    while let Some(name) = rest.pop() {
-        if name == ".." {
-            at.pop();
-            continue;
-        }
-        let next = at.join(&name);
-        let target = fs::read_link(&next).ok().filter(|_| steps.len() < MOST_LINKS);
-        let Some(target) = target else {
-            at = next;
-            continue;
-        };
-        steps.push(next);
-        if target.is_absolute() {
-            at = PathBuf::from("/");
-        }
-        rest.extend(parts(&target));
-    }
-    steps.push(at);
-    steps
-}
-
-/// Returns the names of a path, including `..`, in reverse order.
-fn parts(path: &Path) -> Vec<OsString> {
-    let name = |part: Component<'_>| match part {
-        Component::Normal(_) | Component::ParentDir => Some(part.as_os_str().to_owned()),
-        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
-    };
-    let mut names: Vec<_> = path.components().filter_map(name).collect();
-    names.reverse();
-    names
+    resolve(path).steps
 }
 
 /// The directory inside the system tools that the installation fills with compiled components. Its

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::fs::{read_dir, symlink_metadata};
 use std::path::{Path, PathBuf};
 
-use crate::paths;
+use crate::paths::{self, LinkEnd, Resolution};
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The largest number of entries that are searched in one place.
@@ -16,8 +16,12 @@ const MOST_ENTRIES: usize = 2_000;
 /// The depth to which the directories in a place are searched.
 const DEPTH: usize = 4;
 
-/// Returns the links in a place, and in the directories to which they lead.
-pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
+/// Returns the links in a place, and in the directories to which they lead, each as `resolve`
+/// resolved it.
+pub(super) fn links_in(
+    place: &Path,
+    resolve: &mut dyn FnMut(&Path) -> Resolution,
+) -> Vec<(PathBuf, Resolution)> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut dirs = vec![(place.to_owned(), 0)];
@@ -34,9 +38,13 @@ pub(super) fn links_in(place: &Path) -> Vec<PathBuf> {
             if kind.is_dir() {
                 dirs.push((entry.path(), depth + 1));
             } else if kind.is_symlink() {
-                let real = entry.path().canonicalize().ok();
-                dirs.extend(real.filter(|real| real.is_dir()).map(|real| (real, depth + 1)));
-                found.push(entry.path());
+                let way = resolve(&entry.path());
+                if let LinkEnd::At(real) = &way.end
+                    && real.is_dir()
+                {
+                    dirs.push((real.clone(), depth + 1));
+                }
+                found.push((entry.path(), way));
             }
         }
     }
@@ -66,12 +74,13 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
         // Apart from its places, a repository has no links that matter.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
         let inner = match is_searched && path.is_dir() {
-            true => links_in(&path),
+            true => links_in(&path, &mut paths::resolve),
             false => Vec::new(),
         };
-        let links = metadata.is_symlink().then_some(path).into_iter().chain(inner);
-        let steps = links.flat_map(|link| paths::resolution_steps(&link));
-        let reals = steps.filter(|real| is_writable(real) && !real.starts_with(&place));
+        let itself = metadata.is_symlink().then(|| paths::resolution_steps(&path));
+        let inner = inner.into_iter().map(|(_, way)| way.steps);
+        let reals = itself.into_iter().chain(inner).flatten();
+        let reals = reals.filter(|real| is_writable(real) && !real.starts_with(&place));
         found.extend(reals.map(|real| (real, place.clone())));
     }
     found
@@ -96,7 +105,8 @@ mod tests {
         symlink("../../skills", root.join("place/inner/skills")).expect("linked");
         symlink("../place", root.join("skills/loop")).expect("linked");
         symlink("nowhere", root.join("place/dangling")).expect("linked");
-        let mut found = links_in(&root.join("place"));
+        let found = links_in(&root.join("place"), &mut paths::resolve);
+        let mut found: Vec<PathBuf> = found.into_iter().map(|(link, _)| link).collect();
         found.sort();
         let expected = ["place/dangling", "place/hook", "place/inner/skills", "skills/loop"];
         assert_eq!(found, expected.map(|path| root.join(path)));

@@ -65,6 +65,8 @@ use std::sync::{Mutex, OnceLock};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use tokio::sync::OnceCell;
+#[cfg(target_os = "linux")]
+use tokio_util::sync::CancellationToken;
 
 #[cfg(target_os = "linux")]
 use self::guarded::Guarded;
@@ -126,7 +128,8 @@ pub fn ignores_hangup() -> bool {
 #[cfg(target_os = "linux")]
 #[doc(hidden)]
 pub fn keeps_place(grant: &Grant, path: &Path, sets_aside: bool) -> Result<bool, String> {
-    Ok(grant.reserved.guards() && Guarded::find(grant)?.keeps(path, sets_aside))
+    let ended = CancellationToken::new();
+    Ok(grant.reserved.guards() && Guarded::find(grant, &ended)?.keeps(path, sets_aside))
 }
 
 /// Returns false, because no native tool runs in a sandbox here.

@@ -702,6 +702,37 @@ fn too_many_names_among_submodules_leave_later_calls_working() {
     });
 }
 
+/// A first call makes links that take long to follow.
+#[test]
+fn links_that_lead_too_far_among_submodules_leave_later_calls_working() {
+    each_user(Sandbox::Require, |rig| {
+        let make = "mkdir .git .git/objects .git/refs src; echo ref: refs/heads/a >.git/HEAD";
+        rig.run(&rig.script(make), |_| {});
+        for (dir, up) in [(".git/modules", "../.."), (".git/modules/sub/hooks", "../../../..")] {
+            let plant = format!(
+                "mkdir -p .git/modules/sub/hooks; touch .git/modules/sub/HEAD; cd {dir}; way={up}; \
+                 for i in $(seq 100); do way=$way/src/..; done; \
+                 for i in $(seq 20); do ln -s $way/free l$i; done"
+            );
+            run_guarded(rig, &plant, &[]);
+            assert!(rig.path(dir).join("l20").is_symlink(), "{dir}");
+            let outcome = run_guarded(rig, "echo x >free; echo x >.git/index", &[]);
+            let is_open = rig.path(".git/index").exists();
+            assert!(rig.path("free").exists() && !is_open, "{dir}: {outcome:?}");
+            let places = outcome.isolation.expect("it ran").places.expect("said");
+            assert!(places.reason().is_some_and(|why| why.contains("lead too far")), "{places}");
+            for made in ["free", ".git/modules"] {
+                let made = rig.path(made);
+                let removed = match made.is_dir() {
+                    true => fs::remove_dir_all(made),
+                    false => fs::remove_file(made),
+                };
+                removed.expect("removed");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_one_call_adds_to_a_place_is_new_for_another_that_runs_longer() {
     each_user(Sandbox::Require, |rig| {

@@ -18,14 +18,15 @@ use ikigai_supervisor::plan::HiddenPath;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
+use tokio_util::sync::CancellationToken;
 
 use super::hidden_search::LONGEST_PATH;
 use super::open_grant::identity;
 use super::set_aside::{
-    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside, first_names_in,
+    ExpectedPlace, GrantedRoot, InitialState, LONGEST_WAY, PartialPlace, SetAside, first_names_in,
 };
 use crate::exec::executed_links::links_in;
-use crate::paths::resolution_steps;
+use crate::paths::{LinkEnd, Resolution, resolve_within};
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The bounds of the search. What exceeds one is read-only as a whole: a tool may have made it, and
@@ -39,11 +40,17 @@ struct GuardBounds {
     /// The number of places in a repository, or in a place that the grant opens in part. Each place
     /// that exists is a mount.
     places: usize,
+    /// The number of components on the way of one link.
+    way: usize,
+    /// The number of components on the ways of all links of a granted directory, and again of all
+    /// links among its submodules and working trees: a tool may have made those, and must not use
+    /// up the share of the others.
+    ways: usize,
 }
 
 impl Default for GuardBounds {
     fn default() -> Self {
-        Self { inner: 256, names: 65_536, places: 2_048 }
+        Self { inner: 256, names: 65_536, places: 2_048, way: LONGEST_WAY, ways: 131_072 }
     }
 }
 
@@ -83,21 +90,36 @@ static ABSENT: Mutex<Option<HashMap<PlaceKey, Weak<()>>>> = Mutex::new(None);
 static LISTED: Mutex<Option<HashMap<DirKey, Weak<HashSet<OsString>>>>> = Mutex::new(None);
 
 impl Guarded {
-    /// Finds the guarded places in the directories that a grant lets a tool write to.
+    /// Finds the guarded places in the directories that a grant lets a tool write to. Once the
+    /// search is `ended`, nobody needs its result, and it stops soon.
     ///
     /// # Errors
     ///
     /// Fails if a place cannot be examined. The text says which, and why.
-    pub(super) fn find(grant: &Grant) -> Result<Self, String> {
-        Self::find_within(grant, GuardBounds::default())
+    pub(super) fn find(grant: &Grant, ended: &CancellationToken) -> Result<Self, String> {
+        Self::find_within(grant, GuardBounds::default(), ended)
     }
 
-    fn find_within(grant: &Grant, bounds: GuardBounds) -> Result<Self, String> {
+    fn find_within(
+        grant: &Grant,
+        bounds: GuardBounds,
+        ended: &CancellationToken,
+    ) -> Result<Self, String> {
         forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
         let guarded = Self { writable: writable.clone(), ..Self::default() };
-        let mut search = GuardSearch { grant, bounds, guarded, root: None, within: None };
+        let mut search = GuardSearch {
+            grant,
+            bounds,
+            ended,
+            guarded,
+            root: None,
+            within: None,
+            ways_left: bounds.ways,
+            is_exceeded: false,
+        };
         for dir in &writable {
+            search.ways_left = bounds.ways;
             let Some(open) = search.open(CWD, dir.as_os_str(), dir)? else {
                 // Another program may have moved it for a moment. The supervisor would then find it
                 // again.
@@ -160,12 +182,17 @@ impl Guarded {
 struct GuardSearch<'a> {
     grant: &'a Grant,
     bounds: GuardBounds,
+    ended: &'a CancellationToken,
     guarded: Guarded,
     /// The outermost writable directory that is searched.
     root: Option<GrantedRoot>,
     /// The repository whose submodules and working trees are searched. A tool may have made them,
     /// and the links in them.
     within: Option<PathBuf>,
+    /// The number of components that are still looked at on the ways of links.
+    ways_left: usize,
+    /// Set if a link among those submodules and working trees leads too far.
+    is_exceeded: bool,
 }
 
 impl GuardSearch<'_> {
@@ -191,7 +218,7 @@ impl GuardSearch<'_> {
     /// Looks at the place with a name in a directory.
     fn look(&mut self, dir: &Arc<OwnedFd>, around: &Path, name: &OsStr) -> Result<(), String> {
         let path = around.join(name);
-        if !self.is_guarded(&path) {
+        if self.ended.is_cancelled() || !self.is_guarded(&path) {
             return Ok(());
         }
         let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -221,34 +248,60 @@ impl GuardSearch<'_> {
 
     /// Guards the targets of the links in a place.
     fn links_in(&mut self, place: &Path) -> Result<(), String> {
-        for link in links_in(place) {
-            // All of the place is read-only. A link outside of it can be replaced.
-            if resolution_steps(&link).iter().all(|step| step.starts_with(place)) {
+        let links = links_in(place, &mut |link: &Path| self.resolve(link));
+        for (link, way) in links {
+            if way.end == LinkEnd::TooFar {
+                self.exceeded(place);
                 continue;
             }
-            let target = self.target(&link)?;
+            // All of the place is read-only. A link outside of it can be replaced.
+            if way.steps.iter().all(|step| step.starts_with(place)) {
+                continue;
+            }
+            self.guard_target(&way.end)?;
             let (Some(around), Some(name)) = (link.parent(), link.file_name()) else { continue };
             // Outside of the granted directory nothing is renamed.
             let dir = self.root.as_ref().and_then(|root| root.open(around));
             let Some(dir) = dir.map(Arc::new) else { continue };
             let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
             // The end of the link has a mount. A link on the way to it cannot.
-            self.expect_link(&dir, &link, name, text, target);
+            self.expect_link(&dir, &link, name, text, way.end);
         }
         Ok(())
     }
 
+    /// Resolves a link within the bounds.
+    fn resolve(&mut self, link: &Path) -> Resolution {
+        let most = match self.ended.is_cancelled() {
+            true => 0,
+            false => self.bounds.way.min(self.ways_left),
+        };
+        let mut left = most;
+        let way = resolve_within(link, &mut left);
+        self.ways_left -= most - left;
+        way
+    }
+
+    /// Notes that a link in a place leads too far. The place is read-only, and the end of the link
+    /// is unknown. If a tool may have made the link, all of the repository becomes read-only.
+    fn exceeded(&mut self, place: &Path) {
+        if self.within.is_some() {
+            self.is_exceeded = true;
+        } else if !self.guarded.too_large.iter().any(|known| known == place) {
+            self.guarded.too_large.push(place.to_owned());
+        }
+    }
+
     /// Guards the target of a link if it lies in the directories that the tool may write to.
-    /// Returns its path.
-    fn target(&mut self, link: &Path) -> Result<Option<PathBuf>, String> {
-        let target = link.canonicalize().ok();
-        if let Some(real) = target.as_deref().filter(|real| self.is_writable(real))
+    fn guard_target(&mut self, target: &LinkEnd) -> Result<(), String> {
+        if let LinkEnd::At(real) = target
+            && self.is_writable(real)
             && !self.is_needed_by_git(real)
             && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
         {
             self.read_only(real, identity(&stat))?;
         }
-        Ok(target)
+        Ok(())
     }
 
     /// Returns whether the tool may write to the target of a link. A link to a granted directory
@@ -301,7 +354,7 @@ impl GuardSearch<'_> {
         path: &Path,
         name: &OsStr,
         text: CString,
-        target: Option<PathBuf>,
+        target: LinkEnd,
     ) {
         let is_inner = path.ancestors().skip(1).any(holds_repositories);
         let is_restored = self.within.is_none() && !is_inner;
@@ -311,8 +364,13 @@ impl GuardSearch<'_> {
     /// Guards a link, and its target in the granted directories.
     fn link(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
         let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
-        let target = self.target(&path)?;
-        if let Some(real) = target.as_deref().filter(|real| real.is_dir())
+        let target = self.resolve(&path).end;
+        if target == LinkEnd::TooFar {
+            self.exceeded(&path);
+        }
+        self.guard_target(&target)?;
+        if let LinkEnd::At(real) = &target
+            && real.is_dir()
             && !self.is_needed_by_git(real)
         {
             self.links_in(real)?;
@@ -329,11 +387,16 @@ impl GuardSearch<'_> {
             Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
             Err(errno) => return Err(failed(path, errno)),
         };
-        let target = path.canonicalize().ok();
-        if let Some(real) = target.as_deref().filter(|real| is_repository(real))
+        let target = self.resolve(path).end;
+        if target == LinkEnd::TooFar {
+            self.exceeded(path);
+            return Ok(());
+        }
+        if let LinkEnd::At(real) = &target
+            && is_repository(real)
             && !self.is_needed_by_git(real)
         {
-            self.target(path)?;
+            self.guard_target(&target)?;
             self.links_in(&real.join("hooks"))?;
         }
         self.expect_link(dir, path, name, text, target);
@@ -431,6 +494,7 @@ impl GuardSearch<'_> {
         for place in IN_GIT.iter().filter(|place| ![MODULES, WORKTREES].contains(place)) {
             self.look(git, path, OsStr::new(place))?;
         }
+        (self.ways_left, self.is_exceeded) = (self.bounds.ways, false);
         let mut left = self.bounds.inner;
         let most = self.places() + self.bounds.places;
         for inner in [MODULES, WORKTREES] {
@@ -457,7 +521,8 @@ impl GuardSearch<'_> {
     }
 
     /// Guards the places in the repositories of a directory. Returns false if there are more names
-    /// than are `left`, or if the search has then found more than `most` places.
+    /// than are `left`, if the search has then found more than `most` places, or if a link leads
+    /// too far.
     fn repositories(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -468,6 +533,9 @@ impl GuardSearch<'_> {
         let names = first_names_in(dir, left.saturating_add(1));
         for name in names.map_err(|errno| failed(path, errno))? {
             let inner = path.join(&name);
+            if self.ended.is_cancelled() {
+                return Ok(false);
+            }
             // Every name counts, since a tool can make files and links here as well.
             *left = match left.checked_sub(1) {
                 Some(left) if inner.as_os_str().len() <= LONGEST_PATH => left,
@@ -475,6 +543,9 @@ impl GuardSearch<'_> {
             };
             let Some(open) = self.open(dir, &name, &inner)? else {
                 self.inner_link(dir, &inner, &name)?;
+                if self.is_exceeded {
+                    return Ok(false);
+                }
                 continue;
             };
             // A tool may remove some of them between two calls.
@@ -483,7 +554,7 @@ impl GuardSearch<'_> {
             if is_repository {
                 for place in IN_GIT.iter().filter(|place| **place != MODULES) {
                     self.look(&open, &inner, OsStr::new(place))?;
-                    if self.places() > most {
+                    if self.is_exceeded || self.places() > most {
                         return Ok(false);
                     }
                 }
@@ -626,7 +697,8 @@ mod tests {
             let dirs = vec![GrantedDir { access: Access::ReadWrite, path: self.root.clone() }];
             let reserved = Reserved::guarding(named.collect());
             let grant = Grant { dirs, reserved, ..Grant::default() };
-            Guarded::find_within(&grant, bounds).expect("found")
+            let ended = CancellationToken::new();
+            Guarded::find_within(&grant, bounds, &ended).expect("found")
         }
 
         /// Returns what is read-only, and what was too large to be searched.
@@ -677,6 +749,85 @@ mod tests {
         let [read_only, _] = workspace.closed(&[], GuardBounds::default());
         let inner = [".git/modules/sub/config", ".git/modules/sub/hooks"];
         assert_eq!(read_only, [".git/config", inner[0], inner[1]]);
+    }
+
+    /// Links that take the kernel long to follow. A tool could have made those among submodules.
+    #[test]
+    fn links_that_lead_too_far_close_the_repository_and_are_reported_elsewhere() {
+        let far = |up: &str| format!("{up}{}scripts/hook", "src/../".repeat(80));
+        let bounds = GuardBounds::default();
+        for (up, link, read_only, too_large) in [
+            ("../../../../", ".git/modules/sub/hooks/h", vec![".git"], ".git"),
+            ("../../../../", ".git/worktrees/w/hooks/h", vec![".git"], ".git"),
+            ("../../../", ".git/modules/sub/hooks", vec![".git"], ".git"),
+            ("../../", ".git/modules/h", vec![".git"], ".git"),
+            ("../../", ".git/hooks/h", vec![".git/config", ".git/hooks"], ".git/hooks"),
+            ("", ".vscode", vec![".git/config"], ".vscode"),
+        ] {
+            let workspace = ScratchRepository::new();
+            workspace.write("scripts/hook");
+            for file in [".git/modules/sub/HEAD", ".git/worktrees/w/HEAD"] {
+                workspace.write(file);
+            }
+            let path = workspace.root.join(link);
+            create_dir_all(path.parent().expect("a parent")).expect("made");
+            workspace.link(&far(up), link);
+            assert_eq!(path.canonicalize().expect("there"), workspace.root.join("scripts/hook"));
+            let [found, reported] = workspace.closed(&[], bounds);
+            assert_eq!((found, reported), (strings(&read_only), strings(&[too_large])), "{link}");
+        }
+    }
+
+    fn strings(all: &[&str]) -> Vec<String> {
+        all.iter().map(|&it| it.to_owned()).collect()
+    }
+
+    #[test]
+    fn links_among_submodules_use_up_a_share_of_their_own() {
+        let workspace = ScratchRepository::new();
+        for file in ["scripts/hook", ".git/hooks/sample", ".git/modules/sub/hooks/sample"] {
+            workspace.write(file);
+        }
+        workspace.write(".git/modules/sub/HEAD");
+        workspace.link("../../scripts/hook", ".git/hooks/pre-commit");
+        let of_one = workspace.root.components().count() + 16;
+        for number in 0..10 {
+            workspace.link("../../../../Makefile", &format!(".git/modules/sub/hooks/{number}"));
+        }
+        let bounds = GuardBounds::default();
+        let [read_only, too_large] = workspace.closed(&[], GuardBounds { ways: of_one, ..bounds });
+        assert!(read_only.contains(&"scripts/hook".to_owned()), "{read_only:?}");
+        assert_eq!(too_large, [".git"]);
+        let [_, too_large] = workspace.closed(&[], GuardBounds { ways: of_one * 10, ..bounds });
+        assert_eq!(too_large, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_place_that_leads_too_far_is_made_again_if_the_tool_replaces_it() {
+        let workspace = ScratchRepository::new();
+        workspace.link(&format!("{}src", "src/../".repeat(80)), ".vscode");
+        assert!(workspace.find(&[], GuardBounds::default()).set_aside().is_empty());
+        let guarded = workspace.find(&[], GuardBounds::default());
+        remove_file(workspace.root.join(".vscode")).expect("removed");
+        workspace.write(".vscode/tasks.json");
+        assert_eq!(guarded.set_aside().len(), 1);
+        assert!(workspace.root.join(".vscode").is_symlink());
+    }
+
+    #[test]
+    fn a_search_that_has_ended_looks_at_no_place() {
+        let workspace = ScratchRepository::new();
+        workspace.write(".vscode/tasks.json");
+        let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.root.clone() }];
+        let reserved = Reserved::guarding(dirs.clone());
+        let grant = Grant { dirs, reserved, ..Grant::default() };
+        let ended = CancellationToken::new();
+        let found = |ended: &CancellationToken| {
+            Guarded::find(&grant, ended).expect("found").read_only.len()
+        };
+        assert_eq!(found(&ended), 2);
+        ended.cancel();
+        assert_eq!(found(&ended), 0);
     }
 
     #[test]

@@ -52,6 +52,9 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         return Ok(Unseen::default());
     }
     let grant = call.grant.clone();
+    // A task on a blocking thread goes on when nobody waits for it any more.
+    let ended = call.cancel.child_token();
+    let _end_if_dropped = ended.clone().drop_guard();
     let search = move |granted: Vec<OpenGrant>| {
         let mut secret_dirs = SecretDirs::default();
         let mut secrets = Vec::new();
@@ -70,7 +73,7 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         if may_be_incomplete && grant.sandbox == Sandbox::Require {
             return Err("other programs changed directories during each search".to_owned());
         }
-        let guarded = if guards { Guarded::find(&grant)? } else { Guarded::default() };
+        let guarded = if guards { Guarded::find(&grant, &ended)? } else { Guarded::default() };
         let machine = recorded.map(|it| present(&it.kept_from_recordings(), &[])).transpose()?;
         secret_dirs.forget_hidden(&hidden);
         Ok(Unseen { hidden, guarded, searched, machine, secret_dirs, may_be_incomplete })

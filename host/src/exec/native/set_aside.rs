@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 use std::ffi::{CString, OsStr, OsString};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +19,12 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::paths::{LinkEnd, resolve_within};
 use crate::policy::Reserved;
+
+/// The number of components that are looked at on the way of one link. A tool can make links that
+/// take the kernel a second each.
+pub(super) const LONGEST_WAY: usize = 128;
 
 /// The number of numbered names that are tried for something that is set aside, before unguessable
 /// names.
@@ -82,8 +86,7 @@ pub(super) enum InitialState {
     },
     Link {
         text: CString,
-        /// The path that the link leads to, with links resolved; `None` if nothing is there.
-        target: Option<PathBuf>,
+        target: LinkEnd,
         /// Set if the link is made again after the tool removed it.
         is_restored: bool,
     },
@@ -160,6 +163,12 @@ impl ExpectedPlace {
         })
     }
 
+    /// Returns where the link leads now.
+    fn end(&self) -> LinkEnd {
+        let mut left = LONGEST_WAY;
+        resolve_within(&self.around.join(&self.name), &mut left).end
+    }
+
     fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
         let (text, target) = match &self.before {
             InitialState::Nothing => return false,
@@ -174,10 +183,13 @@ impl ExpectedPlace {
         let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
         let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
         is_same
-            && match self.around.join(&self.name).canonicalize() {
-                Ok(now) => Some(&now) == target.as_ref() || !may_be_made(&now),
+            && match (self.end(), target) {
+                // The end was unknown, and the call reports that.
+                (_, LinkEnd::TooFar) => true,
+                (LinkEnd::At(now), before) if may_be_made(&now) => *before == LinkEnd::At(now),
+                (LinkEnd::At(_) | LinkEnd::Nothing, _) => true,
                 // Another program may find the target although this one does not.
-                Err(error) => error.kind() == io::ErrorKind::NotFound,
+                (LinkEnd::Failed | LinkEnd::TooFar, _) => false,
             }
     }
 }

@@ -99,7 +99,8 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
         let shown = written_out(&dir.to_string_lossy());
         let text = format!(
             "`{shown}` was read-only for the tool, since it has too many files that other programs \
-             execute, or some that cannot be looked at; remove what is not needed there"
+             execute, links that lead too far, or files that cannot be looked at; remove what is \
+             not needed there"
         );
         left = Err(text.clone());
         match &call.widening {
