@@ -297,6 +297,40 @@ fn with_a_stdin_that_is_no_pipe() {
     }
 }
 
+/// The next reader of the pipe would take the tool's text for the user's.
+#[test]
+fn a_tool_cannot_write_into_the_pipe_that_is_the_hosts_stdin() {
+    let (mut read, write) = std::io::pipe().expect("a pipe");
+    let owner = |pipe: &std::io::PipeReader| {
+        let stat = rustix::fs::fstat(pipe).expect("its metadata");
+        (stat.st_uid, stat.st_gid)
+    };
+    let before = owner(&read);
+    let alone = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "confined::with_a_pipe_as_stdin", "--ignored"])
+        .stdin(read.try_clone().expect("another descriptor"))
+        .output()
+        .expect("runs");
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+    assert_eq!(owner(&read), before);
+    drop(write);
+    let mut left = String::new();
+    std::io::Read::read_to_string(&mut read, &mut left).expect("read");
+    assert_eq!(left, "");
+}
+
+#[test]
+#[ignore = "runs inside another test"]
+fn with_a_pipe_as_stdin() {
+    let body = "(echo evil >/proc/self/fd/0) 2>/dev/null; test -p /proc/self/fd/0 && echo pipe";
+    for sandbox in [Sandbox::Prefer, Sandbox::Require] {
+        each_user(sandbox, |rig| {
+            let outcome = rig.run(&rig.script(body), |call| call.stdin = Stdin::Inherit);
+            assert_eq!(text(&outcome.stdout), "pipe\n", "{sandbox:?}: {outcome:?}");
+        });
+    }
+}
+
 #[test]
 fn a_tool_in_a_home_does_not_show_the_home() {
     each_user(Sandbox::Require, |rig| {

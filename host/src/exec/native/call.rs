@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::refusal;
-use super::streams::{HostPipes, StreamSignals, ToolPipes, feed, pump};
+use super::streams::{HostPipes, StreamSignals, ToolPipes, feed, pump, settle};
 use super::supervisor_process::{GRACE, SupervisorProcess};
 use super::{
     Supervisor, hidden, host_socket, missing_files, own_loopback, plan, unresolved, watched,
@@ -185,6 +185,7 @@ async fn run(
         pump(streams.stdout, &call.stdout, &stdout, &signals),
         pump(Some(streams.stderr), &call.stderr, &stderr, &signals),
     );
+    settle(streams.copied).await;
 
     // In a task, so that the caller waits neither for the check of the reserve nor for the start of
     // a thread.

@@ -2,9 +2,13 @@
 //!
 //! A descriptor can do more than read. A socket of the host belongs to the host's network: a
 //! program that has it can connect it again, send from it, or bind a name. By a descriptor of a
-//! file, the file's owner can change its mode, its times and its attributes. So a sandboxed tool
-//! gets the descriptor itself only if it is a pipe, a FIFO, a terminal or `/dev/null`. For anything
-//! else it gets a pipe, into which a thread copies.
+//! file, the file's owner can change its mode, its times and its attributes. A pipe can be opened
+//! again for writing by `/proc/self/fd/0`, and its next reader would take the tool's text for the
+//! user's. So a sandboxed tool gets the descriptor itself only if it is a terminal or `/dev/null`.
+//! For anything else it gets a pipe, into which a thread copies.
+//!
+//! What the tool leaves in a copied pipe belongs to the pipe's next reader. So the thread takes out
+//! only what the tool has read.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal as _, Read as _, Seek as _, Write as _};
@@ -12,10 +16,11 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::thread;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat, makedev};
-use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::io::{Errno, ioctl_fionread};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, tee};
+use tokio::sync::oneshot;
 
 use crate::policy::Sandbox;
 
@@ -25,38 +30,114 @@ const CHUNK: usize = 64 << 10;
 /// The numbers of `/dev/null` on Linux.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
+/// The tool's end of a stdin.
+pub(super) struct InheritedStdin {
+    pub(super) its: OwnedFd,
+    /// Ends when nothing is copied any more; `None` if nothing is copied.
+    pub(super) copied: Option<oneshot::Receiver<()>>,
+}
+
 /// Returns the descriptor that a tool gets for the host's own stdin.
-pub(super) fn open(sandbox: Sandbox) -> io::Result<OwnedFd> {
+pub(super) fn open(sandbox: Sandbox) -> io::Result<InheritedStdin> {
     for_tool(io::stdin().as_fd(), sandbox)
 }
 
-fn for_tool(stdin: BorrowedFd<'_>, sandbox: Sandbox) -> io::Result<OwnedFd> {
+fn for_tool(stdin: BorrowedFd<'_>, sandbox: Sandbox) -> io::Result<InheritedStdin> {
     let own = stdin.try_clone_to_owned()?;
-    if sandbox == Sandbox::Off || may_be_given(&own)? {
-        return Ok(own);
+    let kind = FileType::from_raw_mode(fstat(&own)?.st_mode);
+    if sandbox == Sandbox::Off || may_be_given(&own, kind)? {
+        return Ok(InheritedStdin { its: own, copied: None });
     }
     let (its, write) = pipe_with(PipeFlags::CLOEXEC)?;
+    let is_pipe = kind == FileType::Fifo;
+    if is_pipe {
+        // The kernel makes it one page, so that it can be written to only when it is empty.
+        fcntl_setpipe_size(&write, 1)?;
+    }
     let (from, to) = (File::from(own), File::from(write));
+    let (ended, copied) = oneshot::channel();
     thread::Builder::new().name("ikigai-stdin".to_owned()).spawn(move || {
-        if let Err(error) = copy(from, to) {
+        let done = if is_pipe { copy_pipe(&from, &to) } else { copy(from, to) };
+        if let Err(error) = done {
             tracing::warn!(%error, "a tool's stdin broke");
         }
+        drop(ended);
     })?;
-    Ok(its)
+    Ok(InheritedStdin { its, copied: Some(copied) })
 }
 
 /// Returns whether a sandboxed tool may have the descriptor.
-fn may_be_given(stdin: &OwnedFd) -> io::Result<bool> {
-    let stat = fstat(stdin)?;
-    Ok(match FileType::from_raw_mode(stat.st_mode) {
+fn may_be_given(stdin: &OwnedFd, kind: FileType) -> io::Result<bool> {
+    Ok(match kind {
         // The supervisor refuses the call because of a directory.
-        FileType::Fifo | FileType::Directory => true,
+        FileType::Directory => true,
         FileType::CharacterDevice => {
             let (major, minor) = NULL_DEVICE;
-            stat.st_rdev == makedev(major, minor) || stdin.is_terminal()
+            fstat(stdin)?.st_rdev == makedev(major, minor) || stdin.is_terminal()
         }
         _ => false,
     })
+}
+
+/// Copies up to the end of the pipe `from`, or until no process can read the pipe `to`. Shows the
+/// tool the first bytes of `from` and leaves them there. Takes out what the tool has read.
+fn copy_pipe(mut from: &File, to: &File) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let shown = match tee(from, to, CHUNK, SpliceFlags::NONBLOCK) {
+            Ok(0) | Err(Errno::PIPE) => return Ok(()),
+            Ok(shown) => shown,
+            Err(Errno::INTR) => continue,
+            // Nothing is there yet, or the tool has written into its own pipe.
+            Err(Errno::AGAIN) => {
+                if can_be_read(from, to)? && is_read_up(to)? {
+                    continue;
+                }
+                return Ok(());
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        let goes_on = is_read_up(to)?;
+        let left = if goes_on { 0 } else { ioctl_fionread(to)? };
+        let mut taken = shown.saturating_sub(usize::try_from(left).unwrap_or(usize::MAX));
+        // Another program that reads the pipe at the same time may have taken the bytes.
+        while taken > 0 && has_input(from)? {
+            match from.read(&mut chunk[..taken.min(CHUNK)]) {
+                Ok(0) => return Ok(()),
+                Ok(length) => taken -= length,
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted | ErrorKind::WouldBlock => {}
+                    _ => return Err(error),
+                },
+            }
+        }
+        if !goes_on {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits until the tool has read everything in its pipe. Returns false if no process can read it
+/// any more.
+fn is_read_up(to: &File) -> io::Result<bool> {
+    loop {
+        let mut ends = [PollFd::new(to, PollFlags::OUT)];
+        match poll(&mut ends, None) {
+            Ok(_) => return Ok(!ends[0].revents().contains(PollFlags::ERR)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// Returns whether a pipe has something to read now.
+fn has_input(from: &File) -> io::Result<bool> {
+    let mut ends = [PollFd::new(from, PollFlags::IN)];
+    match poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+        Ok(_) => Ok(ends[0].revents().contains(PollFlags::IN)),
+        Err(Errno::INTR) => Ok(true),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 /// Copies up to the end of `from`, or until no process can read the pipe `to`. A regular file keeps
@@ -112,6 +193,7 @@ fn can_be_read(from: &File, to: &File) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use std::net::{Shutdown, UdpSocket};
+    use std::os::fd::AsRawFd as _;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -121,7 +203,66 @@ mod tests {
     }
 
     fn sandboxed(stdin: &impl std::os::fd::AsFd) -> OwnedFd {
-        for_tool(stdin.as_fd(), Sandbox::Require).expect("a stdin")
+        for_tool(stdin.as_fd(), Sandbox::Require).expect("a stdin").its
+    }
+
+    /// Returns a pipe with a text in it, and the stdin of a sandboxed tool that inherits the pipe.
+    fn piped(text: &[u8]) -> (File, File, InheritedStdin) {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let mut write = File::from(write);
+        write.write_all(text).expect("written");
+        let stdin = for_tool(read.as_fd(), Sandbox::Require).expect("a stdin");
+        (File::from(read), write, stdin)
+    }
+
+    /// Closes a tool's stdin, and waits until nothing is copied any more.
+    fn close(its: File, copied: Option<oneshot::Receiver<()>>) {
+        drop(its);
+        let ended = copied.expect("a copy").blocking_recv();
+        assert!(ended.is_err(), "the sender is only dropped");
+    }
+
+    #[test]
+    fn what_a_tool_did_not_read_stays_in_the_pipe() {
+        let text = [b"one\ntwo\n".as_slice(), &[b'x'; 9_000]].concat();
+        for most in [0, 4, 4_096, 5_000, text.len()] {
+            let (mut rest, write, InheritedStdin { its, copied }) = piped(&text);
+            let (mut its, mut read) = (File::from(its), vec![0; most]);
+            its.read_exact(&mut read).expect("read");
+            assert!(read == text[..most], "{most}");
+            close(its, copied);
+            drop(write);
+            let mut left = Vec::new();
+            rest.read_to_end(&mut left).expect("read");
+            assert!(left == text[most..], "{most}: {} bytes are left", left.len());
+        }
+    }
+
+    #[test]
+    fn a_tool_cannot_write_into_the_pipe_that_it_inherits() {
+        let (mut rest, write, InheritedStdin { its, copied }) = piped(b"");
+        let again = format!("/proc/self/fd/{}", its.as_raw_fd());
+        let mut again = File::options().write(true).open(again).expect("its own pipe");
+        again.write_all(b"evil\n").expect("written");
+        drop(again);
+        close(File::from(its), copied);
+        drop(write);
+        let mut left = String::new();
+        rest.read_to_string(&mut left).expect("read");
+        assert_eq!(left, "");
+    }
+
+    #[test]
+    fn a_sandboxed_tool_gets_all_of_a_pipe_and_its_end() {
+        let (_rest, mut write, InheritedStdin { its, .. }) = piped(b"");
+        let text: Vec<u8> = (0..300_000_u32).map(|it| it as u8).collect();
+        let mut read = Vec::new();
+        thread::scope(|scope| {
+            let sent = &text;
+            scope.spawn(move || write.write_all(sent).expect("sent"));
+            File::from(its).read_to_end(&mut read).expect("read");
+        });
+        assert!(read == text, "{} bytes", read.len());
     }
 
     #[test]
@@ -142,7 +283,7 @@ mod tests {
         let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         assert_eq!(kind(&sandboxed(&datagrams)), FileType::Fifo);
         let unconfined = for_tool(own.as_fd(), Sandbox::Off).expect("a stdin");
-        assert_eq!(kind(&unconfined), FileType::Socket);
+        assert_eq!(kind(&unconfined.its), FileType::Socket);
     }
 
     #[test]

@@ -10,10 +10,11 @@ use bytes::Bytes;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use super::inherited_stdin;
+use super::inherited_stdin::{self, InheritedStdin};
 use super::supervisor_process::GRACE;
 use crate::exec::output::{Pipe, PipeError, Sink};
 use crate::exec::pipes::{ThreadedReader, ThreadedWriter};
@@ -31,6 +32,8 @@ pub(super) struct HostPipes {
     /// `None` if the caller holds the tool's stdout.
     pub(super) stdout: Option<ThreadedReader<Receiver>>,
     pub(super) stderr: ThreadedReader<Receiver>,
+    /// Ends when nothing of the host's own stdin is copied any more; `None` if nothing is copied.
+    pub(super) copied: Option<oneshot::Receiver<()>>,
 }
 
 /// The tool's ends of a stdin and a stdout whose other ends the caller holds, and the refusals that
@@ -63,19 +66,22 @@ impl HostPipes {
         let (stderr, tool_stderr) = pipe_with(PipeFlags::CLOEXEC)?;
         let stderr = ThreadedReader::new(Receiver::from_owned_fd(stderr)?);
         if let Some(ToolPipes { stdin, stdout, .. }) = held {
-            let streams = Self { stdin: None, stdout: None, stderr };
+            let streams = Self { stdin: None, stdout: None, stderr, copied: None };
             return Ok((streams, [stdin, stdout, tool_stderr]));
         }
-        let (stdin, tool_stdin) = match stdin {
-            Stdin::Inherit => (None, inherited_stdin::open(sandbox)?),
+        let (stdin, tool_stdin, copied) = match stdin {
+            Stdin::Inherit => {
+                let InheritedStdin { its, copied } = inherited_stdin::open(sandbox)?;
+                (None, its, copied)
+            }
             Stdin::Bytes(_) => {
                 let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-                (Some(ThreadedWriter::new(Sender::from_owned_fd(write)?)), read)
+                (Some(ThreadedWriter::new(Sender::from_owned_fd(write)?)), read, None)
             }
         };
         let (stdout, tool_stdout) = pipe_with(PipeFlags::CLOEXEC)?;
         let stdout = Some(ThreadedReader::new(Receiver::from_owned_fd(stdout)?));
-        let streams = Self { stdin, stdout, stderr };
+        let streams = Self { stdin, stdout, stderr, copied };
         Ok((streams, [tool_stdin, tool_stdout, tool_stderr]))
     }
 }
@@ -95,6 +101,16 @@ pub(super) async fn feed(to: Option<ThreadedWriter>, bytes: Bytes, signals: &Str
             Err(error) => tracing::warn!(%error, "a tool's stdin broke"),
         },
         () = signals.ended.cancelled() => {}
+    }
+}
+
+/// Waits until what the tool read of the host's own stdin is taken out of it, so that the next
+/// program continues there. A process that could not be ended may hold the tool's end.
+pub(super) async fn settle(copied: Option<oneshot::Receiver<()>>) {
+    if let Some(copied) = copied
+        && tokio::time::timeout(GRACE, copied).await.is_err()
+    {
+        tracing::debug!("a process still holds a tool's stdin");
     }
 }
 
