@@ -849,6 +849,19 @@ mod tests {
         assert_eq!((read_only.len(), too_large.len()), (6, 0), "{read_only:?}");
     }
 
+    #[test]
+    fn what_is_new_in_a_place_that_is_open_in_part_is_noted_with_the_place() {
+        let workspace = ScratchRepository::new();
+        workspace.write(".claude/settings.json");
+        let guarded = workspace.find(&[".claude/settings.json"], GuardBounds::default());
+        for file in [".claude/hooks.json", ".claude/more.json"] {
+            workspace.write(file);
+        }
+        let done = guarded.set_aside();
+        assert_eq!(done.len(), 2);
+        assert!(done.iter().all(|it| it.place == workspace.root.join(".claude")));
+    }
+
     /// Links that a tool could have made in an earlier call.
     #[test]
     fn links_among_submodules_neither_guard_what_they_lead_to_nor_come_back() {

@@ -104,8 +104,10 @@ pub(super) struct PartialPlace {
 
 /// Something that a tool made at a guarded place.
 pub(super) struct SetAside {
-    /// The place.
+    /// Its path during the call.
     pub(super) path: PathBuf,
+    /// The place, which a grant would open: the path itself, or a directory around it.
+    pub(super) place: PathBuf,
     /// Its name now, or the reason why it is still there.
     pub(super) now: Result<OsString, String>,
 }
@@ -139,7 +141,8 @@ impl ExpectedPlace {
                 }
             }
         };
-        Some(SetAside { path: self.around.join(name), now })
+        let path = self.around.join(name);
+        Some(SetAside { place: path.clone(), path, now })
     }
 
     /// Restores a link that the tool removed, unless it would lead elsewhere now. Returns a text
@@ -207,7 +210,7 @@ impl PartialPlace {
         if let Some(name) = name.filter(|_| is_other) {
             let now = with_rights(&self.around, || rename_aside(&self.around, name));
             let now = now.map_err(|errno| errno.to_string());
-            done.push(SetAside { path: self.path.clone(), now });
+            done.push(self.done(self.path.clone(), now));
         }
         done
     }
@@ -217,7 +220,7 @@ impl PartialPlace {
         let names = match names {
             Ok(names) => names,
             Err(errno) => {
-                return vec![SetAside { path: self.path.clone(), now: Err(errno.to_string()) }];
+                return vec![self.done(self.path.clone(), Err(errno.to_string()))];
             }
         };
         let new = names.into_iter().filter(|name| {
@@ -226,9 +229,13 @@ impl PartialPlace {
         });
         let set_aside = |name: OsString| {
             let now = with_rights(&self.dir, || rename_aside(&self.dir, &name));
-            SetAside { path: self.path.join(&name), now: now.map_err(|errno| errno.to_string()) }
+            self.done(self.path.join(&name), now.map_err(|errno| errno.to_string()))
         };
         new.map(set_aside).collect()
+    }
+
+    fn done(&self, path: PathBuf, now: Result<OsString, String>) -> SetAside {
+        SetAside { path, place: self.path.clone(), now }
     }
 }
 

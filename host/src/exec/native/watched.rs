@@ -4,6 +4,7 @@
 //! keeps those that a grant could be about: they exist and the host's user has the access.
 //! Everything in the report was chosen by the tool.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -108,28 +109,55 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
             None => tracing::warn!("{text}"),
         }
     }
-    for SetAside { path, now } in done {
-        let shown = written_out(&path.to_string_lossy());
-        let text = match now {
+    let (texts, first_left) = texts_of(&done);
+    if let Some(first_left) = first_left {
+        left = Err(first_left);
+    }
+    match &call.widening {
+        Some(widening) => {
+            let places: BTreeSet<PathBuf> = done.into_iter().map(|it| it.place).collect();
+            for path in places {
+                widening.refused(RequestedAccess::Path { access: Access::ReadWrite, path });
+            }
+            texts.into_iter().for_each(|text| widening.set_aside(text));
+        }
+        None => texts.iter().for_each(|text| tracing::warn!("{text}")),
+    }
+    left
+}
+
+/// Returns a text for each of the first [`LISTED`] files that a tool made at guarded places, and
+/// one with the number of the others. A tool can make any number. Those that are still there come
+/// first; also returns the text about the first of these.
+fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
+    let (moved, left): (Vec<&SetAside>, Vec<&SetAside>) =
+        done.iter().partition(|it| it.now.is_ok());
+    let text = |it: &&SetAside| {
+        let shown = written_out(&it.path.to_string_lossy());
+        match &it.now {
             Ok(name) => {
                 let name = written_out(&name.to_string_lossy());
                 format!("`{shown}`, which other programs execute, is now called `{name}`")
             }
             Err(reason) => {
-                let text =
-                    format!("`{shown}`, which other programs execute, is still there: {reason}");
-                left = Err(text.clone());
-                text
+                format!("`{shown}`, which other programs execute, is still there: {reason}")
             }
-        };
-        let Some(widening) = &call.widening else {
-            tracing::warn!("the tool made {text}");
-            continue;
-        };
-        widening.refused(RequestedAccess::Path { access: Access::ReadWrite, path });
-        widening.set_aside(format!("the tool made {text}"));
+        }
+    };
+    let first_left = left.first().map(text);
+    let all = left.iter().chain(&moved);
+    let mut texts: Vec<String> =
+        all.take(LISTED).map(|it| format!("the tool made {}", text(it))).collect();
+    let more = done.len().saturating_sub(LISTED);
+    if more > 0 {
+        let still = left.len().saturating_sub(LISTED);
+        let renamed = more - still;
+        texts.push(format!(
+            "the tool made {more} more such files: {renamed} are renamed in the same way, and \
+             {still} are still there"
+        ));
     }
-    left
+    (texts, first_left)
 }
 
 /// Returns whether a tool with this end never ran, so that the supervisor watched nothing.
@@ -139,6 +167,9 @@ fn is_unstarted(end: &ToolEnd) -> bool {
         ToolEnd::Code(_) | ToolEnd::Signal(_) | ToolEnd::Killed(_) => false,
     }
 }
+
+/// The largest number of files that the notes about a call list as set aside.
+const LISTED: usize = 16;
 
 /// The time limit for looking at the paths that a tool named. A path may lie on a server that is
 /// gone.
@@ -231,6 +262,27 @@ mod tests {
         }
         let null = FileAccess { path: "/dev/null".into(), access: Read };
         assert_eq!(of_path(&null), None, "a device");
+    }
+
+    #[test]
+    fn the_notes_list_the_first_files_that_were_set_aside_and_count_the_others() {
+        let made = |number: usize, is_left: bool| SetAside {
+            path: format!("/w/.claude/{number}").into(),
+            place: "/w/.claude".into(),
+            now: if is_left { Err("busy".to_owned()) } else { Ok("new".into()) },
+        };
+        let few: Vec<SetAside> = (0..LISTED).map(|number| made(number, false)).collect();
+        let (texts, first_left) = texts_of(&few);
+        assert_eq!((texts.len(), first_left), (LISTED, None));
+        // The last of many is still there.
+        let many: Vec<SetAside> =
+            (0..60_000).map(|number| made(number, number == 59_999)).collect();
+        let (texts, first_left) = texts_of(&many);
+        assert_eq!(texts.len(), LISTED + 1);
+        let first_left = first_left.expect("one is left");
+        assert!(first_left.contains("/w/.claude/59999") && first_left.contains("busy"));
+        assert_eq!(texts[0], format!("the tool made {first_left}"));
+        assert!(texts[LISTED].contains("59984 more") && texts[LISTED].contains("0 are still"));
     }
 
     #[test]
