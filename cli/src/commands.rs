@@ -22,10 +22,12 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use rustix::process::{Resource, getrlimit};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::approval::ApprovalOptions;
 use crate::complete;
+use crate::end_signals::EndSignals;
 use crate::error::CliError;
 use crate::kept::ResumeOptions;
 use crate::layers::{self, ParsedCommandLine};
@@ -220,30 +222,18 @@ fn check_open_files() -> Result<(), CliError> {
     }
 }
 
-/// Returns a token that Ctrl-C, SIGTERM and the end of the terminal cancel. A call and all that it
-/// started then end with the host, and what a tool may not leave behind is set aside. After
-/// `nohup`, SIGHUP has no effect.
+/// Returns a token that Ctrl-C, SIGTERM, the end of the terminal and the other signals cancel that
+/// would end this process. A call and all that it started then end with the host, and what a tool
+/// may not leave behind is set aside.
 fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
-    use tokio::signal::unix::{SignalKind, signal};
     let cancel = CancellationToken::new();
+    let mut ends = EndSignals::new()?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hangup = match native::ignores_hangup() {
-        true => None,
-        false => Some(signal(SignalKind::hangup())?),
-    };
     let token = cancel.clone();
     tokio::spawn(async move {
-        let hung_up = async {
-            match &mut hangup {
-                Some(hangup) => hangup.recv().await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hung_up => {}
+            _ = ends.next() => {}
         }
         token.cancel();
     });

@@ -8,6 +8,7 @@ mod complete;
 mod config;
 mod credentials;
 mod decision;
+mod end_signals;
 mod error;
 mod help;
 mod kept;

@@ -27,7 +27,7 @@ pub use self::history::{History, HistoryError};
 pub(crate) use self::live::PASTE;
 use self::live::{LineOptions, LiveEditor};
 pub(crate) use self::modes::HeldTerminal;
-pub use self::modes::{LentTerminal, Modes};
+pub use self::modes::{LentTerminal, Modes, RestoredModes};
 use self::plain::{Plain, VisiblePrompt};
 use crate::finder::Finder;
 use crate::fold::folded;

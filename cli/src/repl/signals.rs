@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::out::Out;
 use super::{ExitReason, HOW_TO_LEAVE};
+use crate::end_signals::EndSignals;
 
 /// Sets the modes of the editor again whenever the program continues after a stop. The shell has
 /// set its own modes in the meantime.
@@ -34,11 +35,21 @@ pub(super) enum SignalRequest {
     End(i32),
 }
 
+impl SignalRequest {
+    /// Returns whether a key of the terminal sends the signal. While the terminal is lent, the key
+    /// is for the process that has it.
+    fn is_of_a_key(self) -> bool {
+        match self {
+            Self::Interrupt => true,
+            Self::End(signal) => signal == Signo::QUIT.as_raw(),
+        }
+    }
+}
+
 /// The signals that the REPL handles.
 pub(super) struct ReplSignals {
     interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    ends: EndSignals,
     /// True after the terminal was lent, until an interrupt arrives during or after the loan.
     may_be_late: bool,
 }
@@ -48,21 +59,20 @@ impl ReplSignals {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
+            ends: EndSignals::at_terminal()?,
             may_be_late: false,
         })
     }
 
     /// Waits for the next signal. If the future is dropped, no signal is lost.
     ///
-    /// After the terminal was lent, ignores the first interrupt if none arrived during the loan.
-    /// The kernel sends Ctrl-C to every process in the foreground. The process that Ctrl-C ends may
-    /// be reaped before this process has handled its own signal.
+    /// After the terminal was lent, ignores the first interrupt or SIGQUIT if none arrived during
+    /// the loan. The kernel sends Ctrl-C and Ctrl-\ to every process in the foreground. The process
+    /// that such a key ends may be reaped before this process has handled its own signal.
     pub(super) async fn next(&mut self) -> SignalRequest {
         loop {
             let request = self.arrived().await;
-            if matches!(request, SignalRequest::End(_)) || !std::mem::take(&mut self.may_be_late) {
+            if !request.is_of_a_key() || !std::mem::take(&mut self.may_be_late) {
                 return request;
             }
         }
@@ -71,14 +81,12 @@ impl ReplSignals {
     async fn arrived(&mut self) -> SignalRequest {
         tokio::select! {
             _ = self.interrupt.recv() => SignalRequest::Interrupt,
-            _ = self.terminate.recv() => SignalRequest::End(SignalKind::terminate().as_raw_value()),
-            // The terminal is gone.
-            _ = self.hangup.recv() => SignalRequest::End(SignalKind::hangup().as_raw_value()),
+            kind = self.ends.next() => SignalRequest::End(kind.as_raw_value()),
         }
     }
 
-    /// Runs `work` while its process has the terminal and receives Ctrl-C. Cancels `end` when a
-    /// signal arrives that ends the REPL. Waits for the end of `work` in any case.
+    /// Runs `work` while its process has the terminal and receives Ctrl-C and Ctrl-\. Cancels `end`
+    /// when another signal arrives that ends the REPL. Waits for the end of `work` in any case.
     pub(super) async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -94,11 +102,11 @@ impl ReplSignals {
                 output = &mut work => return (output, ended),
             };
             match request {
-                SignalRequest::Interrupt => self.may_be_late = false,
-                SignalRequest::End(signal) => {
+                SignalRequest::End(signal) if !request.is_of_a_key() => {
                     ended = Some(ExitReason::Signal(signal));
                     end.cancel();
                 }
+                SignalRequest::Interrupt | SignalRequest::End(_) => self.may_be_late = false,
             }
         }
     }
@@ -171,5 +179,22 @@ mod tests {
         signals.beside(interrupt(&mut witness), &end).await;
         interrupt(&mut witness).await;
         assert!(is_interrupted(&mut signals).await);
+    }
+
+    #[tokio::test]
+    async fn a_sigquit_of_the_borrower_does_not_end_the_repl() {
+        let end = CancellationToken::new();
+        let mut witness = signal(SignalKind::quit()).expect("a handler");
+        let mut signals = ReplSignals::new().expect("handlers");
+        let mut quit = async || {
+            kill_process(getpid(), Signo::QUIT).expect("a signal");
+            witness.recv().await.expect("the signal");
+        };
+        let ((), ended) = signals.beside(quit(), &end).await;
+        assert!(ended.is_none() && !end.is_cancelled());
+        signals.may_be_late = false;
+        quit().await;
+        let request = signals.next().await;
+        assert!(matches!(request, SignalRequest::End(signal) if signal == Signo::QUIT.as_raw()));
     }
 }

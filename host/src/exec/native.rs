@@ -105,15 +105,16 @@ pub fn settle_signals() {
     }
 }
 
-/// Returns whether this process ignores SIGHUP, which is how `nohup` starts a program.
+/// Returns whether this process ignores the signal with this number. `nohup` starts a program so
+/// for SIGHUP.
 #[cfg(unix)]
 #[doc(hidden)]
 #[must_use]
-pub fn ignores_hangup() -> bool {
+pub fn ignores(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call changes nothing, and writes what is set. An action of zeros is a valid one.
     let action = unsafe {
-        libc::sigaction(libc::SIGHUP, std::ptr::null(), action.as_mut_ptr());
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init()
     };
     action.sa_sigaction == libc::SIG_IGN

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
+use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::{Host, Ran};
+use rustix::process::Signal;
 use serde_json::json;
 
 fn write(host: &Host, flags: &[&str], path: &str) -> Ran {
@@ -343,4 +345,45 @@ fn what_links_in_a_place_lead_to_is_guarded_too() {
             assert_eq!(text, "good\n", "{backend} {file}");
         }
     }
+}
+
+/// Returns whether the host has renamed the `.envrc` that a tool made.
+fn is_set_aside(host: &Host) -> bool {
+    let there = |name: &str| host.workspace().join(name).exists();
+    !there(".envrc") && there(".envrc.withheld")
+}
+
+#[test]
+fn a_signal_that_ends_the_host_lets_it_set_aside_what_a_tool_made() {
+    for signal in [Signal::QUIT, Signal::USR1, Signal::USR2, Signal::ALARM, Signal::XCPU] {
+        let host = Host::new();
+        let script = "echo evil >.envrc; touch began; sleep 1000";
+        let arguments = json!({ "command": script }).to_string();
+        let mut running = host.start(["--backend", "native", "tool", "call", "bash", &arguments]);
+        running.wait_for(&host.workspace().join("began"));
+        running.signal(signal);
+        let ran = running.wait().expect_code(130);
+        assert!(is_set_aside(&host), "{signal:?}: {ran}");
+    }
+}
+
+#[test]
+fn a_tool_that_makes_enter_the_key_that_quits_gains_nothing() {
+    let host = Host::new();
+    let began = host.workspace().join("began");
+    let place = host.workspace().join(".envrc");
+    let body = format!(
+        "echo evil >'{}'; stty quit '^J' -echo && touch '{}'; sleep 1000",
+        place.display(),
+        began.display()
+    );
+    host.script("asks", &body);
+    let mut command = host.command();
+    let mut terminal = Terminal::start(command.args(["tool", "run", "asks"]), 80, 24);
+    terminal.wait_until("the tool has changed the keys", |_| began.exists());
+    assert!(!terminal.shows_typing());
+    terminal.send("\n");
+    assert_eq!(terminal.wait().code(), Some(130), "{}", terminal.everything());
+    assert!(is_set_aside(&host), "{}", terminal.everything());
+    assert!(terminal.shows_typing(), "the settings are as before the call");
 }

@@ -24,6 +24,7 @@ use ikigai_host::exec::output::Sink;
 use ikigai_host::exec::{Exit, Outcome, Stdin};
 use ikigai_host::front_end::FrontEnd;
 use ikigai_host::host::{CallStreams, CallTarget};
+use ikigai_terminal::editor::RestoredModes;
 
 /// The exit code if a limit ended the tool, the same as for timeout(1).
 const LIMIT: u8 = 124;
@@ -98,7 +99,9 @@ pub(super) async fn run(
     let person =
         approval.asks_at_stderr().then(|| Arc::new(Person::before_run(screen_of_stderr())));
     let front_end = person.clone().map(|person| person as Arc<dyn FrontEnd>);
+    let modes = RestoredModes::note();
     let ran = host.run(Via::Run, subject, args, streams, cancel, front_end).await;
+    drop(modes);
     if let Some(person) = person {
         person.settle();
     }
