@@ -43,6 +43,7 @@ pub(crate) const PROGRAM: Crate = Crate {
             "config",
             "credentials",
             "decision",
+            "end_signals",
             "error",
             "own_editor",
             "person",
