@@ -4,8 +4,9 @@
 //! program that has it can connect it again, send from it, or bind a name. By a descriptor of a
 //! file, the file's owner can change its mode, its times and its attributes. A pipe can be opened
 //! again for writing by `/proc/self/fd/0`, and its next reader would take the tool's text for the
-//! user's. So a sandboxed tool gets the descriptor itself only if it is a terminal or `/dev/null`.
-//! For anything else it gets a pipe, into which a thread copies.
+//! user's. The mode and the times of `/dev/null` are the machine's. So a sandboxed tool gets the
+//! descriptor itself only if it is a terminal. For anything else it gets a pipe, into which a thread
+//! copies.
 //!
 //! What the tool leaves in a copied pipe belongs to the pipe's next reader. So the thread takes out
 //! only what the tool has read.
@@ -17,7 +18,7 @@ use std::os::unix::fs::FileExt as _;
 use std::thread;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, fstat, makedev};
+use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, tee};
 use tokio::sync::oneshot;
@@ -26,9 +27,6 @@ use crate::policy::Sandbox;
 
 /// The size of a read: the capacity of a pipe, in bytes.
 const CHUNK: usize = 64 << 10;
-
-/// The numbers of `/dev/null` on Linux.
-const NULL_DEVICE: (u32, u32) = (1, 3);
 
 /// The tool's end of a stdin.
 pub(super) struct InheritedStdin {
@@ -45,7 +43,7 @@ pub(super) fn open(sandbox: Sandbox) -> io::Result<InheritedStdin> {
 fn for_tool(stdin: BorrowedFd<'_>, sandbox: Sandbox) -> io::Result<InheritedStdin> {
     let own = stdin.try_clone_to_owned()?;
     let kind = FileType::from_raw_mode(fstat(&own)?.st_mode);
-    if sandbox == Sandbox::Off || may_be_given(&own, kind)? {
+    if sandbox == Sandbox::Off || may_be_given(&own, kind) {
         return Ok(InheritedStdin { its: own, copied: None });
     }
     let (its, write) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -67,16 +65,13 @@ fn for_tool(stdin: BorrowedFd<'_>, sandbox: Sandbox) -> io::Result<InheritedStdi
 }
 
 /// Returns whether a sandboxed tool may have the descriptor.
-fn may_be_given(stdin: &OwnedFd, kind: FileType) -> io::Result<bool> {
-    Ok(match kind {
+fn may_be_given(stdin: &OwnedFd, kind: FileType) -> bool {
+    match kind {
         // The supervisor refuses the call because of a directory.
         FileType::Directory => true,
-        FileType::CharacterDevice => {
-            let (major, minor) = NULL_DEVICE;
-            fstat(stdin)?.st_rdev == makedev(major, minor) || stdin.is_terminal()
-        }
+        FileType::CharacterDevice => stdin.is_terminal(),
         _ => false,
-    })
+    }
 }
 
 /// Copies up to the end of the pipe `from`, or until no process can read the pipe `to`. Shows the
@@ -309,9 +304,13 @@ mod tests {
     }
 
     #[test]
-    fn other_devices_than_terminals_and_the_null_device_are_copied() {
+    fn other_devices_than_terminals_are_copied() {
         let device = |name: &str| sandboxed(&File::open(name).expect("a device"));
-        assert_eq!(kind(&device("/dev/null")), FileType::CharacterDevice);
+        let mut nothing = Vec::new();
+        let its = device("/dev/null");
+        assert_eq!(kind(&its), FileType::Fifo);
+        File::from(its).read_to_end(&mut nothing).expect("read");
+        assert_eq!(nothing, b"");
         let mut zeros = [1; 3];
         let its = device("/dev/zero");
         assert_eq!(kind(&its), FileType::Fifo);
