@@ -183,7 +183,10 @@ fn a_request_that_is_not_listed_is_unknown_to_every_file() {
             (0xc050_6617, UNKNOWN),
             (0xc040_6618, UNKNOWN),
             (0x4080_6685, UNKNOWN),
-            // FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FIBMAP, FIFREEZE, TIOCCONS, TIOCSETD.
+            // TIOCEXCL, TIOCNXCL, FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR, FIBMAP, FIFREEZE, TIOCCONS,
+            // TIOCSETD.
+            (0x540c, UNKNOWN),
+            (0x540d, UNKNOWN),
             (0x4008_6602, UNKNOWN),
             (0x401c_5820, UNKNOWN),
             (0x0001, UNKNOWN),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crossterm::event;
 use parking_lot::{Mutex, MutexGuard};
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::termios::{
     InputModes, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush,
@@ -256,7 +256,7 @@ impl Drop for HeldTerminal {
 /// The modes of stdin's terminal before a tool has it. Dropping this restores them.
 #[must_use = "the modes are restored when this is dropped"]
 #[derive(Debug)]
-pub struct RestoredModes(Option<Termios>);
+pub struct RestoredModes(Option<(Termios, OFlags)>);
 
 impl RestoredModes {
     /// Notes the modes, if stdin is a terminal. Notes nothing if stdout is a pipe: the program that
@@ -264,18 +264,20 @@ impl RestoredModes {
     pub fn note() -> Self {
         let stdout = fstat(io::stdout());
         let is_piped = stdout.is_ok_and(|it| FileType::from_raw_mode(it.st_mode) == FileType::Fifo);
-        Self(if is_piped { None } else { tcgetattr(io::stdin()).ok() })
+        let modes = if is_piped { None } else { tcgetattr(io::stdin()).ok() };
+        Self(modes.and_then(|modes| Some((modes, fcntl_getfl(io::stdin()).ok()?))))
     }
 }
 
 impl Drop for RestoredModes {
     fn drop(&mut self) {
         // In the background, the terminal would stop the program.
-        if let Some(before) = &self.0
+        if let Some((before, flags)) = &self.0
             && tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
         {
             // A closed terminal has no modes to restore.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+            let _ = fcntl_setfl(io::stdin(), *flags);
         }
     }
 }
