@@ -1,8 +1,8 @@
 //! The environment variables that ikigai reads, each declared once.
 //!
-//! An option declares its own variable, and a provider those of its key and its address. The others
-//! are in [`ProgramVariable`]. No other module of this crate reads the environment, and
-//! docs/reference/environment.md lists all of them.
+//! An option declares its own variable. A provider declares the variables of its key and its
+//! address. The others are in [`ProgramVariable`]. No other module of this crate reads the
+//! environment, and docs/reference/environment.md lists all of them.
 
 use std::ffi::OsString;
 use std::str::FromStr as _;

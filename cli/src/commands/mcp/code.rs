@@ -135,7 +135,7 @@ mod tests {
         let granted = std::slice::from_ref(root);
         assert_eq!(found(&[word, "servers", "none.py"], granted, None), [] as [PathBuf; 0]);
         assert_eq!(found(&["/bin/sh", "/etc/passwd"], &[], None), [] as [PathBuf; 0]);
-        // Nobody is told to grant a whole home.
+        // ikigai does not propose to grant a whole home.
         assert_eq!(found(&[word], &[], Some(servers)), [script.as_path()]);
     }
 

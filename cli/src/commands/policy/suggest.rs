@@ -271,7 +271,7 @@ fn of_refusals(host: &Host, tool: &Tool, gathered: &Gathered) -> Option<Suggesti
     }
     let decided = host.decide(tool.into());
     if let Some(denial) = decided.as_ref().err().filter(|denial| denial.is_by_deny) {
-        // Somebody wrote that the tool must not run, so no proposal may undo it.
+        // A policy file says that the tool must not run, so no proposal may undo it.
         let (proposed, notes) = (Proposed::default(), vec![denial.to_string()]);
         return Some(Suggestion { proposed, toolchains: None, to_run: false, notes });
     }

@@ -2,7 +2,8 @@
 //!
 //! Each flag takes back what the same flag of `policy grant` grants. An emptied `fs` stays in the
 //! entry, because without it the tool would get what the profile gives it. The other emptied lists
-//! are removed, except from the entry of an unconfined tool, where a missing list means everything.
+//! are removed. The entry of an unconfined tool keeps them, because there a missing list means
+//! everything.
 
 use std::path::{Path, PathBuf};
 
