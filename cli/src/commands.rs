@@ -187,7 +187,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         }
         Command::Manual { dir } => manual::write(&dir),
         Command::Reference { dir } => reference::write(&dir),
-        Command::Precompile { dir } => block_on(precompile::run(dir)),
+        Command::Precompile { dir } => block_on(precompile::run(dir, cli.options.paths().compiler)),
     }
 }
 

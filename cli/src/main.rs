@@ -1,5 +1,4 @@
-//! The `ikigai` program: its command line, or the compiler of one component if the first argument
-//! requests that.
+//! The `ikigai` program: its command line.
 
 mod approval;
 mod choice;
@@ -31,11 +30,6 @@ mod variables;
 
 use std::process::ExitCode;
 
-use ikigai_host::exec::wasm::compiler;
-
 fn main() -> ExitCode {
-    match std::env::args_os().nth(1) {
-        Some(argument) if argument == compiler::ARGUMENT => compiler::main(),
-        _ => commands::main(),
-    }
+    commands::main()
 }

@@ -24,7 +24,6 @@ use crate::variables::{self, ProgramVariable};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets, Spend};
 use ikigai_host::exec::assets::AssetStore;
-use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, CallLimits};
 use ikigai_host::paths::{self, Paths};
@@ -262,7 +261,6 @@ impl SharedOptions {
         Paths {
             // An empty path does not count.
             required: named.filter(|dir| !dir.as_os_str().is_empty()).cloned().collect(),
-            compiler: Some(Compiler::OF_THIS_PROCESS.into()),
             system_tools: self.system_tools.clone().or(found.system_tools),
             user_tools: self.user_tools.clone().or(found.user_tools),
             policy: self.policy.clone().or(found.policy),

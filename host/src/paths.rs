@@ -110,8 +110,8 @@ pub struct Paths {
     /// in the tool directory, because each file there is asked for its schema. Without it, native
     /// tools cannot be called.
     pub supervisor: Option<PathBuf>,
-    /// The program that compiles components: `PREFIX/bin/ikigai`, of the same version as this
-    /// library. Without it, components that are not in a cache cannot be called.
+    /// The program that compiles components: `PREFIX/libexec/ikigai-compiler`, of the same version
+    /// as this library. Without it, components that are not in a cache cannot be called.
     pub compiler: Option<PathBuf>,
 }
 
@@ -129,21 +129,19 @@ impl Paths {
     #[must_use]
     pub fn of_user() -> Self {
         let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
-        let programs = program.as_deref().and_then(Path::parent);
         // An installation has `bin/ikigai` and `libexec`. A build tree has `target/debug/ikigai`
         // and `target/libexec`.
-        Self::with(programs, programs.and_then(Path::parent))
+        Self::with(program.as_deref().and_then(Path::parent).and_then(Path::parent))
     }
 
     /// Returns the user's directories, from the environment, and the installation below `prefix`,
     /// such as `/usr`.
     #[must_use]
     pub fn of_installation(prefix: impl AsRef<Path>) -> Self {
-        let prefix = prefix.as_ref();
-        Self::with(Some(&prefix.join("bin")), Some(prefix))
+        Self::with(Some(prefix.as_ref()))
     }
 
-    fn with(programs: Option<&Path>, prefix: Option<&Path>) -> Self {
+    fn with(prefix: Option<&Path>) -> Self {
         let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
         // The XDG base directory specification: relative paths must be ignored.
@@ -157,8 +155,8 @@ impl Paths {
         Self {
             system_cache: system_tools.as_ref().map(|dir| dir.join(SYSTEM_CACHE)),
             system_tools,
-            supervisor: libexec.map(|libexec| libexec.join("ikigai-supervisor")),
-            compiler: programs.map(|programs| programs.join("ikigai")),
+            supervisor: libexec.as_ref().map(|libexec| libexec.join("ikigai-supervisor")),
+            compiler: libexec.map(|libexec| libexec.join("ikigai-compiler")),
             user_tools: beneath_home(".ikigai/tools"),
             required: Vec::new(),
             cache: xdg("XDG_CACHE_HOME", ".cache"),

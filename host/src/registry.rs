@@ -522,13 +522,17 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Compiles every component of a directory into the cache inside that directory. Returns the number
-/// of components.
+/// Compiles every component of a directory by this program, into the cache inside that directory.
+/// Returns the number of components.
 ///
 /// # Errors
 ///
 /// Fails if the directory cannot be read, or a component cannot be used.
-pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, String> {
+pub async fn precompile(
+    dir: &Path,
+    compiler: Option<PathBuf>,
+    progress: ProgressFn,
+) -> Result<usize, String> {
     let listing = candidate::list(dir, ToolOrigin::System)
         .map_err(|error| format!("`{}` cannot be read: {error}", dir.display()))?;
     let cache = ComponentCache::to_install(&dir.join(SYSTEM_CACHE))
@@ -536,7 +540,7 @@ pub async fn precompile(dir: &Path, progress: ProgressFn) -> Result<usize, Strin
     let loader = Arc::new(Loader::new(
         GuestBudget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
-        Compiler::new(Some(Compiler::OF_THIS_PROCESS.into())),
+        Compiler::new(compiler),
         // Compiling runs no tools.
         Supervisor::new(None, 0),
         // It starts no servers either.

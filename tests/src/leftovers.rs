@@ -32,7 +32,7 @@ pub fn list(dir: &Path) -> Vec<String> {
 pub fn end_compilations(dir: &Path) {
     for (pid, process) in processes() {
         let line = command_line(&process);
-        if line.starts_with("ikigai __compile behind ") && belongs(&process, dir) {
+        if line.starts_with("ikigai-compiler behind ") && belongs(&process, dir) {
             let pid = Pid::from_raw(pid).expect("no process has the number 0");
             // The process may have ended in the meantime. The one that it started ends with it.
             let _ = kill_process(pid, Signal::KILL);

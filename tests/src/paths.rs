@@ -23,6 +23,12 @@ pub fn supervisor() -> PathBuf {
     existing("IKIGAI_TEST_SUPERVISOR", "libexec/ikigai-supervisor", "cargo xtask stage")
 }
 
+/// Returns the compiler, which lies beside the supervisor.
+#[must_use]
+pub fn compiler() -> PathBuf {
+    supervisor().with_file_name("ikigai-compiler")
+}
+
 /// Returns the directory of the six tools, both builds: `IKIGAI_TEST_TOOLS`, or
 /// `TARGET/libexec/ikigai`.
 #[must_use]

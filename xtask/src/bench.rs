@@ -172,8 +172,7 @@ fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()>
     place::directory(&layout.root)?;
     place::directory(&layout.at("prefix/bin"))?;
     place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
-    let supervisor = build::supervisor(project, RELEASE);
-    stage::place_tools(&[supervisor], &layout.at("prefix/libexec"))?;
+    stage::place_tools(&build::helpers(project, RELEASE), &layout.at("prefix/libexec"))?;
     place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
     place::file(&project.built(RELEASE).join("examples").join(ECHO), &layout.at(ECHO), PROGRAM)?;
     stage::place_tools(&tools, &layout.tools())?;

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::portable;
 use crate::project::{
-    BuiltProgram, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, TEST_GUESTS,
+    BuiltProgram, COMPILER, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, TEST_GUESTS,
 };
 use crate::run;
 use crate::toolchain::WASM_TARGET;
@@ -20,17 +20,19 @@ fn of_components(profile: &str) -> &'static str {
     if profile == EVERYDAY { "guest-dev" } else { "guest" }
 }
 
-/// Builds the host and all native tools with `profile`.
+/// Builds the host, the programs that it starts, and all native tools with `profile`.
 ///
-/// It is one cargo command because cargo unifies features over all packages of a build: with two,
-/// wasmtime may be compiled twice. For the same reason the everyday build covers all default
-/// members, which the tests need.
+/// Cargo unifies features over all packages of a build. So the compiler has a build of its own, and
+/// the host no compiler in it. The everyday build is one, of all default members, which the tests
+/// need: there wasmtime is compiled once.
 pub(crate) fn native(project: &CargoProject, profile: &str) -> anyhow::Result<()> {
-    let mut command = project.cargo(&["build", "--bins", "--profile", profile]);
-    if profile != EVERYDAY {
-        command.args(["--package", HOST, "--package", SUPERVISOR, "--package", NATIVE_TOOLS]);
+    let build = || project.cargo(&["build", "--bins", "--profile", profile]);
+    if profile == EVERYDAY {
+        return run::run(&mut build());
     }
-    run::run(&mut command)
+    let packages = ["--package", HOST, "--package", SUPERVISOR, "--package", NATIVE_TOOLS];
+    run::run(build().args(packages))?;
+    run::run(build().args(["--package", COMPILER]))
 }
 
 /// Builds everything that runs natively, tests included, in the everyday profile.
@@ -55,9 +57,10 @@ pub(crate) fn host(project: &CargoProject, profile: &str) -> BuiltProgram {
     BuiltProgram { file: project.built(profile).join(HOST), name: HOST.to_owned() }
 }
 
-/// Returns the supervisor that [`native`] built.
-pub(crate) fn supervisor(project: &CargoProject, profile: &str) -> BuiltProgram {
-    BuiltProgram { file: project.built(profile).join(SUPERVISOR), name: SUPERVISOR.to_owned() }
+/// Returns the programs that the host starts, and that [`native`] built: `libexec` has them.
+pub(crate) fn helpers(project: &CargoProject, profile: &str) -> [BuiltProgram; 2] {
+    [SUPERVISOR, COMPILER]
+        .map(|name| BuiltProgram { file: project.built(profile).join(name), name: name.to_owned() })
 }
 
 /// Builds only the named native tools.

@@ -103,8 +103,7 @@ pub(crate) fn install(project: &CargoProject, options: &InstallOptions) -> anyho
     step(&format!("Installing into {} and {}", layout.bin.display(), layout.tools.display()));
     // The tools are installed first, so that a new host meets old tools as briefly as possible.
     let mut changed = stage::place_tools(&tools, &layout.tools)?;
-    let supervisor = build::supervisor(project, &options.profile);
-    changed |= stage::place_tools(&[supervisor], &layout.libexec)?;
+    changed |= stage::place_tools(&build::helpers(project, &options.profile), &layout.libexec)?;
     place::directory(&layout.bin)?;
     let installed = layout.bin.join(&host.name);
     changed |= place::file(&host.file, &installed, PROGRAM)? == CopyResult::Written;

@@ -15,6 +15,8 @@ use crate::run;
 pub(crate) const HOST: &str = "ikigai";
 /// The package of the supervisor, and its program.
 pub(crate) const SUPERVISOR: &str = "ikigai-supervisor";
+/// The package of the compiler, and its program.
+pub(crate) const COMPILER: &str = "ikigai-compiler";
 /// The tools as native executables.
 pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 /// The tools as components.

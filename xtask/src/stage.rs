@@ -30,7 +30,7 @@ pub(crate) fn lay_out(project: &CargoProject) -> anyhow::Result<()> {
     tools.extend(components(project, EVERYDAY, &[])?);
     let directory = project.staged_tools();
     remove_others(&tools, &directory)?;
-    place_tools(&[build::supervisor(project, EVERYDAY)], &project.staged())?;
+    place_tools(&build::helpers(project, EVERYDAY), &project.staged())?;
     place_tools(&tools, &directory)?;
     place::tree(&project.wit(), &project.staged_wit())?;
     precompile(&build::host(project, EVERYDAY).file, &directory)?;

@@ -102,7 +102,7 @@ async fn all(options: &SharedOptions, host: &Host) -> Result<Vec<DoctorCheck>, C
     let sandbox = host.machine().await;
     let snapshot = host.registry().scan(ScanDepth::Failed).await;
     let mut checks = machine::checks(host.registry().paths());
-    checks.extend(runtime::checks());
+    checks.extend(runtime::checks(host.registry().paths()));
     checks.extend(sandbox::checks(host, &snapshot, sandbox));
     checks.extend(policy::checks(host));
     checks.extend(tools::checks(host, &snapshot));
@@ -121,7 +121,7 @@ async fn without_host(
 ) -> Result<Vec<DoctorCheck>, CliError> {
     let paths = options.paths();
     let mut checks = machine::checks(&paths);
-    checks.extend(runtime::checks());
+    checks.extend(runtime::checks(&paths));
     checks.push(policy::none(error));
     checks.extend(storage::checks(&paths));
     checks.extend(assets::checks(options).await?);

@@ -1,6 +1,6 @@
 //! `ikigai __precompile DIR`: fills the cache for a directory of built-in tools. An installer runs
-//! it with the program that it has just installed, so that the engine that compiles the code also
-//! loads it later.
+//! it with the program that it has just installed, whose compiler makes the code that its engine
+//! loads later.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,8 +10,8 @@ use crate::output::eprint;
 use crate::progress;
 use ikigai_host::registry;
 
-pub(super) async fn run(dir: PathBuf) -> Result<ExitCode, CliError> {
-    let count = registry::precompile(&dir, progress::reporter())
+pub(super) async fn run(dir: PathBuf, compiler: Option<PathBuf>) -> Result<ExitCode, CliError> {
+    let count = registry::precompile(&dir, compiler, progress::reporter())
         .await
         .map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))?;
     eprint(&format!("{count} components are compiled\n"));

@@ -4,13 +4,12 @@
 //! store, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
 //! compiled code in [`cache`].
 
-mod adapt;
 mod assets;
 mod behind;
-mod binary;
 mod bounds;
 #[doc(hidden)]
 pub mod cache;
+mod code_version;
 #[doc(hidden)]
 pub mod compiler;
 mod engine;
@@ -36,13 +35,14 @@ mod streams;
 mod tasks;
 mod threads;
 mod ticker;
+mod wasi_version;
 mod workspace;
 
 use std::fs::File;
 use std::future::Future;
 use std::io::Seek as _;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use ikigai_protocol::Digest;
@@ -52,15 +52,17 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::component::Component;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use self::adapt::AdaptError;
-use self::binary::{OfWasi03, UsesAsync};
 use self::cache::{CompileLock, ComponentCache, LockTimeouts};
+#[cfg(feature = "compiler")]
+use self::compiler::adapt::AdaptError;
 use self::compiler::{Compiler, Excess};
 use self::guest::{Guest, GuestOutcome};
 use self::linkers::{Linkers, imports};
 use self::state::{GuestState, MemoryBudget};
 use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
 use self::ticker::Ticker;
+#[cfg(feature = "compiler")]
+use self::wasi_version::{OfWasi03, UsesAsync};
 use super::assets::AssetGate;
 use super::net::NetworkGate;
 use super::output::Pipe;
@@ -83,10 +85,10 @@ pub enum ComponentError {
     #[error("is a core WebAssembly module that cannot be a tool: it {0}")]
     CoreModule(String),
     /// It was built for WASI 0.3.
-    #[error("{}", binary::OfWasi03)]
+    #[error("{}", wasi_version::OfWasi03)]
     OfWasi03,
     /// It uses the async feature of the component model; the text names the built-in.
-    #[error("{}", binary::UsesAsync(.0.clone()))]
+    #[error("{}", wasi_version::UsesAsync(.0.clone()))]
     UsesAsync(String),
     /// It does not parse or does not compile.
     #[error("does not compile: {0}")]
@@ -140,19 +142,25 @@ pub struct Capability {
     pub pagemap_scan: Result<(), String>,
 }
 
-/// Finds out the support of this machine for components.
+/// Finds out the support of this machine for components, which this program compiles.
 #[must_use]
-pub fn capability() -> Capability {
-    engine::capability()
+pub fn capability(compiler: &Compiler) -> Capability {
+    let text = |error: wasmtime::Error| format!("{error:#}");
+    let compiles = |tier| compiler.check(tier).map_err(|error| error.to_string());
+    let [pool, pagemap_scan] = engine::pool_capability().map(|made| made.map_err(text));
+    let engine = engine::without_pool().map_err(text);
+    Capability {
+        engine: engine.and_then(|_| compiles(Tier::Optimised)),
+        baseline: compiles(Tier::Baseline),
+        pool,
+        pagemap_scan,
+    }
 }
 
 /// The engine, threads and budgets that the components of one process share.
 #[doc(hidden)]
 pub struct Runtime {
-    optimised: Linkers,
-    /// Made when the first component runs baseline code. `None` on a machine that cannot run such
-    /// code.
-    baseline: OnceLock<Option<Linkers>>,
+    linkers: Linkers,
     ticker: Arc<Ticker>,
     threads: GuestThreads,
     /// A permit for each guest that may run at once.
@@ -190,8 +198,7 @@ impl Runtime {
             let threads = GuestThreads::new(Arc::clone(&ticker));
             ticker.start(engine.weak(), threads.watch())?;
             Ok(Self {
-                optimised: Linkers::new(Tier::Optimised, engine)?,
-                baseline: OnceLock::new(),
+                linkers: Linkers::new(engine)?,
                 ticker,
                 threads,
                 permits: Arc::new(Semaphore::new(guests as usize)),
@@ -211,22 +218,6 @@ impl Runtime {
             permit.ok()
         };
         cancel.run_until_cancelled(permit).await.flatten()
-    }
-
-    /// Returns the engine for code of this tier, with its linkers. Returns nothing if this machine
-    /// cannot run such code.
-    fn linkers(&self, tier: Tier) -> Option<&Linkers> {
-        let make = || {
-            let made = engine::of_the_baseline();
-            let made = made.and_then(|engine| Linkers::new(tier, engine));
-            let made = made.inspect_err(|error| tracing::debug!("no baseline: {error:#}")).ok()?;
-            self.ticker.also(made.engine.weak());
-            Some(made)
-        };
-        match tier {
-            Tier::Optimised => Some(&self.optimised),
-            Tier::Baseline => self.baseline.get_or_init(make).as_ref(),
-        }
     }
 
     /// Returns a component that was compiled before, if its optimised code is in the cache and
@@ -250,9 +241,9 @@ impl Runtime {
         tier: Tier,
         cache: &ComponentCache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
-        let linkers = self.linkers(tier)?;
-        let component = cache.load(&linkers.engine, linkers.fingerprint(), digest)?;
-        Some(self.link(&component, linkers))
+        let component =
+            cache.load(&self.linkers.engine, code_version::fingerprint(tier), digest)?;
+        Some(self.link(&component, tier))
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
@@ -272,19 +263,19 @@ impl Runtime {
         cache: &ComponentCache,
         cancel: &CancellationToken,
     ) -> Result<GuestProgram, ComponentError> {
-        let lock = |linkers: &Linkers| {
+        let lock = |tier| {
             let goes_on = || !cancel.is_cancelled();
-            cache.lock_compilation(linkers.fingerprint(), digest, LockTimeouts::OF_A_HOST, goes_on)
+            let fingerprint = code_version::fingerprint(tier);
+            cache.lock_compilation(fingerprint, digest, LockTimeouts::OF_A_HOST, goes_on)
         };
         if tier == Tier::Baseline
             && cache.for_baseline().is_some()
-            && let Some(linkers) = self.linkers(tier)
-            && let Some(lock) = lock(linkers)
+            && let Some(lock) = lock(tier)
         {
             let again = source.try_clone();
             let again = again.map_err(|error| ComponentError::Unread(error.to_string()))?;
             let task = Compilation { compiler, source: again, digest, cancel };
-            match self.compile_under(Some(lock), task, linkers, cache) {
+            match self.compile_under(Some(lock), task, tier, cache) {
                 // Winch knows fewer proposals of WebAssembly, for example, or the disk is full.
                 Err(
                     error @ (ComponentError::Invalid(_)
@@ -295,17 +286,16 @@ impl Runtime {
             }
         }
         let task = Compilation { compiler, source, digest, cancel };
-        self.compile_under(lock(&self.optimised), task, &self.optimised, cache)
+        self.compile_under(lock(Tier::Optimised), task, Tier::Optimised, cache)
     }
 
     fn compile_under(
         self: &Arc<Self>,
         lock: Option<CompileLock>,
         Compilation { compiler, mut source, digest, cancel }: Compilation<'_>,
-        linkers: &Linkers,
+        tier: Tier,
         cache: &ComponentCache,
     ) -> Result<GuestProgram, ComponentError> {
-        let tier = linkers.tier;
         if lock.as_ref().is_some_and(|lock| lock.was_waited_for() || tier == Tier::Baseline)
             && let Some(program) =
                 self.load_compiled(digest, cache).or_else(|| self.load(digest, tier, cache))
@@ -315,7 +305,7 @@ impl Runtime {
         // A compiler process that ran before has read the file to its end.
         source.rewind().map_err(|error| ComponentError::Unread(error.to_string()))?;
         let code = compiler.compile(source, digest, tier, cancel)?;
-        let code = match cache.store(&code, linkers.fingerprint(), digest) {
+        let code = match cache.store(&code, code_version::fingerprint(tier), digest) {
             Some(kept) => kept,
             None if tier == Tier::Baseline => {
                 return Err(ComponentError::Unread("its code is not kept".to_owned()));
@@ -324,9 +314,9 @@ impl Runtime {
         };
         // SAFETY: the host's own program has just written it, into a file without a name or into
         // the cache. No other user can write there.
-        let component = unsafe { cache::load_open(&linkers.engine, &code) };
+        let component = unsafe { cache::load_open(&self.linkers.engine, &code) };
         drop(lock);
-        self.link(&component.map_err(ComponentError::Unread)?, linkers)
+        self.link(&component.map_err(ComponentError::Unread)?, tier)
     }
 
     /// Compiles a component or a core module in this process, without a limit on time and memory,
@@ -336,17 +326,19 @@ impl Runtime {
     /// # Errors
     ///
     /// See [`ComponentError`].
+    #[cfg(feature = "compiler")]
     pub fn compile_here(self: &Arc<Self>, bytes: &[u8]) -> Result<GuestProgram, ComponentError> {
-        self.compile_here_with(bytes, &self.optimised)
+        self.compile_here_to(bytes, Tier::Optimised)
     }
 
-    fn compile_here_with(
+    #[cfg(feature = "compiler")]
+    fn compile_here_to(
         self: &Arc<Self>,
         bytes: &[u8],
-        linkers: &Linkers,
+        tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code = engine::compile(bytes, linkers.tier).map_err(|error| {
+        let code = compiler::code::compile(bytes, tier).map_err(|error| {
             match error.downcast_ref::<AdaptError>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
@@ -357,16 +349,16 @@ impl Runtime {
             }
         })?;
         // SAFETY: it was compiled the line before.
-        let component = unsafe { Component::deserialize(&linkers.engine, code) };
-        self.link(&component.map_err(invalid)?, linkers)
+        let component = unsafe { Component::deserialize(&self.linkers.engine, code) };
+        self.link(&component.map_err(invalid)?, tier)
     }
 
     fn link(
         self: &Arc<Self>,
         component: &Component,
-        linkers: &Linkers,
+        tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
-        let code = CompiledCommand { component: linkers.link(component)?, tier: linkers.tier };
+        let code = CompiledCommand { component: self.linkers.link(component)?, tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
             code: Arc::new(RwLock::new(code)),
@@ -501,7 +493,7 @@ impl Executor for GuestProgram {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compiler"))]
 mod tests {
     use std::ffi::OsString;
     use std::os::unix::ffi::OsStringExt as _;
@@ -528,8 +520,7 @@ mod tests {
     fn compiled_to(text: &str, tier: Tier) -> GuestProgram {
         let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
         let bytes = wat::parse_str(text).expect("a component");
-        let linkers = runtime.linkers(tier).expect("an engine");
-        runtime.compile_here_with(&bytes, linkers).expect("compiled")
+        runtime.compile_here_to(&bytes, tier).expect("compiled")
     }
 
     /// Returns the command with another body of its function, and more in its module.

@@ -110,6 +110,7 @@ impl Host {
                 to
             };
             copy(&paths::supervisor(), "libexec/ikigai-supervisor");
+            copy(&paths::compiler(), "libexec/ikigai-compiler");
             self.program = copy(&self.program, "bin/ikigai");
             self.user = Some(NOBODY);
         }

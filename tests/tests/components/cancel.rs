@@ -85,8 +85,9 @@ fn an_interruption_does_not_wait_for_discovery_or_compilation() {
     host.program("heavy.wasm", heavy(&schema("heavy"), 100_000));
     let path = host.user_tools().join("heavy.wasm");
     let path = path.to_str().expect("UTF-8");
-    let compiles =
-        || leftovers::list(host.scratch()).iter().any(|process| process.contains("__compile"));
+    let compiles = || {
+        leftovers::list(host.scratch()).iter().any(|process| process.contains("ikigai-compiler"))
+    };
     for how in [["call", "heavy"], ["run", "heavy"], ["run", path]] {
         let mut running = host.start([&["tool"], &how[..]].concat());
         running.wait_until("the component is compiled", compiles);

@@ -1,12 +1,15 @@
 //! The checks of the runtime of components.
 
 use super::DoctorCheck;
+use ikigai_host::exec::wasm::compiler::Compiler;
 use ikigai_host::exec::wasm::{self, Capability};
+use ikigai_host::paths::Paths;
 
 const SECTION: &str = "components";
 
-pub(super) fn checks() -> Vec<DoctorCheck> {
-    let Capability { engine, baseline, pool, pagemap_scan } = wasm::capability();
+pub(super) fn checks(paths: &Paths) -> Vec<DoctorCheck> {
+    let Capability { engine, baseline, pool, pagemap_scan } =
+        wasm::capability(&Compiler::new(paths.compiler.clone()));
     let engine = match engine {
         Ok(()) => DoctorCheck::new(SECTION, "runtime", "compiles and runs components"),
         Err(why) => {

@@ -63,10 +63,10 @@ pub(super) async fn run(
         CommandEnd::With(_) => {}
     }
     let output = project.path.join(&build.output);
-    let system_tools = options.paths().system_tools;
+    let paths = options.paths();
     let manifest = project.manifest();
     let finished = async {
-        let component = component::build(output, manifest.clone(), system_tools, &cancel).await?;
+        let component = component::build(output, manifest.clone(), paths, &cancel).await?;
         let staged = Staged::write(&project, &component)?;
         let CheckResults { mut findings, tool } =
             check::check(&host, &options.config, &staged.file).await;

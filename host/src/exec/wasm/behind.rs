@@ -10,8 +10,8 @@ use ikigai_protocol::Digest;
 use parking_lot::RwLock;
 
 use super::cache::ComponentCache;
-use super::compiler::{Compiler, behind};
-use super::{CompiledCommand, ComponentError, GuestProgram, Runtime, Tier};
+use super::compiler::{Compiler, behind, exit};
+use super::{CompiledCommand, ComponentError, GuestProgram, Runtime, Tier, code_version};
 
 /// The state of a compilation in the background of a component's calls.
 pub(crate) enum BackgroundCompilation {
@@ -29,7 +29,7 @@ impl BackgroundCompilation {
     pub(crate) fn wait(&mut self) -> bool {
         match self {
             Self::Begun(process) => match process.wait() {
-                Ok(status) => status.code() != Some(behind::BUSY),
+                Ok(status) => status.code() != Some(exit::BUSY),
                 Err(error) => {
                     tracing::debug!("a compilation cannot be waited for: {error}");
                     true
@@ -111,6 +111,6 @@ impl Runtime {
         digest: &Digest,
         cache: &ComponentCache,
     ) -> Option<String> {
-        cache.why_unoptimised(self.linkers(Tier::Optimised)?.fingerprint(), digest)
+        cache.why_unoptimised(code_version::fingerprint(Tier::Optimised), digest)
     }
 }

@@ -3,7 +3,7 @@
 //! An entry is `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`. The fingerprint identifies the
 //! engine, the digest the component, and the checksum (BLAKE3) the compiled file. So one rename
 //! publishes file and checksum, and a changed file is never loaded. An entry that fails a check is
-//! ignored, and removed if the host may. The two tiers of code have two engines, so they never
+//! ignored, and removed if the host may. The two tiers of code have two fingerprints, so they never
 //! meet. `DIGEST.lock` exists while a host compiles the component. In the optimised tier,
 //! `DIGEST.unoptimised` exists if an attempt to make its code failed, and has the reason. A process
 //! that compiles behind the calls of a host has a lock on `components/behind.lock`.
@@ -11,6 +11,8 @@
 //! Compiled code is machine code: loading it is trusting it. So the cache reads only files and
 //! directories that no other user can write to.
 
+#[cfg(feature = "compiler")]
+mod behind;
 mod lock;
 
 use std::borrow::Cow;
@@ -91,45 +93,11 @@ impl ComponentCache {
             .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
     }
 
-    /// Removes code of the engine `worse` if there is code of `better`. Removes the files of
-    /// processes that were killed while they stored code.
-    pub(super) fn sweep(&self, worse: u64, better: u64) {
-        let Some(dir) = self.own.as_deref() else { return };
-        let (worse, better) = (entries(dir, worse), entries(dir, better));
-        for path in listed(&worse) {
-            let digest = digest_in(&path);
-            if digest.is_some_and(|digest| named(&better, &digest).next().is_some()) {
-                remove(&path);
-            }
-        }
-        for path in listed(&worse).chain(listed(&better)) {
-            let is_unfinished = file_name(&path).starts_with(UNFINISHED);
-            if is_unfinished && !is_younger(&path, LEFT_BEHIND) {
-                remove(&path);
-            }
-        }
-    }
-
     /// Returns the reason that the last attempt to make the optimised code of a component failed,
     /// until it is time for another one.
     pub(super) fn why_unoptimised(&self, fingerprint: u64, digest: &Digest) -> Option<String> {
         let path = entries(self.own.as_deref()?, fingerprint).join(unoptimised(digest));
         is_younger(&path, NEXT_ATTEMPT).then(|| fs::read_to_string(path).ok()).flatten()
-    }
-
-    /// Notes the reason that an attempt to make the optimised code of a component failed.
-    pub(super) fn note_unoptimised(&self, fingerprint: u64, digest: &Digest, reason: &str) {
-        let Some(dir) = self.own.as_deref() else { return };
-        let note = || -> io::Result<()> {
-            let dir = self.make_entries(dir, fingerprint)?;
-            let mut file = unfinished(&dir)?;
-            io::Write::write_all(&mut file, reason.as_bytes())?;
-            file.persist(dir.join(unoptimised(digest)))?;
-            Ok(())
-        };
-        if let Err(error) = note() {
-            paths::log_uncached(dir, &error);
-        }
     }
 
     /// Takes the right to compile for this cache in the background of a host's calls. It lasts
@@ -245,9 +213,6 @@ fn unoptimised(digest: &Digest) -> String {
 /// The beginning of the names of files that are not complete.
 const UNFINISHED: &str = ".unfinished";
 
-/// The age at which an unfinished file has no writer any more: no compilation takes as long.
-const LEFT_BEHIND: Duration = Duration::from_secs(24 * 60 * 60);
-
 /// The time from a failed attempt to make optimised code to the next attempt. The process may have
 /// had its parent's limits, or the machine may have been short of memory.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(60 * 60);
@@ -268,12 +233,6 @@ fn listed(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 fn file_name(path: &Path) -> Cow<'_, str> {
     path.file_name().map_or(Cow::Borrowed(""), |name| name.to_string_lossy())
-}
-
-/// Returns the digest of the component whose code is in the entry at this path.
-fn digest_in(path: &Path) -> Option<Digest> {
-    let name = file_name(path);
-    name.strip_suffix(".cwasm")?.split_once('.')?.0.parse().ok()
 }
 
 /// Returns the entries of a component, with the checksums in their names.

@@ -1,18 +1,27 @@
 //! Compilation in a separate process.
 //!
 //! A component decides how much time and memory its compilation takes: a few bytes can stand for a
-//! great many instances. So the host starts the program `ikigai` as a compiler. It compiles one
-//! component under limits that the kernel enforces, and returns the code in a file without a name.
+//! great many instances. So the host starts a program that compiles, `ikigai-compiler`. It compiles
+//! one component under limits that the kernel enforces, and returns the code in a file without a
+//! name. The host itself has no compiler, unless the feature `compiler` adds one.
 //! The same process makes components of core modules, for tools that are shipped. Owns the limits,
 //! the process and the meaning of its end. [`super::cache`] owns the code that is kept, and
 //! `behind` the compilation that a host does not wait for.
 
+#[cfg(feature = "compiler")]
+pub(super) mod adapt;
 pub(super) mod behind;
+#[cfg(feature = "compiler")]
+mod binary;
+#[cfg(feature = "compiler")]
+pub(super) mod code;
+pub(super) mod exit;
 mod limits;
+#[cfg(feature = "compiler")]
 mod process;
 
 use std::fs::File;
-use std::io::{self, Read, Seek as _, SeekFrom};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,10 +40,14 @@ use super::{ComponentError, Tier};
 use limits::{CompilerLimits, Inherited};
 
 pub use limits::Excess;
+#[cfg(feature = "compiler")]
 pub use process::main;
 
-/// The first argument of a process that compiles.
-pub const ARGUMENT: &str = "__compile";
+/// The name of the program that compiles.
+const PROGRAM: &str = "ikigai-compiler";
+
+/// The smallest component: its header (the component model's binary format).
+const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0";
 
 /// The interval at which a compilation is checked for its cancellation and its deadline.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,20 +55,16 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// The longest reason that is read from the compiling process, in bytes.
 const MAX_REASON: u64 = 4 << 10;
 
-/// The program that compiles: `ikigai`, whose `main` calls [`main`] when its first argument is
-/// [`ARGUMENT`].
+/// The program that compiles: `ikigai-compiler`, or another whose `main` calls `main` of this
+/// module.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     path: Option<Arc<Path>>,
 }
 
 impl Compiler {
-    /// The path of this process's executable, even if its file was replaced since the start. For
-    /// programs that call [`main`].
-    pub const OF_THIS_PROCESS: &str = "/proc/self/exe";
-
-    /// Returns the compiler at an absolute path. It must have the same engine, because the code of
-    /// another engine does not load. Without a path, nothing is compiled.
+    /// Returns the compiler at an absolute path. It must be of this library's version, because the
+    /// code of another engine does not load. Without a path, nothing is compiled.
     #[must_use]
     pub fn new(path: Option<PathBuf>) -> Self {
         Self { path: path.map(Into::into) }
@@ -96,6 +105,16 @@ impl Compiler {
         let rewound = component.seek(SeekFrom::Start(0));
         rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
         Ok(component)
+    }
+
+    /// Compiles the smallest component, to find out whether components compile to this tier here.
+    pub(super) fn check(&self, tier: Tier) -> Result<(), ComponentError> {
+        let mut source =
+            nameless_file().map_err(|error| ComponentError::Unread(error.to_string()))?;
+        let written = source.write_all(EMPTY).and_then(|()| source.rewind());
+        written.map_err(|error| ComponentError::Unread(error.to_string()))?;
+        let digest = Digest::from_bytes(EMPTY);
+        self.compile(source, &digest, tier, &CancellationToken::new()).map(drop)
     }
 
     fn path(&self) -> Result<&Path, ComponentError> {
@@ -203,8 +222,7 @@ impl Compiling {
         limits: CompilerLimits,
     ) -> io::Result<Self> {
         let child = Command::new(program)
-            .arg0("ikigai")
-            .arg(ARGUMENT)
+            .arg0(PROGRAM)
             .arg(<&str>::from(task))
             .arg(digest.to_string())
             .args([limits.processor, limits.memory, limits.code].map(|limit| limit.to_string()))
@@ -290,14 +308,14 @@ fn verdict(
     let memory = || ended_by(inherited.memory.clone(), Excess::Memory(limits.memory));
     let code = || ended_by(inherited.code.clone(), Excess::Code(limits.code));
     match (status.code(), status.signal()) {
-        (Some(process::DONE), _) => Ok(()),
-        (Some(process::INVALID), _) => Err(ComponentError::Invalid(reason)),
-        (Some(process::OF_WASI_0_3), _) => Err(ComponentError::OfWasi03),
-        (Some(process::USES_ASYNC), _) => Err(ComponentError::UsesAsync(reason)),
-        (Some(process::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
-        (Some(process::FAILED), _) => Err(ComponentError::Unread(reason)),
-        (Some(process::NO_MEMORY), _) => Err(memory()),
-        (Some(process::TOO_MUCH_CODE), _) | (_, Some(libc::SIGXFSZ)) => Err(code()),
+        (Some(exit::DONE), _) => Ok(()),
+        (Some(exit::INVALID), _) => Err(ComponentError::Invalid(reason)),
+        (Some(exit::OF_WASI_0_3), _) => Err(ComponentError::OfWasi03),
+        (Some(exit::USES_ASYNC), _) => Err(ComponentError::UsesAsync(reason)),
+        (Some(exit::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
+        (Some(exit::FAILED), _) => Err(ComponentError::Unread(reason)),
+        (Some(exit::NO_MEMORY), _) => Err(memory()),
+        (Some(exit::TOO_MUCH_CODE), _) | (_, Some(libc::SIGXFSZ)) => Err(code()),
         (_, Some(libc::SIGXCPU)) => {
             Err(ended_by(inherited.processor.clone(), Excess::Processor(limits.processor)))
         }
@@ -344,14 +362,14 @@ mod tests {
             Err(ComponentError::TooCostly(excess)) => Some(excess),
             _ => None,
         };
-        assert!(judged(code(process::DONE), "").is_ok());
+        assert!(judged(code(exit::DONE), "").is_ok());
         let limits = CompilerLimits::for_task(1, CompilerTask::Optimised);
         assert_eq!(too_costly(libc::SIGXCPU, ""), Some(Excess::Processor(limits.processor)));
         let memory = Some(Excess::Memory(limits.memory));
-        assert_eq!(too_costly(code(process::NO_MEMORY), ""), memory);
+        assert_eq!(too_costly(code(exit::NO_MEMORY), ""), memory);
         assert_eq!(too_costly(libc::SIGABRT, "memory allocation of 8 bytes failed"), memory);
         let large = Some(Excess::Code(limits.code));
-        assert_eq!(too_costly(code(process::TOO_MUCH_CODE), ""), large);
+        assert_eq!(too_costly(code(exit::TOO_MUCH_CODE), ""), large);
 
         // A limit that ikigai was started with is not the component's fault.
         let some = |limit: &str| Some(limit.to_owned());
@@ -363,9 +381,9 @@ mod tests {
         for (raw, reason, limit) in [
             (libc::SIGXCPU, "", "ulimit -t"),
             (libc::SIGKILL, "", "ulimit -t"),
-            (code(process::NO_MEMORY), "", "ulimit -v"),
+            (code(exit::NO_MEMORY), "", "ulimit -v"),
             (libc::SIGABRT, "memory allocation of 8 bytes failed", "ulimit -v"),
-            (code(process::TOO_MUCH_CODE), "", "ulimit -f"),
+            (code(exit::TOO_MUCH_CODE), "", "ulimit -f"),
             (libc::SIGXFSZ, "", "ulimit -f"),
         ] {
             let error = judged_under(raw, reason, inherited.clone()).expect_err("ended");
@@ -374,9 +392,9 @@ mod tests {
 
         // A component's own fault is lasting; a fault of the machine is not.
         let lasts = |raw, reason: &str| judged(raw, reason).expect_err("ended").is_lasting();
-        assert!(lasts(code(process::INVALID), "no"));
+        assert!(lasts(code(exit::INVALID), "no"));
         assert!(lasts(code(101), "a bug") && lasts(libc::SIGSEGV, ""));
-        assert!(!lasts(code(process::FAILED), "no disk") && !lasts(libc::SIGKILL, ""));
+        assert!(!lasts(code(exit::FAILED), "no disk") && !lasts(libc::SIGKILL, ""));
         assert!(!lasts(code(101), "ThreadPoolBuildError { .. }"));
     }
 }

@@ -1,4 +1,4 @@
-//! An engine, with the linkers for the components of its tier.
+//! The engine of a process, with the linkers for components.
 
 use std::sync::OnceLock;
 
@@ -7,14 +7,13 @@ use wasmtime::component::{Component, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::state::GuestState;
-use super::{ComponentError, Tier, binary, engine, guest};
+use super::{ComponentError, guest, wasi_version};
 
 /// The beginning of the names of the interfaces of `wasi:http`.
 const HTTP: &str = "wasi:http/";
 
 /// An engine, and the linkers of the components that it runs.
 pub(super) struct Linkers {
-    pub(super) tier: Tier,
     pub(super) engine: Engine,
     linker: Linker<GuestState>,
     /// Made when the first component imports `wasi:http`: most do not.
@@ -22,14 +21,9 @@ pub(super) struct Linkers {
 }
 
 impl Linkers {
-    pub(super) fn new(tier: Tier, engine: Engine) -> wasmtime::Result<Self> {
+    pub(super) fn new(engine: Engine) -> wasmtime::Result<Self> {
         let linker = guest::linker(&engine)?;
-        Ok(Self { tier, engine, linker, with_http: OnceLock::new() })
-    }
-
-    /// Returns a hash of everything that compiled code depends on, except for the component.
-    pub(super) fn fingerprint(&self) -> u64 {
-        engine::fingerprint(&self.engine)
+        Ok(Self { engine, linker, with_http: OnceLock::new() })
     }
 
     pub(super) fn link(
@@ -37,7 +31,7 @@ impl Linkers {
         component: &Component,
     ) -> Result<CommandPre<GuestState>, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
-            match imports(component).iter().any(|name| binary::is_version_0_3(name)) {
+            match imports(component).iter().any(|name| wasi_version::is_version_0_3(name)) {
                 true => ComponentError::OfWasi03,
                 // wasmtime's text names the import that is missing or of another type.
                 false => ComponentError::Link(format!("{error:#}")),

@@ -1,9 +1,9 @@
-//! The thread that advances the epochs of the engines while guests run, and watches their threads.
+//! The thread that advances the epoch of the engine while guests run, and watches their threads.
 
 use std::io;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -22,8 +22,6 @@ const LINGERING: u32 = 100;
 pub(super) struct Ticker {
     guests: Mutex<Guests>,
     began: Condvar,
-    /// The engine for code of the baseline, once it is made.
-    baseline: OnceLock<EngineWeak>,
 }
 
 /// The facts about the guests that the ticker needs.
@@ -47,7 +45,7 @@ impl Guests {
 pub(super) struct TickerGuard(Arc<Ticker>);
 
 impl Ticker {
-    /// Starts the thread, which calls `watch` at each tick, and ends when the engines are gone or
+    /// Starts the thread, which calls `watch` at each tick, and ends when the engine is gone or
     /// `watch` returns nothing. While `watch` returns true, ticks go on.
     ///
     /// # Errors
@@ -63,16 +61,13 @@ impl Ticker {
         let tick = move || {
             let mut idle = 0;
             while let Some(ticker) = ticker.upgrade() {
-                // If a guest is left to its end, this holds only that guest's engine alive.
-                let engines = || {
-                    let all = [Some(&engine), ticker.baseline.get()].into_iter().flatten();
-                    all.filter_map(EngineWeak::upgrade)
-                };
-                if engines().next().is_none() {
+                if engine.upgrade().is_none() {
                     return;
                 }
                 idle = ticker.idle_ticks(idle);
-                engines().for_each(|engine| engine.increment_epoch());
+                if let Some(engine) = engine.upgrade() {
+                    engine.increment_epoch();
+                }
                 // Without this thread no deadline would be enforced any more.
                 match catch_unwind(AssertUnwindSafe(&watch)) {
                     Ok(Some(true)) | Err(_) => ticker.nudge(),
@@ -86,19 +81,13 @@ impl Ticker {
         std::thread::Builder::new().name("epoch".into()).spawn(tick).map(drop)
     }
 
-    /// Advances the epoch of the engine for baseline code as well.
-    pub(super) fn also(&self, engine: EngineWeak) {
-        // Only one such engine is made.
-        let _ = self.baseline.set(engine);
-    }
-
     /// Returns the number of ticks since a guest ran; at the last tick it was `before`. If the
     /// number is large, waits for a guest first.
     fn idle_ticks(&self, before: u32) -> u32 {
         let mut guests = self.guests.lock();
         if before >= LINGERING && guests.are_idle() {
             guests.is_awaited = true;
-            // Woken now and then to notice that the engines are gone.
+            // Woken now and then to notice that the engine is gone.
             let pause = Duration::from_secs(60);
             self.began.wait_while_for(&mut guests, |guests| guests.are_idle(), pause);
             guests.is_awaited = false;
@@ -137,7 +126,7 @@ impl Drop for TickerGuard {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "compiler"))]
 mod tests {
     use std::sync::mpsc;
 

@@ -77,9 +77,9 @@ fn every_limit_of_a_compilation_is_kept() {
     let heavy = heavy(&schema("heavy"), 60_000);
     let source = host.write("heavy.wasm", &heavy, 0o644);
     let compile = |digest: &str, processor: u64, memory: u64, code: u64| {
-        let mut command = host.command();
+        let mut command = host.command_of(paths::compiler());
         command
-            .args(["__compile", "optimised", digest])
+            .args(["optimised", digest])
             .args([processor, memory, code].map(|limit| limit.to_string()))
             .arg(std::process::id().to_string())
             .stdin(Stdio::from(File::open(&source).expect("there")))

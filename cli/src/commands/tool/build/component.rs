@@ -6,6 +6,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::paths::Paths;
 use ikigai_packages::Manifest;
 use ikigai_packages::section::{MAGIC, MAX_FILE_BYTES};
 use ikigai_protocol::Digest;
@@ -18,11 +19,11 @@ use crate::error::CliError;
 const SCRIPT: &[u8] = b"#!";
 
 /// Returns the component for the file that a command wrote, with a manifest in it. A script becomes
-/// part of the shell component in `system_tools`.
+/// part of the shell component among the built-in tools.
 pub(super) async fn build(
     output: PathBuf,
     manifest: Manifest,
-    system_tools: Option<PathBuf>,
+    Paths { system_tools, compiler, .. }: Paths,
     cancel: &CancellationToken,
 ) -> Result<Vec<u8>, CliError> {
     // The process that adapts a module ends with this future.
@@ -31,7 +32,7 @@ pub(super) async fn build(
     let made = tokio::task::spawn_blocking(move || {
         let (file, head) = open(&output)?;
         let component = if head == MAGIC {
-            of_wasm(file, &output, &cancel)?
+            of_wasm(file, &output, &Compiler::new(compiler), &cancel)?
         } else if head.starts_with(SCRIPT) {
             of_script(file, &output, system_tools.as_deref())?
         } else {
@@ -73,10 +74,14 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
 
 /// Turns a core module into a component, in a process with limits, as for compilation. A component
 /// stays unchanged.
-fn of_wasm(mut file: File, path: &Path, cancel: &CancellationToken) -> Result<Vec<u8>, CliError> {
+fn of_wasm(
+    mut file: File,
+    path: &Path,
+    compiler: &Compiler,
+    cancel: &CancellationToken,
+) -> Result<Vec<u8>, CliError> {
     let digest = Digest::of_reader(&mut file)?;
     file.seek(SeekFrom::Start(0))?;
-    let compiler = Compiler::new(Some(Compiler::OF_THIS_PROCESS.into()));
     let mut component =
         compiler.adapt(file, &digest, cancel).map_err(|error| failed(path, error.to_string()))?;
     let mut bytes = Vec::new();

@@ -30,6 +30,7 @@ impl LockTimeouts {
     pub(in crate::exec::wasm) const OF_A_HOST: Self =
         Self { silent: Duration::from_secs(5), longest: Duration::from_secs(30) };
     /// The patience of the process that optimises in the background. No call waits for it.
+    #[cfg(feature = "compiler")]
     pub(in crate::exec::wasm) const OF_A_PROCESS_BEHIND: Self =
         Self { silent: Duration::MAX, longest: Duration::MAX };
 }

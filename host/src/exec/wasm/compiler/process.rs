@@ -3,6 +3,8 @@
 //!
 //! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
 
+mod behind;
+
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -14,45 +16,21 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
-use super::super::adapt::{self, AdaptError};
-use super::super::binary::{OfWasi03, UsesAsync};
-use super::super::engine::{self, Tier};
-use super::{CompilerTask, behind};
-
-/// The code is written.
-pub(super) const DONE: i32 = 0;
-
-/// The component does not compile.
-pub(super) const INVALID: i32 = 10;
-
-/// The component could not be read, or the code not be written.
-pub(super) const FAILED: i32 = 11;
-
-/// An allocation failed at the limit.
-pub(super) const NO_MEMORY: i32 = 12;
-
-/// The code is larger than it may be.
-pub(super) const TOO_MUCH_CODE: i32 = 13;
-
-/// The component was built for WASI 0.3.
-pub(super) const OF_WASI_0_3: i32 = 14;
-
-/// It is a core module that cannot be adapted.
-pub(super) const NOT_ADAPTED: i32 = 15;
-
-/// The component uses the async feature of the component model; the reason is the built-in.
-pub(super) const USES_ASYNC: i32 = 16;
+use super::super::engine::Tier;
+use super::super::wasi_version::{OfWasi03, UsesAsync};
+use super::adapt::{self, AdaptError};
+use super::{CompilerTask, EMPTY, code, exit};
 
 /// The niceness of the process: everything else on the machine goes first.
 const NICENESS: i32 = 10;
 
-/// Compiles a component as the arguments of this process say. It must be the first thing that
-/// `main` does: no thread may have been started.
+/// Compiles a component as the arguments of this process say. It must be all that the `main` of a
+/// program does: no thread may have been started.
 #[must_use]
 pub fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(2);
+    let mut arguments = std::env::args_os().skip(1);
     let (code, reason) = match run(&mut arguments) {
-        Ok(()) => (DONE, String::new()),
+        Ok(()) => (exit::DONE, String::new()),
         Err(CompilerFault { code, reason }) => (code, reason),
     };
     // This process has no other way to report a failure.
@@ -67,7 +45,7 @@ struct CompilerFault {
 
 impl CompilerFault {
     fn failed(reason: impl ToString) -> Self {
-        Self { code: FAILED, reason: reason.to_string() }
+        Self { code: exit::FAILED, reason: reason.to_string() }
     }
 }
 
@@ -84,7 +62,7 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
         CompilerTask::Behind => {
             return match behind::run(&digest, next()?.as_ref()).map_err(CompilerFault::failed)? {
                 true => Ok(()),
-                false => Err(CompilerFault { code: behind::BUSY, reason: String::new() }),
+                false => Err(CompilerFault { code: exit::BUSY, reason: String::new() }),
             };
         }
         CompilerTask::Baseline => Some(Tier::Baseline),
@@ -110,10 +88,9 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     };
     // Starts the compiler's threads while there is memory for them, so that a failure to
     // start them is not blamed on the component.
-    engine::compile(engine::EMPTY, tier)
-        .map_err(|error| CompilerFault::failed(format!("{error:#}")))?;
+    code::compile(EMPTY, tier).map_err(|error| CompilerFault::failed(format!("{error:#}")))?;
     let component = read(&digest)?;
-    let compiled = engine::compile(&component, tier).map_err(fault);
+    let compiled = code::compile(&component, tier).map_err(fault);
     drop(component);
     write(&compiled?)
 }
@@ -121,16 +98,16 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
 /// Returns the fault of a binary that was refused.
 fn fault(error: wasmtime::Error) -> CompilerFault {
     if let Some(UsesAsync(built_in)) = error.downcast_ref() {
-        return CompilerFault { code: USES_ASYNC, reason: built_in.clone() };
+        return CompilerFault { code: exit::USES_ASYNC, reason: built_in.clone() };
     }
     let code = if is_no_memory(&error) {
-        NO_MEMORY
+        exit::NO_MEMORY
     } else if error.is::<OfWasi03>() {
-        OF_WASI_0_3
+        exit::OF_WASI_0_3
     } else if error.is::<AdaptError>() {
-        NOT_ADAPTED
+        exit::NOT_ADAPTED
     } else {
-        INVALID
+        exit::INVALID
     };
     CompilerFault { code, reason: format!("{error:#}") }
 }
@@ -177,7 +154,9 @@ fn read(digest: &str) -> Result<Vec<u8>, CompilerFault> {
 fn write(code: &[u8]) -> Result<(), CompilerFault> {
     let own = io::stdout().as_fd().try_clone_to_owned().map_err(CompilerFault::failed)?;
     File::from(own).write_all(code).map_err(|error| match error.kind() {
-        io::ErrorKind::FileTooLarge => CompilerFault { code: TOO_MUCH_CODE, reason: String::new() },
+        io::ErrorKind::FileTooLarge => {
+            CompilerFault { code: exit::TOO_MUCH_CODE, reason: String::new() }
+        }
         _ => CompilerFault::failed(format!("its code cannot be written: {error}")),
     })
 }

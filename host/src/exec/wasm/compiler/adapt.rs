@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::hash::Hash;
 
 use wasi_preview1_component_adapter_provider::{
     WASI_SNAPSHOT_PREVIEW1_ADAPTER_NAME as PREVIEW1,
@@ -15,29 +14,6 @@ use wasi_preview1_component_adapter_provider::{
 };
 use wasmparser::{ExternalKind, Import, Parser, Payload, TypeRef};
 use wit_component::ComponentEncoder;
-
-/// The version of `wit-component`, which has no constant for it; a test compares them.
-const ENCODER: &str = "0.254.2";
-
-/// The digest of the adapter, computed when this crate is compiled: hashing 50 KB would be a
-/// noticeable part of starting a command.
-const ADAPTER_DIGEST: u64 = fnv1a(ADAPTER);
-
-/// Returns the hash FNV-1a of 64 bits.
-const fn fnv1a(bytes: &[u8]) -> u64 {
-    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
-    let mut at = 0;
-    while at < bytes.len() {
-        digest = (digest ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
-        at += 1;
-    }
-    digest
-}
-
-/// Returns a value that changes whenever the same module would be adapted to another component.
-pub(super) fn version() -> impl Hash {
-    (ADAPTER_DIGEST, ENCODER)
-}
 
 /// The function that a module of a program starts with.
 const START: &str = "_start";
@@ -280,19 +256,6 @@ mod tests {
         for other in [&b""[..], b"\0asm", b"#!/bin/sh\n", b"\0asm\x0d\0\0\0"] {
             assert!(matches!(adapted(other), Ok(Cow::Borrowed(same)) if same == other));
         }
-    }
-
-    #[test]
-    fn the_version_is_that_of_the_encoder_and_changes_with_the_adapter() {
-        let program = module(MAIN);
-        let component = adapted(&program).expect("adapted");
-        let text = String::from_utf8_lossy(&component).into_owned();
-        // The section `producers` of the component: a name and a version, each after its length.
-        let own = format!("\rwit-component{}{ENCODER}", char::from(ENCODER.len() as u8));
-        assert!(text.contains(&own), "the encoder is not of version {ENCODER}");
-        // Test vectors of FNV-1a.
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]

@@ -5,11 +5,10 @@
 
 use wasmparser::{Chunk, Parser, Payload};
 
+use super::super::wasi_version::{WASI, is_version_0_3};
+
 /// The beginning of the names of interfaces that only this host has.
 const OWN: &str = "ikigai:tool/";
-
-/// The beginning of the names of interfaces that every host of components may have.
-const WASI: &str = "wasi:";
 
 /// The export that makes a component a command, without its version.
 const RUN: &str = "wasi:cli/run@";
@@ -38,34 +37,11 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
     }
 }
 
-/// The error that a component was built for WASI 0.3.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "is a component of WASI 0.3, and this host runs those of WASI 0.2; build it against \
-     `wasi:cli/command@0.2` (in Rust, for the target `wasm32-wasip2`)"
-)]
-pub(super) struct OfWasi03;
-
-/// The error that a component uses the async feature of the component model, which came with WASI
-/// 0.3. It names the built-in.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "uses `{0}` of the component model's async feature, which this host does not support; build it without \
-     async (with jco, without `--backend qjs`)"
-)]
-pub(super) struct UsesAsync(pub(super) String);
-
 /// Returns whether a component imports or exports an interface of WASI 0.3.
 pub(super) fn is_of_wasi_0_3(component: &[u8]) -> bool {
     let names = Outline::from_component(component);
     let is_0_3 = |name: &&str| is_version_0_3(name);
     names.imports.iter().chain(&names.exports).any(is_0_3)
-}
-
-/// Returns whether an interface, named with its version, is one of WASI 0.3.
-pub(super) fn is_version_0_3(interface: &str) -> bool {
-    interface.starts_with(WASI)
-        && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
 }
 
 /// Returns the built-in, type or option of the async feature for which wasmparser refuses a

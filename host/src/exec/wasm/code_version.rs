@@ -1,0 +1,89 @@
+//! The version of compiled code: everything that it depends on, except for the component.
+//!
+//! The program that runs the code has no compiler, so wasmtime's own hash of the settings of a
+//! compiler is not there. This module names what decides in its place. wasmtime checks the settings
+//! once more when it loads the code.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER;
+
+use super::Tier;
+
+/// The version of wasmtime, which has no constant for it; a test compares them.
+const WASMTIME: &str = "48.0.8";
+
+/// The version of `wit-component`, which has no constant for it; a test compares them.
+const ENCODER: &str = "0.254.2";
+
+/// A number that changes when components must be compiled again for a reason that no version shows.
+/// Code of earlier generations was not compiled under the bounds of [`super::bounds`], or for the
+/// machine that compiled it.
+const GENERATION: u32 = 2;
+
+/// The digest of the adapter of core modules, computed when this crate is compiled: hashing 50 KB
+/// would be a noticeable part of starting a command.
+const ADAPTER_DIGEST: u64 = fnv1a(ADAPTER);
+
+/// Returns the hash FNV-1a of 64 bits.
+const fn fnv1a(bytes: &[u8]) -> u64 {
+    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
+    let mut at = 0;
+    while at < bytes.len() {
+        digest = (digest ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    digest
+}
+
+/// Returns a hash of everything that code of this tier depends on, except for the component. It is
+/// the same on every machine with the same kind of processor.
+pub(super) fn fingerprint(tier: Tier) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (WASMTIME, ENCODER, ADAPTER_DIGEST, GENERATION).hash(&mut hasher);
+    (std::env::consts::ARCH, std::env::consts::OS).hash(&mut hasher);
+    <&str>::from(tier).hash(&mut hasher);
+    if tier == Tier::Baseline {
+        has_avx().hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Returns whether this machine has the vector instructions without which Winch compiles no vectors.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn has_avx() -> bool {
+    std::is_x86_feature_detected!("avx") && std::is_x86_feature_detected!("avx2")
+}
+
+/// Returns false: Winch is used on x86-64 alone.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn has_avx() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_digest_of_the_adapter_is_fnv_1a() {
+        // Test vectors of FNV-1a.
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn the_versions_are_those_that_are_built() {
+        let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
+        let lock = std::fs::read_to_string(lock).expect("the lock file");
+        for (name, version) in [("wasmtime", WASMTIME), ("wit-component", ENCODER)] {
+            let built = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+            assert!(lock.contains(&built), "{name} is not of version {version}");
+        }
+    }
+
+    #[test]
+    fn the_tiers_have_different_code() {
+        assert_ne!(fingerprint(Tier::Baseline), fingerprint(Tier::Optimised));
+    }
+}

@@ -1,0 +1,28 @@
+//! The exit codes of a process that compiles.
+
+/// The code is written.
+pub(super) const DONE: i32 = 0;
+
+/// The component does not compile.
+pub(super) const INVALID: i32 = 10;
+
+/// The component could not be read, or the code not be written.
+pub(super) const FAILED: i32 = 11;
+
+/// An allocation failed at the limit.
+pub(super) const NO_MEMORY: i32 = 12;
+
+/// The code is larger than it may be.
+pub(super) const TOO_MUCH_CODE: i32 = 13;
+
+/// The component was built for WASI 0.3.
+pub(super) const OF_WASI_0_3: i32 = 14;
+
+/// It is a core module that cannot be adapted.
+pub(super) const NOT_ADAPTED: i32 = 15;
+
+/// The component uses the async feature of the component model; the reason is the built-in.
+pub(super) const USES_ASYNC: i32 = 16;
+
+/// The process did nothing, since another one is at work for the same cache.
+pub(in crate::exec::wasm) const BUSY: i32 = 17;
