@@ -12,7 +12,7 @@
 //! ```toml
 //! profile = "strict"
 //!
-//! [tools.grep]                     # a standard tool
+//! [tools.grep]                     # a built-in tool
 //! fs = ["ro:docs"]
 //! limits = { wall_clock = "5s" }
 //!

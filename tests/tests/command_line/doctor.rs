@@ -41,7 +41,7 @@ fn a_machine_that_lacks_nothing_is_reported_as_good() {
         assert!(!text.contains(word), "{word}: {text}");
     }
     let tools = |what| check(&ran, what)["detail"].as_str().expect("text").to_owned();
-    assert!(tools("system tools").starts_with("6 in `"), "{ran}");
+    assert!(tools("built-in tools").starts_with("6 in `"), "{ran}");
     assert!(tools("user tools").starts_with("1 in `"), "{ran}");
     assert!(tools("user tools").ends_with("0 components, 1 native"), "{ran}");
     assert!(!host.state().exists(), "it only looks\n{ran}");
@@ -103,7 +103,7 @@ fn what_is_wrong_with_a_place_comes_with_the_way_out() {
         assert!(check["advice"].as_str().expect("text").contains(advice), "{check}");
     }
     let host = Host::new().env("IKIGAI_SYSTEM_TOOLS", "/nowhere");
-    let system = check(&doctor(&host).expect_code(0), "system tools");
+    let system = check(&doctor(&host).expect_code(0), "built-in tools");
     assert_eq!(system["status"], "warn");
     let advice = system["advice"].as_str().expect("text");
     assert!(advice.starts_with("reinstall ikigai the way you installed it; "), "{advice}");

@@ -203,6 +203,7 @@ impl fmt::Display for CallDetails<'_> {
 fn heading(record: &Record) -> String {
     let name = plain(&record.tool);
     match &record.program {
+        Some(_) if is_of_the_system(record) => format!("{name}, a built-in tool"),
         Some(program) => format!("{name}, a {} tool", plain(&program.origin)),
         None => name,
     }

@@ -63,10 +63,9 @@ fn logins(host: &Host, snapshot: &Snapshot) -> Option<DoctorCheck> {
 }
 
 fn directory(paths: &Paths, origin: ToolOrigin, snapshot: &Snapshot) -> DoctorCheck {
-    let what = format!("{} tools", origin.as_str());
-    let dir = match origin {
-        ToolOrigin::System => paths.system_tools.as_deref(),
-        ToolOrigin::User => paths.user_tools.as_deref(),
+    let (what, dir) = match origin {
+        ToolOrigin::System => ("built-in tools", paths.system_tools.as_deref()),
+        ToolOrigin::User => ("user tools", paths.user_tools.as_deref()),
     };
     let Some(dir) = dir else {
         return DoctorCheck::new(SECTION, what, "no directory").warn("set HOME");

@@ -226,7 +226,7 @@ fn one_call_is_told_from_end_to_end() {
     host.run(call).expect_code(0);
     let told = audit(&host, &["--tail", "1"]).expect_code(0).stdout();
     for part in [
-        "file_read, a system tool",
+        "file_read, a built-in tool",
         "took ",
         "(`tool call`)",
         "ok",
