@@ -104,7 +104,7 @@ async fn all(options: &SharedOptions, host: &Host) -> Result<Vec<DoctorCheck>, C
     let mut checks = machine::checks(host.registry().paths());
     checks.extend(runtime::checks(host.registry().paths()));
     checks.extend(sandbox::checks(host, &snapshot, sandbox));
-    checks.extend(policy::checks(host));
+    checks.extend(policy::checks(host, &snapshot));
     checks.extend(tools::checks(host, &snapshot));
     checks.extend(locks::checks(host, &snapshot));
     checks.extend(storage::checks(host.registry().paths()));

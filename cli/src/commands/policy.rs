@@ -2,6 +2,7 @@
 
 pub(super) mod grant;
 mod least;
+mod misplaced;
 mod record;
 pub(super) mod revoke;
 mod show;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 pub(super) use self::least::is_in_base_view;
+pub(super) use self::misplaced::misplaced_tables;
 use crate::error::{CliError, with_path};
 use crate::options::SharedOptions;
 use crate::output::eprint;

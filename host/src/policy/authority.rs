@@ -22,7 +22,7 @@ use super::provenance::Provenance;
 use super::reached::RequestedAccess;
 use super::remedy::{Permissions, Remedy, RemedyHints};
 use super::reserved::{Reserved, SecretPaths};
-use super::rule::{PolicyEntry, PolicyLayers, deny_provenance};
+use super::rule::{PolicyEntry, PolicyLayer, PolicyLayers, deny_provenance, entry_provenance};
 use super::secret_places::{holds_secret_place, present_secrets, secret_place};
 use super::session::{SessionAnswer, SessionAnswers};
 use super::signer_rule::SignerRule;
@@ -647,6 +647,19 @@ impl Authority {
     pub(crate) fn has_tool_entries(&self) -> bool {
         // If a ceiling cannot be used, no tool will run.
         self.current().is_ok_and(|layers| layers.all().any(|layer| !layer.tools.is_empty()))
+    }
+
+    /// Returns the names of the tables `[tools.NAME]` in all policy files, each with its line.
+    #[must_use]
+    pub fn tool_entries(&self) -> Vec<(String, Provenance)> {
+        // If a ceiling cannot be used, no tool will run.
+        let Ok(layers) = self.current() else { return Vec::new() };
+        let of_layer = |layer: &PolicyLayer| -> Vec<(String, Provenance)> {
+            let entries = layer.tools.iter();
+            let entries = entries.map(|(name, it)| (name.clone(), entry_provenance(layer, it)));
+            entries.collect()
+        };
+        layers.all().flat_map(of_layer).collect()
     }
 
     /// Returns the names of tools in the user's file, each with its line.

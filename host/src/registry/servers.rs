@@ -58,6 +58,12 @@ impl KnownServer {
             .filter(|tool| matches!(tool.standing, ApprovalState::New | ApprovalState::Changed))
     }
 
+    /// Returns the prefix for the names of its tools, such as `github__`.
+    #[must_use]
+    pub fn tool_prefix(&self) -> String {
+        prefix(&self.name)
+    }
+
     /// Returns a line about the server for the user, if a part of it cannot be used.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {

@@ -153,6 +153,39 @@ fn the_entry_of_one_tool_denies_its_calls_and_no_others() {
 }
 
 #[test]
+fn a_table_of_a_tool_with_the_name_of_a_server_is_reported() {
+    let host = Host::without_system_tools();
+    add(&host, &doing(&["echo"])).expect_code(0);
+    let ceiling = host.write("ceiling.toml", "[tools.peer]\ndeny = true\n", 0o600);
+    let ceiling = ceiling.to_str().expect("UTF-8");
+    let beneath = |args: &[&str]| host.run([&["--ceiling", ceiling], args].concat());
+    let reported = "`[tools.peer]` has no effect, because `peer` is an MCP server";
+    let pages: [&[&str]; 2] = [&["policy", "show"], &["doctor"]];
+    // The table denies nothing, whatever its author meant.
+    beneath(&["tool", "call", "peer__echo", "{}"]).expect_code(0);
+    for page in pages {
+        let shown = beneath(page).stdout();
+        for part in [reported, "ceiling.toml:1: ", "`[servers.peer]`", "`[tools.peer__TOOL]`"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
+    for table in ["servers.peer", "tools.peer__echo"] {
+        host.write("ceiling.toml", format!("[{table}]\ndeny = true\n"), 0o600);
+        beneath(&["tool", "call", "peer__echo", "{}"]).expect_code(1);
+        for page in pages {
+            let shown = beneath(page).stdout();
+            assert!(!shown.contains("has no effect"), "{table}: {shown}");
+        }
+    }
+    // In the user's file, the name is not reported as that of an unknown tool.
+    let policy = host.home().join(".config/ikigai/policy.toml");
+    let granted = fs::read_to_string(&policy).expect("the policy");
+    fs::write(&policy, format!("{granted}\n[tools.peer]\ndeny = true\n")).expect("written");
+    let shown = host.run(["policy", "show"]).expect_code(0).stdout();
+    assert!(shown.contains(reported) && !shown.contains("no such tool exists"), "{shown}");
+}
+
+#[test]
 fn nothing_is_offered_before_a_person_has_seen_it() {
     let host = Host::without_system_tools();
     let file = define(&host, &doing(&["echo"])).display().to_string();

@@ -1,13 +1,15 @@
 //! The checks of the policy files, and of the profile in force.
 
 use super::DoctorCheck;
+use crate::commands::policy::misplaced_tables;
 use crate::error::CliError;
 use ikigai_host::host::Host;
 use ikigai_host::policy::{FileStatus, Provenance};
+use ikigai_host::registry::Snapshot;
 
 const SECTION: &str = "policy";
 
-pub(super) fn checks(host: &Host) -> Vec<DoctorCheck> {
+pub(super) fn checks(host: &Host, snapshot: &Snapshot) -> Vec<DoctorCheck> {
     let authority = host.authority();
     let profile = match authority.profile() {
         Ok((profile, sources)) => {
@@ -20,7 +22,10 @@ pub(super) fn checks(host: &Host) -> Vec<DoctorCheck> {
             .fail(denial.hint.unwrap_or_else(|| "no tool runs until then".to_owned())),
     };
     let files = authority.files();
-    [profile].into_iter().chain(files.iter().map(file)).collect()
+    let misplaced = misplaced_tables(host, snapshot).into_iter();
+    let misplaced =
+        misplaced.map(|table| DoctorCheck::new(SECTION, "entry", table.problem).warn(table.advice));
+    [profile].into_iter().chain(files.iter().map(file)).chain(misplaced).collect()
 }
 
 /// Returns the check of a policy that cannot be used for this reason.

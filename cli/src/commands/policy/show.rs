@@ -6,6 +6,7 @@ use clap::Args;
 use ikigai_protocol::Access;
 use serde_json::{Value, json};
 
+use super::misplaced::{misplaced_tables, server_called};
 use super::{signers, with_tilde};
 use crate::commands::tool::list::{plain_table, print_warnings};
 use crate::commands::tool::named::named_tool;
@@ -180,7 +181,10 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[ToolRow<'_>]) -> Result<Str
         lines.map(|line| with_tilde(&format!("{}: the policy {line}", row.tool.name()), home))
     });
     let servers = snapshot.servers().iter().filter_map(KnownServer::complaint);
-    let unknown = unknown_tools(host, snapshot).into_iter();
+    let misplaced = misplaced_tables(host, snapshot).into_iter();
+    let misplaced =
+        misplaced.map(|table| with_tilde(&format!("{}; {}", table.problem, table.advice), home));
+    let unknown = misplaced.chain(unknown_tools(host, snapshot));
     let asked = asked.chain(narrowed).chain(commands);
     for line in denied.into_iter().chain(notes).chain(asked).chain(servers).chain(unknown) {
         text.push_str(&format!("\n{line}\n"));
@@ -217,10 +221,12 @@ fn file_state(file: &FileStatus) -> String {
 }
 
 /// Returns a line for each entry of the user's file that names an unknown tool. Often the name is
-/// misspelt.
+/// misspelt. Omits the names of servers.
 fn unknown_tools(host: &Host, snapshot: &Snapshot) -> Vec<String> {
     let unknown = host.authority().named().into_iter();
-    let unknown = unknown.filter(|(name, _)| snapshot.get(name).is_none());
+    let is_unknown =
+        |name: &str| snapshot.get(name).is_none() && server_called(snapshot, name).is_none();
+    let unknown = unknown.filter(|(name, _)| is_unknown(name));
     unknown
         .map(|(name, line)| {
             let near = nearest(&name, snapshot.tools().map(|tool| tool.name()));
