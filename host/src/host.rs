@@ -494,6 +494,7 @@ pub fn request<'a>(subject: CallTarget<'a>, contents: &'a [Digest]) -> PolicyReq
     PolicyRequest {
         name: of_a_server.map(|(server, _)| server.name.as_str()).or(subject.name),
         names: &subject.build.names,
+        registered: &subject.build.registered,
         origin: subject.origin,
         backend: subject.build.backend(),
         fell_back: subject.fell_back,

@@ -115,7 +115,9 @@ pub use broad_places::{is_broad_place, is_of_kernel};
 pub use commands::fuzzing as fuzzing_commands;
 pub use commands::{CommandRule, Commands, Requirement, ScriptVerdict};
 pub(crate) use decision::CalledProgram;
-pub use decision::{Decision, Denial, Effects, PolicyRequest, ServerTool, Variable};
+pub use decision::{
+    Decision, Denial, Effects, PolicyRequest, RegisteredTool, ServerTool, Variable,
+};
 pub use edit::{NewKey, NewValue};
 pub use entry_lists::{Conflict, EntryLists};
 pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};

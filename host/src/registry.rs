@@ -444,12 +444,12 @@ impl Registry {
         Build::from_candidate(&candidate, &self.memo, &self.loader)
     }
 
-    /// Returns the file at a path that a caller named, with the names of the tools that it is.
+    /// Returns the file at a path that a caller named, with the registered tools that it is.
     async fn named(&self, path: &Path) -> Result<Candidate, String> {
         let mut candidate = Candidate::at(path.to_owned(), ToolOrigin::User)
             .map_err(|unfit| format!("`{}`: {unfit}", path.display()))?;
         let scan = self.scanner(ScanDepth::Remembered, ScanTarget::All);
-        candidate.names = scan.names_of(&candidate).await;
+        candidate.registered = scan.tools_that_are(&candidate).await;
         self.memo.save();
         Ok(candidate)
     }

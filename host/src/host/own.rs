@@ -77,6 +77,7 @@ pub(super) fn own_request(name: &str) -> PolicyRequest<'_> {
     PolicyRequest {
         name: Some(name),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::System,
         // The host confines it like a component.
         backend: Backend::Wasm,

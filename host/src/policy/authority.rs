@@ -778,6 +778,7 @@ impl Authority {
         let request = PolicyRequest {
             name: Some(TOOL),
             names: &[],
+            registered: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

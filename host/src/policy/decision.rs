@@ -24,6 +24,9 @@ pub struct PolicyRequest<'a> {
     /// Other names whose tables `[tools.NAME]` narrow the call: those of the registered tools that
     /// the program is, if its path names it, and the name under which a server's tool is offered.
     pub names: &'a [String],
+    /// The registered tools that the program is, if its path names it. If the user's file grants
+    /// one of them other contents, its path does not run either.
+    pub registered: &'a [RegisteredTool],
     /// The origin of the tool.
     pub origin: ToolOrigin,
     /// The build to run.
@@ -39,6 +42,16 @@ pub struct PolicyRequest<'a> {
     pub contents: &'a [Digest],
     /// The called tool of a server; `None` for the server itself.
     pub tool: Option<ServerTool<'a>>,
+}
+
+/// A registered tool that a program is, if a caller names the program by its path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RegisteredTool {
+    /// The name of the tool.
+    pub name: String,
+    /// The digest of its present contents, which its grant must list; `None` if its file cannot be
+    /// read.
+    pub digest: Option<Digest>,
 }
 
 impl<'a> PolicyRequest<'a> {
@@ -68,6 +81,7 @@ impl<'a> PolicyRequest<'a> {
 pub(crate) struct CalledProgram {
     name: Option<String>,
     names: Vec<String>,
+    registered: Vec<RegisteredTool>,
     origin: ToolOrigin,
     backend: Backend,
     fell_back: bool,
@@ -81,6 +95,7 @@ impl From<PolicyRequest<'_>> for CalledProgram {
         let PolicyRequest {
             name,
             names,
+            registered,
             origin,
             backend,
             fell_back,
@@ -92,6 +107,7 @@ impl From<PolicyRequest<'_>> for CalledProgram {
         Self {
             name: name.map(str::to_owned),
             names: names.to_vec(),
+            registered: registered.to_vec(),
             origin,
             backend,
             fell_back,
@@ -107,6 +123,7 @@ impl CalledProgram {
         PolicyRequest {
             name: self.name.as_deref(),
             names: &self.names,
+            registered: &self.registered,
             origin: self.origin,
             backend: self.backend,
             fell_back: self.fell_back,

@@ -201,6 +201,7 @@ mod tests {
         PolicyRequest {
             name: Some("glob"),
             names: &[],
+            registered: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

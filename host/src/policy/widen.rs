@@ -268,6 +268,7 @@ mod tests {
         PolicyRequest {
             name: Some("glob"),
             names: &[],
+            registered: &[],
             origin: ToolOrigin::System,
             backend: Backend::Wasm,
             fell_back: false,

@@ -14,7 +14,7 @@ use super::file;
 use super::memo::{FileIdentity, Memo};
 use super::wrapped::{WrapDefinition, is_wrap_definition};
 use crate::exec::wrap::Wrapper;
-use crate::policy::{Backend, ToolOrigin};
+use crate::policy::{Backend, RegisteredTool, ToolOrigin};
 
 /// The number of bytes that can be read and digested in about the time that a thread takes to
 /// start.
@@ -26,8 +26,8 @@ pub(super) struct Candidate {
     pub(super) path: PathBuf,
     pub(super) origin: ToolOrigin,
     pub(super) backend: Backend,
-    /// The names of the registered tools that the file is, if the caller named it by its path.
-    pub(super) names: Vec<String>,
+    /// The registered tools that the file is, if the caller named it by its path.
+    pub(super) registered: Vec<RegisteredTool>,
     metadata: fs::Metadata,
     wrapped: Option<WrappedCandidate>,
 }
@@ -91,7 +91,7 @@ impl Candidate {
         } else {
             return Err(Unfit::NotExecutable(path));
         };
-        Ok(Self { path, origin, backend, names: Vec::new(), metadata, wrapped: None })
+        Ok(Self { path, origin, backend, registered: Vec::new(), metadata, wrapped: None })
     }
 
     /// Returns the definition of a wrapped program.
@@ -117,7 +117,7 @@ impl Candidate {
         }
         let backend = program.backend;
         let wrapped = Some(WrappedCandidate { definition, program: Box::new(program) });
-        Ok(Self { path, origin, backend, names: Vec::new(), metadata, wrapped })
+        Ok(Self { path, origin, backend, registered: Vec::new(), metadata, wrapped })
     }
 
     /// Returns the path without `.wasm`, which both builds of a tool share.

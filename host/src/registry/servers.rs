@@ -403,6 +403,7 @@ pub fn server_request<'a>(
     PolicyRequest {
         name: Some(&definition.server.name),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::User,
         backend: Backend::Mcp,
         fell_back: false,

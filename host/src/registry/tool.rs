@@ -14,7 +14,7 @@ use crate::exec::mcp::{DefinedServer, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
 use crate::exec::wrap::{Runnable, Wrapper};
-use crate::policy::{Backend, ServerTool, ToolOrigin};
+use crate::policy::{Backend, RegisteredTool, ServerTool, ToolOrigin};
 
 use super::candidate::Candidate;
 use super::loader::Loader;
@@ -104,6 +104,9 @@ pub struct Build {
     /// Other names whose policy entries narrow its calls. See
     /// [`PolicyRequest::names`](crate::policy::PolicyRequest::names).
     pub(crate) names: Vec<String>,
+    /// The registered tools that it is. See
+    /// [`PolicyRequest::registered`](crate::policy::PolicyRequest::registered).
+    pub(crate) registered: Vec<RegisteredTool>,
     program: BuildProgram,
     wrapping: Option<WrappedProgram>,
 }
@@ -151,15 +154,18 @@ impl Build {
             Backend::Mcp => return Err("it defines a server, and is not a tool itself".to_owned()),
         };
         let digest = candidate.digest_with(contents);
-        let (path, names) = (candidate.path.clone(), candidate.names.clone());
-        Ok(Arc::new(Self { path, digest, names, program, wrapping }))
+        let (path, registered) = (candidate.path.clone(), candidate.registered.clone());
+        let mut names: Vec<String> = registered.iter().map(|tool| tool.name.clone()).collect();
+        names.dedup();
+        Ok(Arc::new(Self { path, digest, names, registered, program, wrapping }))
     }
 
     /// Returns the build of a tool of the server that the file at `path` defines. The tool is
     /// offered under this name.
     pub(super) fn of_server(path: PathBuf, name: String, program: ServerProgram) -> Self {
         let (digest, names) = (program.server.digest, vec![name]);
-        Self { path, digest, names, program: BuildProgram::Server(program), wrapping: None }
+        let program = BuildProgram::Server(program);
+        Self { path, digest, names, registered: Vec::new(), program, wrapping: None }
     }
 
     /// Returns the path of the program that its definition wraps; `None` for a tool that is itself

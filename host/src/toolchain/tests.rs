@@ -302,6 +302,7 @@ fn glob() -> PolicyRequest<'static> {
     PolicyRequest {
         name: Some("glob"),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::System,
         backend: Backend::Wasm,
         fell_back: false,

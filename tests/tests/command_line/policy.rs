@@ -8,7 +8,7 @@ mod toolchain;
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
 
@@ -601,6 +601,30 @@ fn a_tool_is_bound_by_its_path_as_by_its_name() {
         assert_eq!(grant["sandbox"], "require", "{grant}");
         assert!(grant["sources"].to_string().contains("ceiling.toml:2"), "{grant}");
     }
+}
+
+#[test]
+fn a_changed_tool_is_refused_by_its_path_as_by_its_name() {
+    let host = host();
+    let tool = host.user_tools().join("tool");
+    let link = host.scratch().join("link");
+    symlink(&tool, &link).expect("linked");
+    let run = |path: &Path, code: i32| {
+        host.run(["tool", "run", path.to_str().expect("UTF-8")]).expect_code(code)
+    };
+    host.run(["policy", "grant", "tool", "--read", "."]).expect_code(0);
+    run(&tool, 0);
+    host.script("tool", "echo 1");
+    for path in [&tool, &link] {
+        let ran = run(path, 126);
+        assert!(ran.stderr().contains("`tool` changed since you granted it at "), "{ran}");
+        assert!(ran.stderr().contains("`ikigai policy grant tool`"), "{ran}");
+    }
+    // A file that is no registered tool runs without a grant.
+    let other = fs::read_to_string(&tool).expect("readable") + "\n";
+    run(&host.write("other", other, 0o755), 0);
+    host.run(["policy", "grant", "tool"]).expect_code(0);
+    run(&tool, 0);
 }
 
 #[test]

@@ -15,7 +15,8 @@ use std::fs;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    AssetAccess, Backend, GrantedLink, LayerKind, NewValue, PolicyRequest, Profile, Remedy, Sandbox,
+    AssetAccess, Backend, GrantedLink, LayerKind, NewValue, PolicyRequest, Profile, RegisteredTool,
+    Remedy, Sandbox,
 };
 
 use rig::{CEILING, Rig, USER, WORKSPACE, asked, contents, granted, system, users};
@@ -103,6 +104,29 @@ fn a_grant_ends_when_the_contents_change() {
     let of_path = |request| PolicyRequest { name: None, ..request };
     assert!(!rig.allowed(of_path(users(Backend::Wasm, &own))).grant.net.is_none());
     assert!(rig.allowed(of_path(users(Backend::Wasm, &changed))).grant.net.is_none());
+}
+
+#[test]
+fn the_changed_file_of_a_granted_tool_is_refused_by_its_path_as_by_its_name() {
+    let user = granted("net = [\"db.internal:5432\"]");
+    let rig = Rig::with("", &user, "");
+    let changed = [Digest::from_bytes(b"another")];
+    let tool = |digest| [RegisteredTool { name: "tool".to_owned(), digest }];
+    let (present, unreadable) = (tool(Some(changed[0])), tool(None));
+    let unchanged = tool(Some(contents()[0]));
+    for backend in [Backend::Wasm, Backend::Native] {
+        let by_name = users(backend, &changed);
+        let by_path = |registered| PolicyRequest { name: None, registered, ..by_name };
+        assert_eq!(rig.decide(by_path(&present)), rig.decide(by_name));
+        rig.decide(by_path(&unreadable)).expect_err("denied");
+        // A program differs from the definition that wraps it, and is not what was granted.
+        assert!(rig.allowed(by_path(&unchanged)).grant.net.is_none());
+        // The contents count if they are granted, whatever other name the file has.
+        let other = format!("{user}[tools.other]\nsha256 = [\"{}\"]\n", changed[0]);
+        rig.write(USER, &other);
+        rig.allowed(by_path(&present));
+        rig.write(USER, &user);
+    }
 }
 
 #[test]

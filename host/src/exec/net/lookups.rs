@@ -88,6 +88,7 @@ fn reach(
     let request = PolicyRequest {
         name: Some("fetch"),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::User,
         backend: Backend::Wasm,
         fell_back: false,

@@ -49,6 +49,7 @@ pub(in crate::exec) fn recorded(recording: Recording, own_peers: &[(&str, u16)])
     let request = PolicyRequest {
         name: Some("tool"),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::User,
         backend: Backend::Wasm,
         fell_back: false,

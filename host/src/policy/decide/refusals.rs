@@ -25,16 +25,7 @@ pub(super) fn granting<'a>(
     notes: &mut Vec<String>,
 ) -> Result<Option<Rule<'a>>, Denial> {
     let Some(name) = request.name else {
-        let mut lists = request.names.iter().filter_map(|name| {
-            let granted = user.entry(request.backend, name)?.sha256.as_ref()?;
-            granted.value.is_empty().then_some((name, granted))
-        });
-        if let Some((name, granted)) = lists.next().filter(|_| !may_run) {
-            return Err(revoked(user, name, granted));
-        }
-        // A program that is named by its path is known only by its contents.
-        let named = user.tools.values().find(|entry| names_content(entry, request));
-        return Ok(named.map(|entry| (user, entry)));
+        return granting_path(user, request, may_run);
     };
     let Some(entry) = user.entry(request.backend, name) else {
         return if is_server(request) { Err(not_granted(name)) } else { Ok(None) };
@@ -69,10 +60,7 @@ pub(super) fn granting<'a>(
         return Ok(Some((user, entry)));
     }
     if !is_server(request) {
-        let provenance = provenance_of(user, granted);
-        let reason = changed_tool(name, request, &granted.value, &provenance);
-        let again = Remedy::GrantAgain { tool: name.to_owned() };
-        return Err(Denial::new(reason, provenance).remedy(again));
+        return Err(changed_tool(user, name, granted, request));
     }
     let digests =
         |digests: &[Digest]| digests.iter().map(Digest::to_string).collect::<Vec<_>>().join(", ");
@@ -88,6 +76,36 @@ pub(super) fn granting<'a>(
     Err(Denial::new(reason, provenance_of(user, granted)).remedy(remedy))
 }
 
+/// Returns the entry that grants a program that is named by its path. Such a program is known only
+/// by its contents. If it is a registered tool whose grant was revoked, or whose contents changed
+/// since the grant, it is refused like a call by that tool's name.
+fn granting_path<'a>(
+    user: &'a PolicyLayer,
+    request: &PolicyRequest<'_>,
+    may_run: bool,
+) -> Result<Option<Rule<'a>>, Denial> {
+    let mut lists = request.names.iter().filter_map(|name| {
+        let granted = user.entry(request.backend, name)?.sha256.as_ref()?;
+        granted.value.is_empty().then_some((name, granted))
+    });
+    if let Some((name, granted)) = lists.next().filter(|_| !may_run) {
+        return Err(revoked(user, name, granted));
+    }
+    if let Some(entry) = user.tools.values().find(|entry| names_content(entry, request)) {
+        return Ok(Some((user, entry)));
+    }
+    for tool in request.registered.iter().filter(|_| !may_run) {
+        // The contents of a definition differ from those of the program that it wraps.
+        let present = PolicyRequest { contents: tool.digest.as_slice(), ..*request };
+        let entry = user.entry(request.backend, &tool.name);
+        let entry = entry.filter(|entry| !names_content(entry, &present));
+        if let Some(granted) = entry.and_then(|entry| entry.sha256.as_ref()) {
+            return Err(changed_tool(user, &tool.name, granted, &present));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the denial of a tool whose grant lists no contents.
 fn revoked(user: &PolicyLayer, name: &str, granted: &Located<Vec<Digest>>) -> Denial {
     let provenance = provenance_of(user, granted);
@@ -95,13 +113,14 @@ fn revoked(user: &PolicyLayer, name: &str, granted: &Located<Vec<Digest>>) -> De
     Denial::new(reason, provenance).remedy(Remedy::GrantToRun { tool: name.to_owned() })
 }
 
-/// Returns the reason to refuse a tool whose file or program changed since the grant.
+/// Returns the denial of a tool whose file or program changed since the grant.
 fn changed_tool(
+    user: &PolicyLayer,
     name: &str,
+    granted: &Located<Vec<Digest>>,
     request: &PolicyRequest<'_>,
-    granted: &[Digest],
-    provenance: &Provenance,
-) -> String {
+) -> Denial {
+    let provenance = provenance_of(user, granted);
     let file = match request.program {
         Some(program) => format!("`{name}` or its program `{}`", program.display()),
         None => format!("`{name}`"),
@@ -113,10 +132,11 @@ fn changed_tool(
     let begin = |digests: &[Digest]| digests.iter().map(begins).collect::<Vec<_>>().join(", ");
     // The last digest belongs to the program, if the tool has one.
     let found = request.contents.last().map_or_else(|| "unknown".to_owned(), begins);
-    format!(
+    let reason = format!(
         "{file} changed since you granted it at {provenance} (its sha256 was {}, and is {found})",
-        begin(granted)
-    )
+        begin(&granted.value)
+    );
+    Denial::new(reason, provenance).remedy(Remedy::GrantAgain { tool: name.to_owned() })
 }
 
 /// Returns the file of a server whose contents were not granted, in words, and its digest, if one

@@ -127,6 +127,7 @@ pub(crate) fn system(name: &str, backend: Backend) -> PolicyRequest<'_> {
     PolicyRequest {
         name: Some(name),
         names: &[],
+        registered: &[],
         origin,
         backend,
         fell_back: false,
@@ -142,6 +143,7 @@ pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> PolicyReque
     PolicyRequest {
         name: Some("tool"),
         names: &[],
+        registered: &[],
         origin,
         backend,
         fell_back: false,
@@ -157,6 +159,7 @@ pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Po
     PolicyRequest {
         name: Some("peer"),
         names: &[],
+        registered: &[],
         origin: ToolOrigin::User,
         backend: Backend::Mcp,
         fell_back: false,
