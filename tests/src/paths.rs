@@ -51,13 +51,6 @@ pub fn built_examples() -> PathBuf {
     named("IKIGAI_TEST_EXAMPLES", "examples")
 }
 
-/// Returns the Python environment with llmock: `IKIGAI_TEST_LLMOCK`, or `TARGET/llmock`. It is
-/// missing if Python is not installed.
-#[must_use]
-pub fn llmock() -> PathBuf {
-    named("IKIGAI_TEST_LLMOCK", "llmock")
-}
-
 /// Returns the Python environment with wasmtime: `IKIGAI_TEST_OTHER_HOSTS`, or
 /// `TARGET/other-hosts`. It is missing if Python is not installed.
 #[must_use]

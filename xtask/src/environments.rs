@@ -43,13 +43,6 @@ use EnvironmentPurpose::{Benchmark, Tests};
 use Language::{Node, Python};
 
 const ENVIRONMENTS: &[PinnedEnvironment] = &[
-    // A second implementation of the vendors' APIs, for the model clients.
-    PinnedEnvironment {
-        name: LLMOCK,
-        language: Python("llmock"),
-        purposes: &[Tests],
-        require: "IKIGAI_REQUIRE_LLMOCK",
-    },
     // Another host, which runs our components.
     PinnedEnvironment {
         name: OTHER_HOSTS,
@@ -97,9 +90,6 @@ const ENVIRONMENTS: &[PinnedEnvironment] = &[
 
 /// The environment with ripgrep.
 pub(crate) const RIPGREP: &str = "ripgrep";
-
-/// The environment with llmock.
-pub(crate) const LLMOCK: &str = "llmock";
 
 /// The environment with another host of components.
 pub(crate) const OTHER_HOSTS: &str = "other-hosts";

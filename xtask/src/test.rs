@@ -65,7 +65,6 @@ fn with_paths<'a>(project: &CargoProject, command: &'a mut Command) -> &'a mut C
         .env("IKIGAI_TEST_TOOLS", project.staged_tools())
         .env("IKIGAI_TEST_GUESTS", project.staged_guests())
         .env("IKIGAI_TEST_EXAMPLES", project.built_examples())
-        .env("IKIGAI_TEST_LLMOCK", project.environment(environments::LLMOCK))
         .env("IKIGAI_TEST_OTHER_HOSTS", project.environment(environments::OTHER_HOSTS))
         .env("IKIGAI_TEST_TOOLCHAINS", project.environment(environments::TOOLCHAINS))
         .env("IKIGAI_TEST_MCP_CLIENTS", project.environment(environments::MCP_CLIENTS))
