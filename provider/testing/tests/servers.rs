@@ -1,11 +1,7 @@
-//! The servers over plain TCP, with requests written by hand: their streams, refusals and failures.
-//! These tests do not use ikigai's client.
+//! The requests that the servers refuse, written by hand and sent over plain TCP. These tests do not
+//! use ikigai's client, whose own tests show the rest of the servers.
 
 #[path = "servers/exchange.rs"]
 mod exchange;
-#[path = "servers/faults.rs"]
-mod faults;
 #[path = "servers/refusals.rs"]
 mod refusals;
-#[path = "servers/streams.rs"]
-mod streams;

@@ -202,6 +202,22 @@ async fn a_chat_that_says_why_it_ended_is_not_waited_for() {
     assert_eq!((asked.text().as_str(), &asked.answer().stop), ("a", &StopReason::Finished));
 }
 
+/// In a chat everything comes before the finish reason.
+#[tokio::test]
+async fn a_chat_that_is_cut_after_its_reason_is_an_answer() {
+    let server = FakeServer::start(Vendor::OpenAiChat, [reply()]);
+    assert_eq!(send(&client(&server), &question()).await.text(), TEXT.concat());
+    let body = reply().body(Vendor::OpenAiChat, &server.requests()[0]);
+    let body = std::str::from_utf8(&body).expect("UTF-8");
+    let reason = body.find(r#""finish_reason":"stop""#).expect("a reason");
+    let end = reason + body[reason..].find("\n\n").expect("an end") + 2;
+    for at in [end, end + 1, body.len() - 1] {
+        for cut in [reply().cut_after(at), reply().end_after(at)] {
+            assert_eq!(ask(Vendor::OpenAiChat, [cut]).await.text(), TEXT.concat(), "{at}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_answer_without_anything_is_an_answer() {
     for vendor in Vendor::ALL {

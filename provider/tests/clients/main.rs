@@ -6,7 +6,6 @@ mod answers;
 mod asking;
 mod calls;
 mod conversations;
-mod cuts;
 mod descriptions;
 mod failures;
 mod retries;

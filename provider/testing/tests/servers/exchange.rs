@@ -10,52 +10,23 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    pub(crate) head: String,
-    pub(crate) body: Vec<u8>,
-    /// True if the body had its proper end.
-    pub(crate) is_whole: bool,
+    pub(crate) text: String,
 }
 
 impl Response {
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8(self.body.clone()).expect("UTF-8")
-    }
-
     pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|error| panic!("{error}: {}", self.text()))
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
     }
 
-    /// Returns the data of each event, with its name if it has one.
-    pub(crate) fn events(&self) -> Vec<(String, Value)> {
-        let text = self.text().replace("\r\n", "\n");
-        let blocks = text.split("\n\n").filter(|block| !block.is_empty());
-        blocks.filter(|block| !block.starts_with(':')).map(event).collect()
+    /// Returns the data of each event.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let data = self.text.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).expect("JSON")).collect()
     }
-
-    /// Returns the data of the events with this name.
-    pub(crate) fn named(&self, name: &str) -> Vec<Value> {
-        let events = self.events().into_iter().filter(|(known, _)| known == name);
-        events.map(|(_, data)| data).collect()
-    }
-}
-
-fn event(block: &str) -> (String, Value) {
-    let field = |name: &str| {
-        let mut lines = block.lines();
-        lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned()
-    };
-    let data = field("data: ");
-    let data = if data == "[DONE]" { json!("[DONE]") } else { parse(&data) };
-    (field("event: "), data)
-}
-
-fn parse(data: &str) -> Value {
-    serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))
 }
 
 /// Returns the path of a streamed answer.
-pub(crate) fn path(vendor: Vendor) -> &'static str {
+fn path(vendor: Vendor) -> &'static str {
     match vendor {
         Vendor::OpenAi => "/v1/responses",
         Vendor::OpenAiChat => "/v1/chat/completions",
@@ -118,34 +89,23 @@ pub(crate) fn send_with(server: &FakeServer, body: &Value, key: &str) -> Respons
 }
 
 fn response(came: &[u8]) -> Response {
-    let end = came.windows(4).position(|window| window == b"\r\n\r\n");
-    let Some(end) = end else {
-        let head = String::from_utf8_lossy(came).into_owned();
-        return Response { status: 0, head, body: Vec::new(), is_whole: false };
-    };
-    let head = String::from_utf8_lossy(&came[..end]).into_owned();
+    let end = came.windows(4).position(|window| window == b"\r\n\r\n").expect("a head");
+    let head = std::str::from_utf8(&came[..end]).expect("text");
     let status = head.split(' ').nth(1).expect("a status").parse().expect("a number");
-    let rest = &came[end + 4..];
-    let (body, is_whole) = if head.contains("transfer-encoding: chunked") {
-        chunks(rest)
-    } else {
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let length: usize = length.expect("a length").parse().expect("a number");
-        (rest.to_vec(), rest.len() == length)
-    };
-    Response { status, head, body, is_whole }
+    let body = &came[end + 4..];
+    let body =
+        if head.contains("transfer-encoding: chunked") { chunks(body) } else { body.to_vec() };
+    Response { status, text: String::from_utf8(body).expect("UTF-8") }
 }
 
-fn chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
+fn chunks(mut rest: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     loop {
-        let Some(end) = rest.windows(2).position(|window| window == b"\r\n") else {
-            return (body, false);
-        };
+        let end = rest.windows(2).position(|window| window == b"\r\n").expect("a chunk");
         let length = std::str::from_utf8(&rest[..end]).expect("a length");
         let length = usize::from_str_radix(length, 16).expect("a length");
         if length == 0 {
-            return (body, true);
+            return body;
         }
         body.extend_from_slice(&rest[end + 2..end + 2 + length]);
         rest = &rest[end + 4 + length..];

@@ -234,8 +234,8 @@ fn what_was_signed_comes_back_as_it_was() {
     // A thought that was changed.
     let replies = || [Reply::answer().thinking("hm").text("a"), Reply::answer().text("b")];
     let server = FakeServer::start(Vendor::Anthropic, replies());
-    let deltas = ask(&server).named("content_block_delta");
-    let signature = deltas.iter().find_map(|delta| delta["delta"]["signature"].as_str());
+    let events = ask(&server).events();
+    let signature = events.iter().find_map(|event| event["delta"]["signature"].as_str());
     let mut body = question(Vendor::Anthropic);
     let thought = |thinking: &str| json!({ "type": "thinking", "thinking": thinking, "signature": signature });
     let say = |text: &str| json!({ "role": "user", "content": text });
@@ -243,7 +243,7 @@ fn what_was_signed_comes_back_as_it_was() {
     body["messages"] = json!([say("how?"), answer("hm"), say("more")]);
     assert_eq!(send(&server, &body).status, 200);
     body["messages"] = json!([say("how?"), answer("hmm"), say("more")]);
-    assert!(send(&server, &body).text().contains("Invalid `signature` in `thinking` block"));
+    assert!(send(&server, &body).text.contains("Invalid `signature` in `thinking` block"));
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_call_of_geminis_comes_back_with_its_signature() {
     let call = Reply::answer().call_as("", "t", &json!({ "a": 1 }));
     let server = FakeServer::start(Vendor::Google, [call, Reply::answer().text("b")]);
     let events = ask(&server).events();
-    let part = &events[0].1["candidates"][0]["content"]["parts"][0];
+    let part = &events[0]["candidates"][0]["content"]["parts"][0];
     let mut body = question(Vendor::Google);
     let result = json!({ "functionResponse": { "name": "t", "response": { "b": 2 } } });
     body["contents"] = json!([
@@ -260,7 +260,7 @@ fn a_call_of_geminis_comes_back_with_its_signature() {
         { "role": "user", "parts": [result] },
     ]);
     let said = send(&server, &body);
-    assert!(said.text().contains("is missing a thought_signature"), "{said:?}");
+    assert!(said.text.contains("is missing a thought_signature"), "{said:?}");
     set(&mut body, "/contents/1/parts/0", part.clone());
     assert_eq!(send(&server, &body).status, 200);
 }
@@ -269,19 +269,26 @@ fn a_call_of_geminis_comes_back_with_its_signature() {
 fn an_item_of_openais_comes_back_with_its_reasoning() {
     let call = Reply::answer().hidden_thinking().call_as("c", "t", &json!({}));
     let server = FakeServer::start(Vendor::OpenAi, [call, Reply::answer().text("b")]);
-    let done = ask(&server).named("response.output_item.done");
-    let [reasoning, call] = [0, 1].map(|index| done[index]["item"].clone());
+    let mut events = ask(&server).events();
+    events.retain(|event| event["type"] == "response.output_item.done");
+    let [reasoning, call] = [0, 1].map(|index| events[index]["item"].clone());
     let output = json!({ "type": "function_call_output", "call_id": "c", "output": "1" });
     let mut body = question(Vendor::OpenAi);
     let user = body["input"][0].clone();
     body["input"] = json!([user, call, output]);
     let said = send(&server, &body);
-    assert!(said.text().contains("without its required 'reasoning' item"), "{said:?}");
+    assert!(said.text.contains("without its required 'reasoning' item"), "{said:?}");
     body["input"] = json!([user, reasoning, output]);
     let said = send(&server, &body);
-    assert!(said.text().contains("without its required following item"), "{said:?}");
+    assert!(said.text.contains("without its required following item"), "{said:?}");
     body["input"] = json!([user, reasoning, call, output]);
     assert_eq!(send(&server, &body).status, 200);
+}
+
+#[test]
+fn a_request_for_which_no_reply_is_left() {
+    let server = FakeServer::start(Vendor::Anthropic, []);
+    assert_eq!((ask(&server).status, server.violations().len()), (500, 1));
 }
 
 #[test]
