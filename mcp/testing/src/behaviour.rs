@@ -7,8 +7,6 @@ use serde_json::{Value, json};
 pub(crate) enum Behaviour {
     /// Answers with its arguments, byte for byte.
     Echo,
-    /// Answers with its arguments as text and as data.
-    Structured,
     /// Answers with a text, a picture and another text.
     Image,
     /// Answers that it failed.
@@ -20,8 +18,6 @@ pub(crate) enum Behaviour {
     /// Runs until it is cancelled. In the meantime, reports its progress if the client asked for
     /// it.
     Slow,
-    /// Like `Slow`, but still answers after it was cancelled, which the protocol forbids.
-    Late,
     /// Exits with code 3 and a text on stderr.
     Exit,
     /// Kills itself.
@@ -44,8 +40,6 @@ pub(crate) enum Behaviour {
     Twice,
     /// Answers a request that was never sent, and then its own.
     UnknownId,
-    /// Floods stderr, and answers.
-    FloodStderr,
     /// Floods stdout with one line instead of an answer.
     FloodStdout,
     /// Answers with a line of 17 MiB.
@@ -60,13 +54,11 @@ pub(crate) enum Behaviour {
 
 const ALL: &[(&str, Behaviour)] = &[
     ("echo", Behaviour::Echo),
-    ("structured", Behaviour::Structured),
     ("image", Behaviour::Image),
     ("error", Behaviour::Error),
     ("refuse", Behaviour::Refuse),
     ("malformed", Behaviour::Malformed),
     ("slow", Behaviour::Slow),
-    ("late", Behaviour::Late),
     ("exit", Behaviour::Exit),
     ("crash", Behaviour::Crash),
     ("hang", Behaviour::Hang),
@@ -78,7 +70,6 @@ const ALL: &[(&str, Behaviour)] = &[
     ("env", Behaviour::Env),
     ("twice", Behaviour::Twice),
     ("unknown-id", Behaviour::UnknownId),
-    ("flood-stderr", Behaviour::FloodStderr),
     ("flood-stdout", Behaviour::FloodStdout),
     ("big-line", Behaviour::BigLine),
     ("progress", Behaviour::Progress),

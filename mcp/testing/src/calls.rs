@@ -91,7 +91,7 @@ pub(crate) fn call(peer: &Arc<Peer>, call: Call) {
         return call.send(&message::error(&call.id, -32602, "no such tool"));
     };
     match tool.does {
-        Behaviour::Slow | Behaviour::Late => slow(peer, call, tool.does),
+        Behaviour::Slow => slow(peer, call),
         Behaviour::Elicit => ask(peer, call, "elicitation/create", question()),
         Behaviour::Sampling => ask(peer, call, "sampling/createMessage", prompt()),
         Behaviour::Exit => {
@@ -129,12 +129,6 @@ fn answer(does: Behaviour, call: &Call) -> Value {
     };
     let path = || call.argument("path").as_str().unwrap_or_default().to_owned();
     match does {
-        Behaviour::Structured => {
-            let mut result = text(&call.arguments);
-            result["structuredContent"] =
-                serde_json::from_str(&call.arguments).unwrap_or(Value::Null);
-            result
-        }
         Behaviour::Image => json!({ "content": [
             { "type": "text", "text": "before" },
             { "type": "image", "data": PICTURE, "mimeType": "image/png" },
@@ -158,10 +152,6 @@ fn answer(does: Behaviour, call: &Call) -> Value {
             reached(tunnel(address.as_str().unwrap_or_default()))
         }
         Behaviour::Env => text(&environment()),
-        Behaviour::FloodStderr => {
-            floods::start(Stream::Stderr);
-            text("flooding")
-        }
         Behaviour::BigLine => text(&"x".repeat(BIG)),
         _ => text(&call.arguments),
     }
@@ -174,7 +164,7 @@ fn failed(why: &str) -> Value {
 }
 
 /// Runs until the call is cancelled.
-fn slow(peer: &Arc<Peer>, call: Call, does: Behaviour) {
+fn slow(peer: &Arc<Peer>, call: Call) {
     let cancelled = peer.pending.until_cancelled(&call.id);
     let peer = peer.clone();
     thread::spawn(move || {
@@ -182,9 +172,6 @@ fn slow(peer: &Arc<Peer>, call: Call, does: Behaviour) {
         while cancelled.recv_timeout(BETWEEN_REPORTS) == Err(RecvTimeoutError::Timeout) {
             progress += 1;
             call.report(progress);
-        }
-        if does == Behaviour::Late {
-            call.finish(text("too late"));
         }
         let name = call.params["name"].as_str().unwrap_or_default();
         peer.journal.note(&format!("cancelled {name}"));

@@ -4,7 +4,7 @@
 //! | key | value |
 //! |-|-|
 //! | `speaks` | `"legacy"`, `"modern"` or `"both"`, the default |
-//! | `discover` | the answer of a `legacy` peer to `server/discover`: see [`Refusal`] |
+//! | `discover` | `"exit"`: a `legacy` peer exits at `server/discover`, which it does not know |
 //! | `banner` | a text for stdout before anything else |
 //! | `die` | a text for stderr: the peer exits with it at the first request |
 //! | `hang` | `true`: nothing is read |
@@ -32,7 +32,8 @@ pub(crate) use http::{Fault, Http, Issuer, OauthOptions, Redirect};
 pub(crate) struct Definition {
     pub(crate) legacy: bool,
     pub(crate) modern: bool,
-    pub(crate) discover: Refusal,
+    /// A peer that speaks only the older generation exits at a request of the newer one.
+    pub(crate) exits: bool,
     pub(crate) banner: Option<String>,
     pub(crate) die: Option<String>,
     pub(crate) hang: bool,
@@ -45,15 +46,6 @@ pub(crate) struct Definition {
     pub(crate) tools: Vec<Tool>,
     /// The text of the file.
     pub(crate) text: Vec<u8>,
-}
-
-/// The answer of a server that does not know `server/discover`: the code of an error (−32601 by
-/// default), `"silence"` or `"exit"`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Refusal {
-    Error(i64),
-    Silence,
-    Exit,
 }
 
 /// An output of the program.
@@ -103,13 +95,10 @@ impl Definition {
             Some("modern") => (false, true),
             Some(other) => return Err(format!("`speaks` is `{other}`")),
         };
-        let discover = match keys.shift_remove("discover") {
-            None => Refusal::Error(-32601),
-            Some(Value::String(word)) if word == "silence" => Refusal::Silence,
-            Some(Value::String(word)) if word == "exit" => Refusal::Exit,
-            Some(other) => {
-                Refusal::Error(other.as_i64().ok_or_else(|| format!("`discover` is `{other}`"))?)
-            }
+        let exits = match text(&mut keys, "discover")?.as_deref() {
+            None => false,
+            Some("exit") => true,
+            Some(other) => return Err(format!("`discover` is `{other}`")),
         };
         let flood = match text(&mut keys, "flood")?.as_deref() {
             None => None,
@@ -128,7 +117,7 @@ impl Definition {
         let definition = Self {
             legacy,
             modern,
-            discover,
+            exits,
             banner: text(&mut keys, "banner")?,
             die: text(&mut keys, "die")?,
             hang: flag(&mut keys, "hang")?.unwrap_or(false),
@@ -201,7 +190,7 @@ mod tests {
         }));
         let definition = definition.expect("a definition");
         assert!(definition.legacy && !definition.modern);
-        assert_eq!(definition.discover, Refusal::Exit);
+        assert!(definition.exits);
         let [tool] = &definition.tools[..] else { panic!("{definition:?}") };
         let keys: Vec<_> = tool.listed.keys().map(String::as_str).collect();
         assert_eq!(keys, ["name", "title", "x", "inputSchema"]);
@@ -214,7 +203,7 @@ mod tests {
             (json!([]), "a definition is an object"),
             (json!({ "speak": "legacy" }), "there is no key `speak`"),
             (json!({ "speaks": "latin" }), "`speaks` is `latin`"),
-            (json!({ "discover": "laugh" }), "`discover` is `\"laugh\"`"),
+            (json!({ "discover": "laugh" }), "`discover` is `laugh`"),
             (json!({ "hang": 1 }), "`hang` is `1`, not `true` or `false`"),
             (json!({ "page": 0 }), "`page` is `0`"),
             (json!({ "tools": [{ "does": "echo" }] }), "a tool has no name"),

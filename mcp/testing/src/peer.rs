@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::calls::{self, Call};
 use crate::check::Seen;
-use crate::definition::{Definition, Refusal};
+use crate::definition::Definition;
 use crate::journal::Journal;
 use crate::message::{self, Era, LEGACY, MODERN, Message, SUBSCRIPTION_KEY};
 use crate::pending::Pending;
@@ -104,10 +104,12 @@ impl Peer {
             eprint(text);
             std::process::exit(1);
         }
-        if era == Era::Modern && !definition.modern {
-            return self.refuse(definition.discover, id, out);
+        if era == Era::Modern && !definition.modern && definition.exits {
+            eprint("the first request has to be `initialize`");
+            std::process::exit(1);
         }
         let answer = match (method, era) {
+            (_, Era::Modern) if !definition.modern => message::error(id, -32601, "no such method"),
             ("initialize", Era::Legacy) if definition.legacy => {
                 message::result(era, id, initialized(params))
             }
@@ -128,20 +130,6 @@ impl Peer {
             _ => message::error(id, -32601, "no such method"),
         };
         out.send(&answer.to_string());
-    }
-
-    /// Answers a request of the newer generation like a server that does not know it.
-    fn refuse(&self, refusal: Refusal, id: &Value, out: &Out) {
-        match refusal {
-            Refusal::Error(code) => {
-                out.send(&message::error(id, code, "no such method").to_string());
-            }
-            Refusal::Silence => {}
-            Refusal::Exit => {
-                eprint("the first request has to be `initialize`");
-                std::process::exit(1);
-            }
-        }
     }
 
     fn notification(&self, method: &str, message: &Message, out: &Out) {

@@ -19,7 +19,7 @@ pub struct Reply {
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Answer(Answer),
-    Trouble { trouble: Trouble, message: Option<String> },
+    Trouble(Trouble),
     Status { status: u16, message: String },
     Raw { status: u16, content_type: String, body: Vec<u8> },
     Silence(Gate),
@@ -63,7 +63,7 @@ impl Reply {
     /// Creates an error with the vendor's status and message.
     #[must_use]
     pub fn trouble(trouble: Trouble) -> Self {
-        Self::from_kind(Kind::Trouble { trouble, message: None })
+        Self::from_kind(Kind::Trouble(trouble))
     }
 
     /// Creates a reply of any status, with an error in the vendor's JSON.
@@ -134,16 +134,6 @@ impl Reply {
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
-        self
-    }
-
-    /// Sets the message of an error, in place of the vendor's.
-    #[must_use]
-    pub fn message(mut self, message: &str) -> Self {
-        match &mut self.kind {
-            Kind::Trouble { message: words, .. } => *words = Some(message.to_owned()),
-            other => panic!("only a failure says something in its own words, not {other:?}"),
-        }
         self
     }
 

@@ -315,11 +315,7 @@ fn plan(vendor: Vendor, reply: Reply, request: &Received, issued: &mut Issued) -
             let content_type = answer.content_type;
             Plan::Response { status: 200, content_type, headers, steps, delivery }
         }
-        Kind::Trouble { trouble, message } => {
-            let mut refusal = trouble.refusal(vendor);
-            refusal.message = message.unwrap_or(refusal.message);
-            respond(vendor, &refusal, headers, delivery)
-        }
+        Kind::Trouble(trouble) => respond(vendor, &trouble.refusal(vendor), headers, delivery),
         Kind::Status { status, message } => {
             respond(vendor, &Refusal::new(status, message), headers, delivery)
         }
