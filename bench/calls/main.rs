@@ -10,13 +10,11 @@
     reason = "a benchmark: it prints, and spawns what it compares with"
 )]
 
-mod assets;
 mod bare;
 mod figures;
 mod rig;
 #[path = "../../xtask/src/bench/sampling.rs"]
 mod sampling;
-mod searches;
 mod size;
 
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! The called programs: the layout that `cargo xtask bench` makes, and hosts, components and plain
-//! processes over it.
+//! The called programs: the layout that `cargo xtask bench` makes, and hosts and plain processes over
+//! it.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use ikigai_host::exec::native::Supervisor;
-use ikigai_host::exec::wasm::{GuestProgram, Runtime};
-use ikigai_host::exec::{Call, Executor as _, Exit, Outcome, Stdin};
+use ikigai_host::exec::{Call, Stdin};
 use ikigai_host::limits::CallLimits;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::Grant;
@@ -28,7 +27,7 @@ const ROOT: &str = "IKIGAI_BENCH";
 const QUICK: &str = "IKIGAI_BENCH_QUICK";
 
 /// The number of simultaneous calls that the hosts here allow: enough that there is a pool.
-pub(crate) const GUESTS: u32 = 64;
+const GUESTS: u32 = 64;
 
 /// A file of the small tree, relative to its root.
 pub(crate) const SMALL_FILE: &str = "d000/f0000.rs";
@@ -51,19 +50,9 @@ impl Rig {
         Ok(Self { root, quick: std::env::var_os(QUICK).is_some() })
     }
 
-    /// Returns the number of rounds for something that takes `millis` at a time.
-    pub(crate) fn rounds(&self, millis: u32) -> usize {
-        let full: usize = match millis {
-            0..=5 => 60,
-            6..=60 => 20,
-            _ => 7,
-        };
-        if self.quick { full.div_ceil(4).max(3) } else { full }
-    }
-
-    /// Returns the release build of the host.
-    pub(crate) fn host_program(&self) -> PathBuf {
-        self.root.join("prefix/bin/ikigai")
+    /// Returns the number of rounds of a figure.
+    pub(crate) fn rounds(&self) -> usize {
+        if self.quick { 15 } else { 60 }
     }
 
     /// Returns the release build of the supervisor, of which up to `in_reserve` wait for a call.
@@ -79,17 +68,6 @@ impl Rig {
     /// Returns the tree of many small files.
     pub(crate) fn small_tree(&self) -> PathBuf {
         self.root.join("small")
-    }
-
-    /// Returns the directory of the files that are searched.
-    pub(crate) fn corpus(&self) -> PathBuf {
-        self.root.join("corpus")
-    }
-
-    /// Returns the searched patterns, by the name of the row: the same that `cargo xtask bench`
-    /// compares with ripgrep.
-    pub(crate) fn patterns(&self) -> anyhow::Result<Vec<(String, String)>> {
-        Ok(serde_json::from_slice(&read(&self.root.join("patterns.json"))?)?)
     }
 
     /// A builder of a host over the installation, with `workspace` as its workspace.
@@ -109,17 +87,6 @@ impl Rig {
             ..Paths::of_installation(self.root.join("prefix"))
         }
     }
-
-    /// Compiles a component, without any cache.
-    pub(crate) fn compile(&self, path: &Path, guests: u32) -> anyhow::Result<GuestProgram> {
-        let bytes = read(path)?;
-        let runtime = Runtime::new(guests, u64::MAX).map_err(anyhow::Error::msg)?;
-        Ok(runtime.compile_here(&bytes)?)
-    }
-}
-
-pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read `{}`", path.display()))
 }
 
 /// Creates a call with the grant of the file tools that only read.
@@ -144,13 +111,6 @@ fn environment(workspace: &Path) -> Vec<(std::ffi::OsString, std::ffi::OsString)
     // The paths here contain no newline, so they can be granted.
     env.extend(encode_dirs(&dirs).ok().map(|list| (DIRS_VARIABLE.into(), list)));
     env
-}
-
-/// Runs a call to its end, which must be a success, and returns its outcome.
-pub(crate) async fn run(program: &GuestProgram, call: Call) -> anyhow::Result<Outcome> {
-    let outcome = program.run(call).await;
-    ensure!(outcome.exit == Exit::Code(0), "a call failed: {outcome:?}");
-    Ok(outcome)
 }
 
 /// Runs a process with pipes, from the standard library, without limits or supervision: the

@@ -2,11 +2,10 @@
 //! turn in one run.
 //!
 //! This module owns the order of work and the layout in `target/bench`. `bench/calls`, which this
-//! runs, measures inside one process; [`processes`], [`fetch`] and [`mcp`] measure whole processes;
-//! [`table`] makes rows of the samples.
+//! runs, measures inside one process; [`processes`] and [`mcp`] measure whole processes; [`table`]
+//! makes rows of the samples.
 
 mod corpus;
-mod fetch;
 mod machine;
 mod mcp;
 mod processes;
@@ -22,7 +21,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::Value;
 
-use self::corpus::{PATTERNS, TreeShape};
+use self::corpus::TreeShape;
 use self::samples::Figures;
 use crate::build;
 use crate::environments;
@@ -45,10 +44,6 @@ pub(crate) struct BenchOptions {
     json: bool,
 }
 
-/// The package of [`ECHO`].
-const MCP: &str = "ikigai-mcp";
-/// A server made of the MCP library and a single tool.
-const ECHO: &str = "rmcp-echo";
 /// The package of [`BENCHMARK`].
 const BENCH: &str = "ikigai-bench";
 
@@ -73,8 +68,6 @@ pub(crate) fn bench(project: &CargoProject, options: &BenchOptions) -> anyhow::R
     let mut figures = inside(&layout, options.quick)?;
     step("Measuring whole processes");
     processes::measure(&layout, options.quick, &mut figures)?;
-    step("Measuring a download");
-    fetch::measure(&layout, options.quick, &mut figures)?;
     step("Measuring servers of MCP");
     mcp::measure(&layout, options.quick, &mut figures)?;
     let rows = table::rows(&figures);
@@ -153,9 +146,7 @@ impl BenchLayout {
         note(&format!("small files: {}", self.small.text()));
         corpus::lay_out(&self.at("small"), self.small)?;
         note(&format!("files to search: {}", self.large.text()));
-        corpus::lay_out(&self.at("corpus"), self.large)?;
-        let patterns = serde_json::to_string(&PATTERNS)?;
-        fs::write(self.at("patterns.json"), patterns).context("cannot write the patterns")
+        corpus::lay_out(&self.at("corpus"), self.large)
     }
 }
 
@@ -174,7 +165,6 @@ fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()>
     place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
     stage::place_tools(&build::helpers(project, RELEASE), &layout.at("prefix/libexec"))?;
     place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
-    place::file(&project.built(RELEASE).join("examples").join(ECHO), &layout.at(ECHO), PROGRAM)?;
     stage::place_tools(&tools, &layout.tools())?;
     stage::precompile(&layout.host(), &layout.tools())
 }
@@ -185,8 +175,7 @@ fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()>
 /// benchmark's own dependencies would have the host compiled a second time.
 fn natively(project: &CargoProject) -> anyhow::Result<PathBuf> {
     let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
-    command.args(["--example", ECHO]);
-    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, BENCH, MCP] {
+    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, BENCH] {
         command.args(["--package", package]);
     }
     command.arg("--message-format=json-render-diagnostics");

@@ -58,7 +58,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "ikigai-terminal",
         ],
     ),
-    ("ikigai-bench", &["ikigai-agent", "ikigai-assets", "ikigai-host", "ikigai-protocol"]),
+    ("ikigai-bench", &["ikigai-host", "ikigai-protocol"]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
     (

@@ -134,10 +134,10 @@ impl TextSource {
 }
 
 /// The generator SplitMix64: the same numbers everywhere, and good enough for text.
-pub(super) struct Random(pub(super) u64);
+struct Random(u64);
 
 impl Random {
-    pub(super) fn next(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

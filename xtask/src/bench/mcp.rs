@@ -1,8 +1,6 @@
-//! The figures of MCP servers: ours over stdin and stdout and over HTTP, a plain one for Node.js, and
-//! servers as tools of ours.
+//! The figures of MCP servers: ours over stdin and stdout and over HTTP, and a plain one for Node.js.
 
 mod http;
-mod servers;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -63,9 +61,6 @@ pub(crate) fn measure(
     let in_process = figures.get("call_read").and_then(|samples| samples.get("host")).cloned();
     one.extend(in_process.map(|samples| ("host".to_owned(), samples)));
     figures.insert("mcp_one".into(), one);
-    servers::define(layout)?;
-    figures.insert("mcp_server".into(), servers::through(layout, rounds, calls)?);
-    figures.insert("mcp_start".into(), start(layout, rounds)?);
     Ok(())
 }
 
@@ -85,24 +80,6 @@ fn each(
         subjects.push((*name, sample));
     }
     in_turn(rounds, &mut subjects)
-}
-
-/// Measures the time from the start of our server to its first list of tools, without servers as
-/// tools and with them.
-fn start(layout: &BenchLayout, rounds: usize) -> anyhow::Result<Samples> {
-    let without = || {
-        let mut server = StdioServer::start("ikigai", &mut ours(layout), "", json!({}))?;
-        let listed = server.ask("tools/list", &json!({}))?;
-        ensure!(listed["result"]["tools"].is_array(), "no tools: {listed}");
-        Ok(())
-    };
-    in_turn(
-        rounds,
-        &mut [
-            ("ikigai", &mut || micros(1, without)),
-            ("servers", &mut || micros(1, || servers::start(layout))),
-        ],
-    )
 }
 
 /// Returns the command of our server, over the tools of the installation.

@@ -212,7 +212,7 @@ fn timed(command: &mut Command, input: &[u8]) -> anyhow::Result<f64> {
 }
 
 /// Runs `command` with pipes and returns its output. ripgrep exits with 1 if nothing matches.
-pub(super) fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
+fn finish(command: &mut Command, input: &[u8]) -> anyhow::Result<Vec<u8>> {
     let program = text(Path::new(command.get_program()));
     let mut child = command
         .stdin(Stdio::piped())

@@ -70,15 +70,6 @@ const ROWS: &[BenchRow] = &[
         limit: INSTANCE,
         peer: "a process for the native `file_read`",
     },
-    // How long does a command take where native tools cannot be confined?
-    BenchRow {
-        what: "`echo hi` in the `bash` that is a component",
-        samples: ("shell", "component", "spawn"),
-        shown: Absolute(Millis),
-        target: 1.0,
-        limit: INSTANCE,
-        peer: "a process for the native `bash`",
-    },
     // What does the sandbox add to a native tool?
     BenchRow {
         what: "native `file_read` in the full sandbox: added to a process",
@@ -124,16 +115,7 @@ const ROWS: &[BenchRow] = &[
         limit: PROCESS,
         peer: "`ikigai --version`",
     },
-    // How long is the first call of a tool that I have changed?
-    BenchRow {
-        what: "first compilation of a small tool",
-        samples: ("compile", "small", "load"),
-        shown: Absolute(Millis),
-        target: 200.0,
-        limit: PROCESS,
-        peer: "loading its compiled code",
-    },
-    // And of a large one?
+    // How long is the first call of a large component?
     BenchRow {
         what: "first answer of a new component that contains Python",
         samples: ("python", "first", "optimised"),
@@ -141,24 +123,6 @@ const ROWS: &[BenchRow] = &[
         target: 3000.0,
         limit: PROCESS,
         peer: "its optimised code, after that",
-    },
-    // How long does it take to get a tool from a registry?
-    BenchRow {
-        what: "`tool fetch` of 20 MB from this machine",
-        samples: ("fetch", "ikigai", "curl"),
-        shown: Ratio,
-        target: 1.3,
-        limit: RowLimit::Sample("fetch", "limit"),
-        peer: "`curl` and `sha256sum`",
-    },
-    // How long does a client wait for the first list of tools?
-    BenchRow {
-        what: "from the start of `mcp serve` with 20 servers to its tools",
-        samples: ("mcp_start", "servers", "ikigai"),
-        shown: Absolute(Millis),
-        target: 60.0,
-        limit: PROCESS,
-        peer: "the same without servers",
     },
     // What does MCP add to a call?
     BenchRow {
@@ -187,15 +151,6 @@ const ROWS: &[BenchRow] = &[
         limit: INSTANCE,
         peer: "over stdin and stdout",
     },
-    // What do I pay if my MCP server runs in ikigai?
-    BenchRow {
-        what: "a tool of another MCP server: added to its own answer",
-        samples: ("mcp_server", "ikigai", "server"),
-        shown: Added(Micros),
-        target: 150.0,
-        limit: PIPE,
-        peer: "the server's own answer",
-    },
     // Is a search as fast as with the tool that I know?
     BenchRow {
         what: "native `grep` for a literal",
@@ -212,48 +167,6 @@ const ROWS: &[BenchRow] = &[
         target: 1.1,
         limit: RowLimit::Sample("grep_rg alternation", "limit"),
         peer: "ripgrep, as many threads",
-    },
-    // What do a search and a walk cost as components?
-    BenchRow {
-        what: "`grep` as a component for a literal",
-        samples: ("grep_wasm literal", "wasm", "native"),
-        shown: Ratio,
-        target: 1.8,
-        limit: RowLimit::Peer,
-        peer: "the native build on one thread",
-    },
-    BenchRow {
-        what: "`grep` as a component for alternatives",
-        samples: ("grep_wasm alternation", "wasm", "native"),
-        shown: Ratio,
-        target: 3.0,
-        limit: RowLimit::Peer,
-        peer: "the native build on one thread",
-    },
-    BenchRow {
-        what: "`glob` as a component over 4,000 files",
-        samples: ("walk", "wasm", "native"),
-        shown: Ratio,
-        target: 4.5,
-        limit: RowLimit::Peer,
-        peer: "the native build on one thread",
-    },
-    // Are assets slower than files?
-    BenchRow {
-        what: "`file_read` of an asset of 10 KiB",
-        samples: ("asset", "asset", "file"),
-        shown: Ratio,
-        target: 1.5,
-        limit: RowLimit::Peer,
-        peer: "a file with the same text",
-    },
-    BenchRow {
-        what: "write an asset of 10 KiB under a budget, without syncing",
-        samples: ("assets_write", "write", "sqlite"),
-        shown: Absolute(Millis),
-        target: 0.5,
-        limit: RowLimit::Peer,
-        peer: "one row, written by SQLite",
     },
     // How much memory does a host take that does nothing?
     BenchRow {
