@@ -19,16 +19,12 @@ use crate::{Received, Vendor};
 /// Checks a request as the vendor would.
 pub(crate) fn check(vendor: Vendor, request: &Received, issued: &Issued) -> Result<(), Refusal> {
     path(vendor, request)?;
-    if request.header("content-type").is_none_or(|kind| !kind.starts_with("application/json")) {
-        return Err(Refusal::invalid("the content type is not application/json"));
-    }
-    if !request.body.is_object() {
-        return Err(Refusal::invalid("We could not parse the JSON body of your request."));
-    }
-    if !vendor.is_streamed(request) {
-        // The vendors would answer; this server only has streams.
-        return Err(Refusal::invalid("this server streams: `stream` has to be true"));
-    }
+    let kind = request.header("content-type").unwrap_or_default();
+    let is_json = kind.starts_with("application/json");
+    fault_if(!is_json, "the content type is not application/json")?;
+    fault_if(!request.body.is_object(), "We could not parse the JSON body of your request.")?;
+    // The vendors would answer; this server only has streams.
+    fault_if(!vendor.is_streamed(request), "this server streams: `stream` has to be true")?;
     match vendor {
         Vendor::OpenAi => openai::check(&request.body, issued),
         Vendor::OpenAiChat => openai_chat::check(&request.body),
@@ -48,9 +44,18 @@ pub(crate) fn path(vendor: Vendor, request: &Received) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Returns a member of an object that is not among the known ones.
-fn unknown<'a>(value: &'a Value, known: &[&str]) -> Option<&'a str> {
-    value.as_object()?.keys().map(String::as_str).find(|name| !known.contains(name))
+fn fault<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::invalid(message))
+}
+
+fn fault_if(is_wrong: bool, message: impl Into<String>) -> Result<(), Refusal> {
+    if is_wrong { fault(message) } else { Ok(()) }
+}
+
+/// Returns a member of an object that is not among the known ones, which are separated by spaces.
+fn unknown<'a>(value: &'a Value, known: &str) -> Option<&'a str> {
+    let mut names = value.as_object()?.keys().map(String::as_str);
+    names.find(|name| !known.split(' ').any(|known| known == *name))
 }
 
 fn list(value: &Value) -> &[Value] {

@@ -8,48 +8,24 @@ use crate::issued::Issued;
 use crate::refusal::Refusal;
 
 /// The members of a request.
-const MEMBERS: &[&str] = &[
-    "model",
-    "input",
-    "instructions",
-    "stream",
-    "stream_options",
-    "store",
-    "include",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "max_output_tokens",
-    "max_tool_calls",
-    "reasoning",
-    "text",
-    "temperature",
-    "top_p",
-    "truncation",
-    "metadata",
-    "service_tier",
-    "background",
-    "previous_response_id",
-    "conversation",
-    "prompt",
-    "prompt_cache_key",
-    "prompt_cache_retention",
-    "safety_identifier",
-    "user",
-];
+const MEMBERS: &str = "model input instructions stream stream_options store include tools \
+    tool_choice parallel_tool_calls max_output_tokens max_tool_calls reasoning text temperature \
+    top_p truncation metadata service_tier background previous_response_id conversation prompt \
+    prompt_cache_key prompt_cache_retention safety_identifier user";
 
 pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
-    if let Some(name) = unknown(body, MEMBERS) {
-        return fault(format!("Unknown parameter: '{name}'."), name);
-    }
-    if text(&body["model"]).is_empty() {
-        return fault("Missing required parameter: 'model'.", "model");
-    }
-    if !matches!(body["instructions"], Value::Null | Value::String(_)) {
-        return fault("Invalid type for 'instructions': expected a string.", "instructions");
-    }
-    tools(list(&body["tools"]))?;
-    settings(body)?;
+    members(body, MEMBERS, "")?;
+    let is_missing = text(&body["model"]).is_empty();
+    fault_if(is_missing, "Missing required parameter: 'model'.", "model")?;
+    fault_if(
+        !matches!(body["instructions"], Value::Null | Value::String(_)),
+        "Invalid type for 'instructions': expected a string.",
+        "instructions",
+    )?;
+    tools(list(&body["tools"]), None)?;
+    members(&body["reasoning"], "effort summary", "reasoning.")?;
+    let format = &body["text"]["format"];
+    settings(&body["reasoning"]["effort"], format, format)?;
     match &body["input"] {
         Value::String(_) => Ok(()),
         Value::Array(items) if !items.is_empty() => input(items, body, issued),
@@ -57,85 +33,96 @@ pub(super) fn check(body: &Value, issued: &Issued) -> Result<(), Refusal> {
     }
 }
 
-fn settings(body: &Value) -> Result<(), Refusal> {
-    let reasoning = &body["reasoning"];
-    if let Some(name) = unknown(reasoning, &["effort", "summary"]) {
-        return fault(format!("Unknown parameter: 'reasoning.{name}'."), "reasoning");
-    }
-    let effort = &reasoning["effort"];
-    if !effort.is_null() && !strict::EFFORTS.contains(&text(effort)) {
-        return fault(format!("Invalid value: {effort}."), "reasoning.effort");
-    }
-    let format = &body["text"]["format"];
-    if format["type"] == "json_schema"
-        && let Some(wrong) = strict::fault_of_format(format)
-    {
-        return fault(wrong, "text.format.schema");
-    }
-    Ok(())
+pub(super) fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::invalid(message).param(param))
 }
 
-fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::invalid(message).param(param))
+pub(super) fn fault_if(
+    is_wrong: bool,
+    message: impl Into<String>,
+    param: impl Into<String>,
+) -> Result<(), Refusal> {
+    if is_wrong { fault(message, param) } else { Ok(()) }
+}
+
+/// Refuses a member that is not among the known ones. `place` ends in a dot.
+pub(super) fn members(value: &Value, known: &str, place: &str) -> Result<(), Refusal> {
+    let Some(name) = unknown(value, known) else { return Ok(()) };
+    let place = format!("{place}{name}");
+    fault(format!("Unknown parameter: '{place}'."), place)
+}
+
+/// Checks the effort and the format of an answer. `schema` has the format's schema.
+pub(super) fn settings(effort: &Value, format: &Value, schema: &Value) -> Result<(), Refusal> {
+    fault_if(
+        !effort.is_null() && !strict::EFFORTS.contains(&text(effort)),
+        format!("Invalid value: {effort}."),
+        "effort",
+    )?;
+    let is_schema = format["type"] == "json_schema";
+    match is_schema.then(|| strict::fault_of_format(schema)).flatten() {
+        Some(wrong) => fault(wrong, "format"),
+        None => Ok(()),
+    }
 }
 
 /// The maximum number of functions, for both interfaces:
 /// <https://platform.openai.com/docs/api-reference/chat/create#chat-create-tools>.
 const TOOLS: usize = 128;
 
-fn tools(tools: &[Value]) -> Result<(), Refusal> {
-    too_many(tools)?;
+/// Checks the tools. Chat Completions has each function in a member of its tool, and functions are
+/// not strict by default.
+pub(super) fn tools(tools: &[Value], member: Option<&str>) -> Result<(), Refusal> {
+    if tools.len() > TOOLS {
+        return Err(Refusal::invalid(format!(
+            "Invalid 'tools': array too long. Expected an array with maximum length {TOOLS}, but \
+             got an array with length {} instead.",
+            tools.len()
+        ))
+        .param("tools")
+        .code("array_above_max_length"));
+    }
+    let mut names = Vec::new();
     for (at, tool) in tools.iter().enumerate() {
-        let (name, place) = (text(&tool["name"]), format!("tools[{at}]"));
-        if tool["type"] != "function" {
-            return fault(format!("Missing required parameter: '{place}.type'."), place);
-        }
-        if !is_plain(name, 64) {
-            return fault(format!("Invalid '{place}.name': string does not match pattern."), place);
-        }
-        let known = ["type", "name", "description", "parameters", "strict"];
-        if let Some(extra) = unknown(tool, &known) {
-            return fault(format!("Unknown parameter: '{place}.{extra}'."), place);
-        }
-        // The default is strict.
-        let is_strict = tool["strict"] != json!(false);
-        if let Some(wrong) = strict::fault_of_tool(name, &tool["parameters"], is_strict) {
+        let place = format!("tools[{at}].");
+        let is_function = tool["type"] == "function";
+        fault_if(!is_function, format!("Missing required parameter: '{place}type'."), "tools")?;
+        let (place, function, known) = match member {
+            Some(member) => {
+                (format!("{place}{member}."), &tool[member], "name description parameters strict")
+            }
+            None => (place, tool, "type name description parameters strict"),
+        };
+        let name = text(&function["name"]);
+        fault_if(
+            !is_plain(name, 64),
+            format!("Invalid '{place}name': string does not match pattern."),
+            format!("{place}name"),
+        )?;
+        members(function, known, &place)?;
+        let is_strict = function["strict"].as_bool().unwrap_or(member.is_none());
+        if let Some(wrong) = strict::fault_of_tool(name, &function["parameters"], is_strict) {
             return Err(Refusal::invalid(wrong)
-                .param(format!("{place}.parameters"))
+                .param(format!("{place}parameters"))
                 .code("invalid_function_parameters"));
         }
+        names.push(name);
     }
-    match repeated(tools.iter().map(|tool| text(&tool["name"]))) {
+    match repeated(names) {
         Some(name) => fault(format!("Duplicate function name: {name}"), "tools"),
         None => Ok(()),
     }
 }
 
-/// Refuses too many tools.
-pub(super) fn too_many(tools: &[Value]) -> Result<(), Refusal> {
-    if tools.len() <= TOOLS {
-        return Ok(());
-    }
-    Err(Refusal::invalid(format!(
-        "Invalid 'tools': array too long. Expected an array with maximum length {TOOLS}, but got \
-         an array with length {} instead.",
-        tools.len()
-    ))
-    .param("tools")
-    .code("array_above_max_length"))
-}
-
 fn input(items: &[Value], body: &Value, issued: &Issued) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
+        let place = format!("input[{at}].");
         match text(&item["type"]) {
-            "" | "message" => message(at, item)?,
-            "function_call" => call(at, item)?,
-            "function_call_output" => output(at, item)?,
-            "reasoning" => reasoning(at, item, body, issued)?,
-            kind => {
-                let place = format!("input[{at}]");
-                return fault(format!("Invalid value: '{kind}'."), place);
-            }
+            "" | "message" => message(&place, item)?,
+            "function_call" => call(&place, item)?,
+            "function_call_output" => output(&place, item)?,
+            "reasoning" => reasoning(&place, item, body, issued)?,
+            kind => return fault(format!("Invalid value: '{kind}'."), place),
         }
     }
     if let Some(id) = repeated(items.iter().filter_map(|item| item["id"].as_str())) {
@@ -151,115 +138,80 @@ fn input(items: &[Value], body: &Value, issued: &Issued) -> Result<(), Refusal> 
     pairs(items)
 }
 
-fn members(at: usize, item: &Value, known: &[&str]) -> Result<(), Refusal> {
-    match unknown(item, known) {
-        Some(name) => {
-            let place = format!("input[{at}].{name}");
-            fault(format!("Unknown parameter: '{place}'."), place)
-        }
-        None => Ok(()),
-    }
+/// Refuses an item without a member that it needs.
+fn require(is_there: bool, place: &str, name: &str) -> Result<(), Refusal> {
+    let place = format!("{place}{name}");
+    fault_if(!is_there, format!("Missing required parameter: '{place}'."), place)
 }
 
 /// Checks a message. It is a text with a role (`EasyInputMessage`), a list of inputs, or the
 /// model's text as the API returned it (`OutputMessage`), with all its members:
 /// <https://github.com/openai/openai-openapi>.
-fn message(at: usize, item: &Value) -> Result<(), Refusal> {
-    members(at, item, &["type", "id", "role", "content", "status", "phase"])?;
+fn message(place: &str, item: &Value) -> Result<(), Refusal> {
+    members(item, "type id role content status phase", place)?;
     let role = text(&item["role"]);
-    let place = format!("input[{at}]");
-    if !["user", "system", "developer", "assistant"].contains(&role) {
-        return fault(format!("Invalid value: '{role}'."), format!("{place}.role"));
+    let is_known = ["user", "system", "developer", "assistant"].contains(&role);
+    fault_if(!is_known, format!("Invalid value: '{role}'."), format!("{place}role"))?;
+    if item["content"].is_string() {
+        return Ok(());
     }
-    let missing = |name: &str| {
-        let place = format!("{place}.{name}");
-        fault(format!("Missing required parameter: '{place}'."), place)
-    };
-    let parts = match &item["content"] {
-        Value::String(_) => return Ok(()),
-        Value::Array(parts) => parts,
-        _ => return missing("content"),
-    };
+    require(item["content"].is_array(), place, "content")?;
     let is_answer = role == "assistant";
-    if is_answer
-        && let Some(name) = ["id", "status"].into_iter().find(|name| !item[name].is_string())
-    {
-        return missing(name);
+    for name in ["id", "status"] {
+        require(!is_answer || item[name].is_string(), place, name)?;
     }
-    for (index, part) in parts.iter().enumerate() {
+    for (index, part) in list(&item["content"]).iter().enumerate() {
         let kind = text(&part["type"]);
         let is_known = match kind {
-            "input_text" => !is_answer && part["text"].is_string(),
-            "input_image" => !is_answer && is_input_image(part),
+            "input_text" | "input_image" => !is_answer && is_input(part),
             "output_text" => is_answer && part["text"].is_string(),
             "refusal" => is_answer && part["refusal"].is_string(),
             _ => false,
         };
-        if !is_known {
-            let place = format!("{place}.content[{index}]");
-            return fault(format!("Invalid value: '{kind}'."), place);
-        }
-        if kind == "output_text" && !part["annotations"].is_array() {
-            return missing(&format!("content[{index}].annotations"));
-        }
+        let place = format!("{place}content[{index}]");
+        fault_if(!is_known, format!("Invalid value: '{kind}'."), &place)?;
+        let has_annotations = kind != "output_text" || part["annotations"].is_array();
+        require(has_annotations, &place, ".annotations")?;
     }
     Ok(())
 }
 
-fn call(at: usize, item: &Value) -> Result<(), Refusal> {
-    members(at, item, &["type", "id", "call_id", "name", "arguments", "status"])?;
-    let place = format!("input[{at}]");
-    if text(&item["call_id"]).is_empty() || !is_plain(text(&item["name"]), 128) {
-        return fault(format!("Missing required parameter: '{place}.call_id'."), place);
-    }
-    if !item["arguments"].is_string() {
-        return fault(
-            format!("Invalid type for '{place}.arguments': expected a string."),
-            format!("{place}.arguments"),
-        );
-    }
-    match item.get("id").map(text) {
-        Some(id) if !id.starts_with("fc") => fault(
-            format!("Invalid '{place}.id': '{id}'. Expected an ID that begins with 'fc'."),
-            format!("{place}.id"),
-        ),
-        _ => Ok(()),
-    }
+fn call(place: &str, item: &Value) -> Result<(), Refusal> {
+    members(item, "type id call_id name arguments status", place)?;
+    require(!text(&item["call_id"]).is_empty(), place, "call_id")?;
+    require(is_plain(text(&item["name"]), 128), place, "name")?;
+    require(item["arguments"].is_string(), place, "arguments")?;
+    fault_if(
+        item.get("id").is_some_and(|id| !text(id).starts_with("fc")),
+        format!("Invalid '{place}id': {}. Expected an ID that begins with 'fc'.", item["id"]),
+        format!("{place}id"),
+    )
 }
 
-fn output(at: usize, item: &Value) -> Result<(), Refusal> {
-    members(at, item, &["type", "id", "call_id", "output", "status"])?;
-    match &item["output"] {
-        Value::String(_) => Ok(()),
-        Value::Array(parts) if parts.iter().all(is_input) => Ok(()),
-        _ => fault(
-            format!("Missing required parameter: 'input[{at}].output'."),
-            format!("input[{at}].output"),
-        ),
-    }
+fn output(place: &str, item: &Value) -> Result<(), Refusal> {
+    members(item, "type id call_id output status", place)?;
+    let output = &item["output"];
+    let is_list = output.is_array() && list(output).iter().all(is_input);
+    require(is_list || output.is_string(), place, "output")
 }
 
-/// Returns whether a part may be in the list of an output.
+/// Returns whether a part may be in a question or in the list of an output.
 fn is_input(part: &Value) -> bool {
     match text(&part["type"]) {
         "input_text" => part["text"].is_string(),
-        "input_image" => is_input_image(part),
+        "input_image" => {
+            is_image_url(text(&part["image_url"]))
+                && ["auto", "low", "high"].contains(&text(&part["detail"]))
+                && unknown(part, "type image_url detail").is_none()
+        }
         _ => false,
     }
 }
 
-fn is_input_image(part: &Value) -> bool {
-    is_image_url(text(&part["image_url"]))
-        && ["auto", "low", "high"].contains(&text(&part["detail"]))
-        && unknown(part, &["type", "image_url", "detail"]).is_none()
-}
-
-fn reasoning(at: usize, item: &Value, body: &Value, issued: &Issued) -> Result<(), Refusal> {
-    members(at, item, &["type", "id", "summary", "content", "encrypted_content", "status"])?;
-    let (id, place) = (text(&item["id"]), format!("input[{at}]"));
-    if !item["summary"].is_array() {
-        return fault(format!("Missing required parameter: '{place}.summary'."), place);
-    }
+fn reasoning(place: &str, item: &Value, body: &Value, issued: &Issued) -> Result<(), Refusal> {
+    members(item, "type id summary content encrypted_content status", place)?;
+    require(item["summary"].is_array(), place, "summary")?;
+    let id = text(&item["id"]);
     match item["encrypted_content"].as_str() {
         Some(content) if issued.signed(content) != Some(&json!(id)) => Err(Refusal::invalid(
             format!("The encrypted content for item {id} could not be verified."),
@@ -282,55 +234,51 @@ fn reasoning(at: usize, item: &Value, body: &Value, issued: &Issued) -> Result<(
 fn reasons(items: &[Value], issued: &Issued) -> Result<(), Refusal> {
     for (at, item) in items.iter().enumerate() {
         let id = text(&item["id"]);
+        let kind = text(&item["type"]);
         let before = at.checked_sub(1).map_or("", |before| text(&items[before]["id"]));
-        if let Some(reason) = issued.reason_of(id)
-            && before != reason
-        {
-            let kind = text(&item["type"]);
-            return fault(
+        if let Some(reason) = issued.reason_of(id) {
+            fault_if(
+                before != reason,
                 format!(
                     "Item '{id}' of type '{kind}' was provided without its required \
                      'reasoning' item: '{reason}'."
                 ),
                 "input",
-            );
+            )?;
         }
         let follows = items
             .get(at + 1)
             .is_some_and(|next| next["type"] == "function_call" || next["role"] == "assistant");
-        if item["type"] == "reasoning" && !follows {
-            return fault(
-                format!(
-                    "Item '{id}' of type 'reasoning' was provided without its required \
-                     following item."
-                ),
-                "input",
-            );
-        }
+        fault_if(
+            kind == "reasoning" && !follows,
+            format!(
+                "Item '{id}' of type 'reasoning' was provided without its required following item."
+            ),
+            "input",
+        )?;
     }
     Ok(())
 }
 
 /// Checks that every call has one result after it, and every result its call.
 fn pairs(items: &[Value]) -> Result<(), Refusal> {
-    let mut open: Vec<&str> = Vec::new();
-    let mut calls: Vec<&str> = Vec::new();
+    let (mut open, mut calls) = (Vec::new(), Vec::new());
     for item in items {
         let id = text(&item["call_id"]);
-        if item["type"] == "function_call" {
-            if calls.contains(&id) {
-                return fault(format!("Duplicate function call with call_id {id}."), "input");
+        match text(&item["type"]) {
+            "function_call" => {
+                let message = format!("Duplicate function call with call_id {id}.");
+                fault_if(calls.contains(&id), message, "input")?;
+                calls.push(id);
+                open.push(id);
             }
-            calls.push(id);
-            open.push(id);
-        } else if item["type"] == "function_call_output" {
-            let Some(place) = open.iter().position(|open| *open == id) else {
-                return fault(
-                    format!("No tool call found for function call output with call_id {id}."),
-                    "input",
-                );
-            };
-            open.remove(place);
+            "function_call_output" => {
+                let message =
+                    format!("No tool call found for function call output with call_id {id}.");
+                fault_if(!open.contains(&id), message, "input")?;
+                open.retain(|open| *open != id);
+            }
+            _ => {}
         }
     }
     match open.first() {

@@ -1,106 +1,42 @@
 //! Chat Completions: <https://platform.openai.com/docs/api-reference/chat/create>.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{is_image_url, is_plain, list, openai, repeated, strict, text, unknown};
+use super::openai::{self, fault, fault_if, members};
+use super::{is_image_url, is_plain, list, repeated, text, unknown};
 use crate::refusal::Refusal;
 
 /// The members of a request.
-const MEMBERS: &[&str] = &[
-    "model",
-    "messages",
-    "stream",
-    "stream_options",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-    "max_tokens",
-    "max_completion_tokens",
-    "temperature",
-    "top_p",
-    "n",
-    "stop",
-    "seed",
-    "store",
-    "metadata",
-    "user",
-    "reasoning_effort",
-    "response_format",
-    "service_tier",
-    "prompt_cache_key",
-    "safety_identifier",
-    "verbosity",
-];
+const MEMBERS: &str = "model messages stream stream_options tools tool_choice parallel_tool_calls \
+    max_tokens max_completion_tokens temperature top_p n stop seed store metadata user \
+    reasoning_effort response_format service_tier prompt_cache_key safety_identifier verbosity";
 
 pub(super) fn check(body: &Value) -> Result<(), Refusal> {
     if let Some(name) = unknown(body, MEMBERS) {
         return Err(Refusal::invalid(format!("Unrecognized request argument supplied: {name}")));
     }
-    if text(&body["model"]).is_empty() {
-        return Err(Refusal::invalid("you must provide a model parameter"));
-    }
-    tools(&body["tools"])?;
-    let effort = &body["reasoning_effort"];
-    if !effort.is_null() && !strict::EFFORTS.contains(&text(effort)) {
-        return fault(format!("Invalid value: {effort}."), "reasoning_effort");
-    }
+    fault_if(text(&body["model"]).is_empty(), "you must provide a model parameter", "model")?;
+    not_empty(body.get("tools").filter(|tools| !tools.is_null()), "tools")?;
+    openai::tools(list(&body["tools"]), Some("function"))?;
     let format = &body["response_format"];
-    if format["type"] == "json_schema"
-        && let Some(wrong) = strict::fault_of_format(&format["json_schema"])
-    {
-        return fault(wrong, "response_format");
-    }
+    openai::settings(&body["reasoning_effort"], format, &format["json_schema"])?;
     messages(list(&body["messages"]))
 }
 
-fn fault<T>(message: impl Into<String>, param: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal::invalid(message).param(param))
-}
-
-fn tools(tools: &Value) -> Result<(), Refusal> {
-    if tools.as_array().is_some_and(Vec::is_empty) {
-        return fault(
-            "Invalid 'tools': empty array. Expected an array with minimum length 1, but got an \
-             empty array instead.",
-            "tools",
-        );
-    }
-    openai::too_many(list(tools))?;
-    for (at, tool) in list(tools).iter().enumerate() {
-        let function = &tool["function"];
-        let name = text(&function["name"]);
-        let place = format!("tools[{at}].function");
-        if tool["type"] != "function" {
-            return fault(format!("Missing required parameter: 'tools[{at}].type'."), "tools");
-        }
-        if !is_plain(name, 64) {
-            return fault(
-                format!("Invalid '{place}.name': string does not match pattern."),
-                format!("{place}.name"),
-            );
-        }
-        let known = ["name", "description", "parameters", "strict"];
-        if let Some(extra) = unknown(function, &known) {
-            let place = format!("{place}.{extra}");
-            return fault(format!("Unknown parameter: '{place}'."), place);
-        }
-        let is_strict = function["strict"] == json!(true);
-        if let Some(wrong) = strict::fault_of_tool(name, &function["parameters"], is_strict) {
-            return Err(Refusal::invalid(wrong)
-                .param(format!("{place}.parameters"))
-                .code("invalid_function_parameters"));
-        }
-    }
-    match repeated(list(tools).iter().map(|tool| text(&tool["function"]["name"]))) {
-        Some(name) => fault(format!("Duplicate function name: {name}"), "tools"),
-        None => Ok(()),
-    }
+/// Refuses a list that is there and empty.
+fn not_empty(value: Option<&Value>, place: &str) -> Result<(), Refusal> {
+    fault_if(
+        value.is_some_and(|value| list(value).is_empty()),
+        format!(
+            "Invalid '{place}': empty array. Expected an array with minimum length 1, but got an \
+             empty array instead."
+        ),
+        place,
+    )
 }
 
 fn messages(messages: &[Value]) -> Result<(), Refusal> {
-    if messages.is_empty() {
-        return fault("Invalid 'messages': empty array.", "messages");
-    }
+    fault_if(messages.is_empty(), "Invalid 'messages': empty array.", "messages")?;
     // The calls without a result so far.
     let mut open: Vec<&str> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -142,59 +78,41 @@ fn unanswered(open: &[&str], place: String) -> Result<(), Refusal> {
 }
 
 fn message(at: usize, role: &str, message: &Value) -> Result<(), Refusal> {
-    let known: &[&str] = match role {
-        "system" | "developer" | "user" => &["role", "content", "name"],
+    let place = format!("messages[{at}].");
+    let known = match role {
+        "system" | "developer" | "user" => "role content name",
         // Some local servers accept the thoughts of their models back.
-        "assistant" => &["role", "content", "name", "refusal", "tool_calls", "reasoning_content"],
-        "tool" => &["role", "content", "tool_call_id"],
-        _ => {
-            return fault(
-                format!(
-                    "Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'."
-                ),
-                format!("messages[{at}].role"),
-            );
-        }
+        "assistant" => "role content name refusal tool_calls reasoning_content",
+        "tool" => "role content tool_call_id",
+        _ => return fault(format!("Invalid value: '{role}'."), format!("{place}role")),
     };
-    if let Some(name) = unknown(message, known) {
-        let place = format!("messages[{at}].{name}");
-        return fault(format!("Unknown parameter: '{place}'."), place);
-    }
-    let place = format!("messages.[{at}].content");
-    let has_calls = message.get("tool_calls").is_some();
-    match &message["content"] {
-        Value::String(_) => {}
-        Value::Array(parts) if parts.iter().all(|part| part["type"] == "text") => {}
-        Value::Array(parts) if role == "user" && parts.iter().all(is_piece) => {}
-        Value::Null if has_calls => {}
-        other => {
-            return fault(
-                format!("Invalid value for 'content': expected a string, got {other}."),
-                place,
-            );
+    members(message, known, &place)?;
+    let (content, calls) = (&message["content"], message.get("tool_calls"));
+    let is_content = match content {
+        Value::String(_) => true,
+        Value::Array(parts) => {
+            let are_texts = parts.iter().all(|part| part["type"] == "text");
+            are_texts || role == "user" && parts.iter().all(is_piece)
         }
-    }
-    if has_calls && list(&message["tool_calls"]).is_empty() {
-        return fault(
-            format!(
-                "Invalid 'messages[{at}].tool_calls': empty array. Expected an array with \
-                 minimum length 1, but got an empty array instead."
-            ),
-            place,
-        );
-    }
-    for (index, call) in list(&message["tool_calls"]).iter().enumerate() {
-        let place = format!("messages[{at}].tool_calls[{index}]");
+        Value::Null => calls.is_some(),
+        _ => false,
+    };
+    fault_if(
+        !is_content,
+        format!("Invalid value for 'content': expected a string, got {content}."),
+        format!("{place}content"),
+    )?;
+    not_empty(calls, &format!("{place}tool_calls"))?;
+    for (index, call) in calls.map(list).unwrap_or_default().iter().enumerate() {
+        let place = format!("{place}tool_calls[{index}]");
         let function = &call["function"];
         let is_whole = call["type"] == "function"
             && !text(&call["id"]).is_empty()
             && is_plain(text(&function["name"]), 64)
             && function["arguments"].is_string()
-            && unknown(call, &["id", "type", "function"]).is_none()
-            && unknown(function, &["name", "arguments"]).is_none();
-        if !is_whole {
-            return fault(format!("Invalid '{place}': {call}"), place);
-        }
+            && unknown(call, "id type function").is_none()
+            && unknown(function, "name arguments").is_none();
+        fault_if(!is_whole, format!("Invalid '{place}': {call}"), place)?;
     }
     Ok(())
 }

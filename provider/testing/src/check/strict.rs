@@ -60,7 +60,7 @@ pub(super) fn fault_of_format(format: &Value) -> Option<String> {
     if !is_plain(name, 64) {
         return Some("Invalid 'name' of a format: string does not match pattern.".to_owned());
     }
-    if let Some(extra) = unknown(format, &["type", "name", "description", "schema", "strict"]) {
+    if let Some(extra) = unknown(format, "type name description schema strict") {
         return Some(format!("Unknown parameter: '{extra}' of a format."));
     }
     let schema = &format["schema"];
