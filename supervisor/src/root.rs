@@ -242,7 +242,10 @@ impl ToolRoot {
     }
 
     fn show(&self, entry: &ViewEntry) -> io::Result<()> {
-        self.mount(&entry.tree()?, &entry.path, entry.directory)
+        match entry.copied_tree() {
+            Some(tree) => self.mount(tree, &entry.path, entry.directory),
+            None => self.mount(&entry.tree()?, &entry.path, entry.directory),
+        }
     }
 
     /// Shows an entry over the machine, unless the tool sees it there already.
@@ -481,28 +484,36 @@ impl ToolRoot {
     /// Opens the directory at `path` of the tree, and makes it if it does not exist.
     fn directory(&self, path: &Path) -> io::Result<OwnedFd> {
         match self.existing(path) {
-            Err(Errno::NOENT) => make_directory(self.tree.as_fd(), path),
-            place => Ok(place?),
+            Err(Errno::NOENT) => {}
+            place => return Ok(place?),
         }
+        // Most often only the last directory is missing.
+        if let (Some(above), Some(name)) = (path.parent(), path.file_name())
+            && let Ok(above) = self.existing(above)
+        {
+            return make_directory_in(&above, name);
+        }
+        make_directory(self.tree.as_fd(), path)
     }
 
+    /// Opens the file at `path` of the tree, and makes it if it does not exist.
     fn file(&self, path: &Path) -> io::Result<OwnedFd> {
         match self.existing(path) {
-            Err(Errno::NOENT) => {
-                let (parent, name) = self.parent(path)?;
-                let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-                openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
-                Ok(self.existing(path)?)
-            }
+            Err(Errno::NOENT) => self.new_file(path),
             place => Ok(place?),
         }
     }
 
     fn write(&self, path: &Path, text: &str) -> io::Result<()> {
-        let (parent, name) = self.parent(path).map_err(at(path))?;
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let file = openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?;
+        let file = self.new_file(path).map_err(at(path))?;
         File::from(file).write_all(text.as_bytes())
+    }
+
+    /// Makes a file at `path` of the tree, where nothing may be yet.
+    fn new_file(&self, path: &Path) -> io::Result<OwnedFd> {
+        let (parent, name) = self.parent(path)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        Ok(openat(&parent, name, flags, Mode::RUSR | Mode::RGRP | Mode::ROTH)?)
     }
 
     fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
@@ -524,6 +535,10 @@ impl ToolRoot {
         beneath_of(&self.tree, path)
     }
 }
+
+/// The flags with which a directory of the tree is opened.
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// The size of a file system in memory before it is bounded, in bytes. Until then it gets only
 /// directories and links.
@@ -570,20 +585,24 @@ fn nothing(place: &OwnedFd) -> io::Result<OwnedFd> {
 
 /// Opens `path` beneath `root`, and makes each directory on the way that does not exist.
 fn make_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut directory = openat(root, c".", flags, Mode::empty())?;
+    let mut directory = openat(root, c".", DIRECTORY, Mode::empty())?;
     for component in path.components() {
         let Component::Normal(name) = component else { continue };
-        match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            // A read-only file system may have the directory already.
-            Err(Errno::ROFS | Errno::ACCESS) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-        directory = openat2(&directory, name, flags, Mode::empty(), resolve)?;
+        directory = make_directory_in(&directory, name)?;
     }
     Ok(directory)
+}
+
+/// Opens the directory `name` in `above`, and makes it if it does not exist.
+fn make_directory_in(above: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    match mkdirat(above, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        // A read-only file system may have the directory already.
+        Err(Errno::ROFS | Errno::ACCESS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
+    Ok(openat2(above, name, DIRECTORY, Mode::empty(), resolve)?)
 }
 
 /// Opens a directory again for reading, from a descriptor of `O_PATH`.

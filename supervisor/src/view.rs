@@ -54,6 +54,11 @@ impl ViewEntry {
         }
     }
 
+    /// Returns the copy that was made before the tool's namespaces, if one was.
+    pub(super) fn copied_tree(&self) -> Option<&OwnedFd> {
+        self.tree.as_ref()
+    }
+
     fn copy(&self) -> io::Result<OwnedFd> {
         let tree = mounts::copy_of(&self.source)?;
         mounts::restrict(&tree, NOSUID_NODEV | mounts::read_only(!self.writable), true)?;
