@@ -7,9 +7,8 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, fstat};
@@ -211,16 +210,30 @@ fn show_links(view: &mut View, plan: &Plan) {
 
 fn show_system(view: &mut View, net: bool) {
     let places = BASE_VIEW.iter().filter(|place| net || !place.of_network);
-    for path in places.flat_map(paths_of_place).filter(|path| is_public(path)) {
-        // A link stays a link if the tool sees its target: programs take the name of the time
-        // zone from the path that `localtime` leads to.
-        let link = fs::read_link(&path).and_then(|to| Ok((to, canonical(&path)?)));
-        match link {
-            Ok((target, real)) if !view.has(&path) && view.has(&real) => {
-                view.links.push((path, target));
-            }
-            _ => show_of_system(view, &path),
+    for path in places.flat_map(paths_of_place) {
+        if view.has(&path) {
+            continue;
         }
+        match open_real(&path) {
+            Ok(opened) if is_public(&path, &opened) => view.show_of_system(&path, opened),
+            Err(Errno::LOOP) => show_behind_links(view, path),
+            _ => {}
+        }
+    }
+}
+
+/// Shows a place of the system whose path is a link or has links, which only an administrator can
+/// make there. A link stays a link if the tool sees its target: programs take the name of the time
+/// zone from the path that `localtime` leads to.
+fn show_behind_links(view: &mut View, path: PathBuf) {
+    let Ok(real) = canonical(&path) else { return };
+    let Ok(opened) = open_real(&real) else { return };
+    if !is_public(&path, &opened) {
+        return;
+    }
+    match fs::read_link(&path) {
+        Ok(target) if view.has(&real) => view.links.push((path, target)),
+        _ => view.show_of_system(&path, opened),
     }
 }
 
@@ -234,19 +247,10 @@ fn paths_of_place(place: &BasePlace) -> Vec<PathBuf> {
     all.map(|entry| entry.path()).filter(|path| place.has(path)).collect()
 }
 
-/// Returns whether every user of the machine may read a file of `/etc`. An administrator may
+/// Returns whether every user of the machine may read an open file of `/etc`. An administrator may
 /// have put a password into one.
-fn is_public(path: &Path) -> bool {
-    let may_read = |stat: fs::Metadata| stat.permissions().mode() & 0o004 != 0;
-    !path.starts_with("/etc") || canonical(path).and_then(fs::metadata).is_ok_and(may_read)
-}
-
-fn show_of_system(view: &mut View, path: &Path) {
-    let before = view.entries.len();
-    view.show_base(path);
-    for entry in &mut view.entries[before..] {
-        entry.system = true;
-    }
+fn is_public(path: &Path, opened: &OwnedFd) -> bool {
+    !path.starts_with("/etc") || fstat(opened).is_ok_and(|stat| stat.st_mode & libc::S_IROTH != 0)
 }
 
 /// Returns the home in the tool's environment, if one can be made there.
@@ -262,10 +266,13 @@ mod tests {
 
     #[test]
     fn a_file_of_etc_that_some_users_may_not_read_is_not_public() {
-        assert!(is_public(Path::new("/etc/passwd")));
-        assert!(!is_public(Path::new("/etc/shadow")), "root alone may read it");
-        assert!(!is_public(Path::new("/etc/no such file")));
-        assert!(is_public(Path::new("/usr")));
+        let is_public = |path: &str| {
+            let path = Path::new(path);
+            is_public(path, &open_real(path).expect("opened"))
+        };
+        assert!(is_public("/etc/passwd"));
+        assert!(!is_public("/etc/shadow"), "root alone may read it");
+        assert!(is_public("/usr"));
     }
 
     #[test]

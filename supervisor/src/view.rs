@@ -7,7 +7,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
@@ -153,17 +153,9 @@ impl View {
             || self.links.iter().chain(&self.granted_links).any(|(link, _)| has(link))
     }
 
-    /// Adds a place of the base view for reading, unless the tool sees it already or it does not
-    /// exist. Follows links, which only an administrator can make there.
-    pub(super) fn show_base(&mut self, path: &Path) {
-        if self.has(path) {
-            return;
-        }
-        let opened = match open_real(path) {
-            Err(Errno::LOOP) => canonical(path).ok().and_then(|real| open_real(&real).ok()),
-            opened => opened.ok(),
-        };
-        self.push_ordinary(path, opened);
+    /// Adds an open file of the system for reading.
+    pub(super) fn show_of_system(&mut self, path: &Path, opened: OwnedFd) {
+        self.push_ordinary(path, opened, true);
     }
 
     /// Adds at `path` the file at `real`, which is canonical, for reading, unless the tool sees
@@ -182,17 +174,14 @@ impl View {
         }
         // The file system of the system's programs may be unable to map owners.
         let system = self.entries.iter().any(|it| it.system && real.starts_with(&it.path));
-        let before = self.entries.len();
-        self.push_ordinary(path, Some(opened));
-        for entry in &mut self.entries[before..] {
-            entry.system = system;
-        }
+        self.push_ordinary(path, opened, system);
     }
 
     /// Adds an open file, unless it lies on a file system that holds no files.
-    fn push_ordinary(&mut self, path: &Path, opened: Option<OwnedFd>) {
-        if let Some(source) = opened.filter(|it| is_ordinary(it).unwrap_or(false)) {
-            self.entries.push(ViewEntry::new(path.to_owned(), source, false));
+    fn push_ordinary(&mut self, path: &Path, opened: OwnedFd, system: bool) {
+        if is_ordinary(&opened).unwrap_or(false) {
+            let entry = ViewEntry::new(path.to_owned(), opened, false);
+            self.entries.push(ViewEntry { system, ..entry });
         }
     }
 }
@@ -213,6 +202,11 @@ pub(super) fn open_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, 
 /// sandbox whose root was begun has a new root over `/`, and the kernel would enter it if a `..`
 /// in a link climbs to `/`.
 pub(super) fn canonical(path: &Path) -> io::Result<PathBuf> {
+    // Almost always the path has no links, which takes one system call to find out.
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if path.is_absolute() && path.components().all(is_plain) && open_real(path).is_ok() {
+        return Ok(path.components().collect());
+    }
     std::fs::canonicalize(path)
 }
 
