@@ -13,7 +13,7 @@ mod trust;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
@@ -256,27 +256,34 @@ pub fn canonical(path: &Path) -> Option<PathBuf> {
 pub(crate) fn resolved(path: &Path) -> io::Result<PathBuf> {
     match open_if_plain(path) {
         // A path may have redundant slashes and dots.
-        Some(_) => Ok(path.components().collect()),
-        None => path.canonicalize(),
+        Ok(_) => Ok(path.components().collect()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
+        Err(_) => path.canonicalize(),
     }
 }
 
 /// Returns the same path as [`resolved`], and the metadata.
 pub(crate) fn existing(path: &Path) -> io::Result<(PathBuf, fs::Metadata)> {
-    if let Some(open) = open_if_plain(path) {
-        return Ok((path.components().collect(), fs::File::from(open).metadata()?));
+    match open_if_plain(path) {
+        Ok(open) => Ok((path.components().collect(), fs::File::from(open).metadata()?)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
+        Err(_) => {
+            let path = path.canonicalize()?;
+            let metadata = fs::metadata(&path)?;
+            Ok((path, metadata))
+        }
     }
-    let path = path.canonicalize()?;
-    let metadata = fs::metadata(&path)?;
-    Ok((path, metadata))
 }
 
-/// Opens a file if its path has no links and no `..`.
-fn open_if_plain(path: &Path) -> Option<OwnedFd> {
+/// Opens a file if its path has no links and no `..`. If it fails with `NotFound`, the path has no
+/// links either, because the kernel refuses a link before it looks for the names behind it.
+fn open_if_plain(path: &Path) -> io::Result<OwnedFd> {
     let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    let is_plain = path.is_absolute() && path.components().all(is_plain);
-    let open = || open_without_links(path, OFlags::PATH | OFlags::CLOEXEC);
-    is_plain.then(open)?.ok().flatten()
+    if !path.is_absolute() || !path.components().all(is_plain) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let open = open_without_links(path, OFlags::PATH | OFlags::CLOEXEC)?;
+    open.ok_or_else(|| ErrorKind::Unsupported.into())
 }
 
 /// Opens a path without links. The last component may be a link only if `flags` ask for the link
@@ -302,10 +309,10 @@ pub(crate) fn open_without_links(_: &Path, _: OFlags) -> io::Result<Option<Owned
 #[must_use]
 pub(crate) fn resolution_steps(path: &Path) -> Vec<PathBuf> {
     // Almost always the path has no links, which takes one system call to find out.
-    if open_if_plain(path).is_some() {
-        return vec![path.components().collect()];
+    match open_if_plain(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => resolve(path).steps,
+        _ => vec![path.components().collect()],
     }
-    resolve(path).steps
 }
 
 /// The directory inside the system tools that the installation fills with compiled components. Its
