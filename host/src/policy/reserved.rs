@@ -5,11 +5,12 @@
 //! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
 //! links of the places at each decision on a grant, if a directory with such links changed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::{Access, GrantedDir};
@@ -36,10 +37,9 @@ impl SecretPaths {
     /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
         let real = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+        let places = [secret_paths(home), secret_paths(real.as_deref())].concat();
         let mut secrets = Self { home: real, ..Self::default() };
-        secrets.add(secret_paths(home));
-        secrets.add(own);
-        secrets.add(secret_paths(secrets.home.as_deref()));
+        secrets.add(places.into_iter().chain(own));
         secrets
     }
 
@@ -51,16 +51,15 @@ impl SecretPaths {
         if earlier.is_current() {
             return Arc::clone(&earlier.places);
         }
-        // Before the search: a link that appears during it changes one of the directories.
-        let stamps = stamps(&earlier.dirs);
-        let LinkSearch { mut places, dirs } = LinkSearch::run(&self.given, self.home.as_deref());
-        let stamps = stamps.filter(|_| dirs == earlier.dirs);
+        let LinkSearch { mut places, dirs, is_steady } =
+            LinkSearch::run(&self.given, self.home.as_deref());
+        let stamps = is_steady.then(|| stamps(dirs)).flatten();
         let mut known = self.known.lock();
         places.extend_from_slice(&known.places);
         places.sort();
         places.dedup();
         let places = Arc::new(places);
-        *known = Arc::new(KnownPlaces { places: Arc::clone(&places), dirs, stamps });
+        *known = Arc::new(KnownPlaces { places: Arc::clone(&places), stamps });
         places
     }
 
@@ -77,49 +76,90 @@ impl SecretPaths {
 #[derive(Debug, Default)]
 struct KnownPlaces {
     places: Arc<Vec<PathBuf>>,
-    /// The directories in which a link can change the places.
-    dirs: BTreeSet<PathBuf>,
-    /// The states of `dirs` before the search. `None` if the search went through other directories,
-    /// or if a later change could have the same time.
-    stamps: Option<Vec<DirStamp>>,
+    /// The directories in which a link can change the places, with their states before the search
+    /// looked into them. `None` if a later change could have the same time.
+    stamps: Option<Vec<(PathBuf, DirStamp)>>,
 }
 
 impl KnownPlaces {
     /// Returns whether a search would find the same places.
     fn is_current(&self) -> bool {
-        self.stamps.is_some() && stamps(&self.dirs) == self.stamps
+        let is_unchanged =
+            |(dir, stamp): &(PathBuf, DirStamp)| FoundDir::at(dir).stamp() == Some(*stamp);
+        self.stamps.as_ref().is_some_and(|stamps| stamps.iter().all(is_unchanged))
     }
 }
 
 /// The device and the inode of a directory, and the seconds and nanoseconds of its last change.
 type DirStamp = (u64, u64, i64, i64);
 
-/// Returns the states of the directories, or `None` if one is gone or changed just now.
-fn stamps(dirs: &BTreeSet<PathBuf>) -> Option<Vec<DirStamp>> {
-    let stamp = |dir: &PathBuf| {
-        let found = dir.metadata().ok().filter(has_settled)?;
-        Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
+/// What a search finds at the path of a directory.
+#[derive(Clone, Copy, Debug)]
+enum FoundDir {
+    /// A directory; without a stamp if it changed just now.
+    There(Option<DirStamp>),
+    /// Nothing.
+    Absent,
+    /// A link or a file, or the path cannot be looked at.
+    Other,
+}
+
+impl FoundDir {
+    /// Looks at a path. Does not follow a link at its end.
+    fn at(dir: &Path) -> Self {
+        match dir.symlink_metadata() {
+            Ok(found) if found.is_dir() => {
+                let stamp = (found.dev(), found.ino(), found.ctime(), found.ctime_nsec());
+                Self::There(has_settled(&found).then_some(stamp))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Self::Absent,
+            _ => Self::Other,
+        }
+    }
+
+    fn stamp(self) -> Option<DirStamp> {
+        match self {
+            Self::There(stamp) => stamp,
+            Self::Absent | Self::Other => None,
+        }
+    }
+}
+
+/// Returns the stamps of the directories, or `None` if one changed just now. If a directory
+/// appears, the one around it changes.
+fn stamps(dirs: BTreeMap<PathBuf, FoundDir>) -> Option<Vec<(PathBuf, DirStamp)>> {
+    let stamp = |(dir, found): (PathBuf, FoundDir)| match found {
+        FoundDir::There(stamp) => Some(stamp.map(|stamp| (dir, stamp))),
+        FoundDir::Absent | FoundDir::Other => None,
     };
-    dirs.iter().map(stamp).collect()
+    dirs.into_iter().filter_map(stamp).collect()
 }
 
 /// A search for the links of places.
 struct LinkSearch {
     /// The places, and what the links among them lead to.
     places: Vec<PathBuf>,
-    /// The directories on the way, each with those around it.
-    dirs: BTreeSet<PathBuf>,
+    /// The directories on the way, each with those around it. The search looks into a directory
+    /// only after its state is here, so a link that appears later changes the state.
+    dirs: BTreeMap<PathBuf, FoundDir>,
+    /// False if a link on the way changed during the search.
+    is_steady: bool,
 }
 
 impl LinkSearch {
     /// Follows the links of these places, and those in the home with a secret's name.
     fn run(given: &[PathBuf], home: Option<&Path>) -> Self {
-        let mut search = Self { places: given.to_vec(), dirs: BTreeSet::new() };
+        let mut search = Self { places: given.to_vec(), dirs: BTreeMap::new(), is_steady: true };
         for beside in given.chunk_by(|one, next| one.parent() == next.parent()) {
             let dir = beside.first().and_then(|place| place.parent());
             let Some(dir) = dir.and_then(|dir| search.real_dir(dir)) else { continue };
-            for name in beside.iter().filter_map(|place| place.file_name()) {
-                search.follow(dir.join(name));
+            let names = beside.iter().filter_map(|place| place.file_name());
+            let places = names.map(|name| dir.join(name));
+            // There is no link in a directory that does not exist.
+            if matches!(search.dirs.get(&dir), Some(FoundDir::Absent)) {
+                search.places.extend(places);
+            } else {
+                places.for_each(|place| search.follow(place));
             }
         }
         if let Some(home) = home.and_then(|home| search.real_dir(home)) {
@@ -132,8 +172,6 @@ impl LinkSearch {
                 search.follow(link.path());
             }
         }
-        // If another one appears, the directory around it changes.
-        search.dirs.retain(|dir| dir.is_dir());
         search
     }
 
@@ -164,13 +202,36 @@ impl LinkSearch {
 
     /// Returns the path of a directory without links. The directory need not exist.
     fn real_dir(&mut self, dir: &Path) -> Option<PathBuf> {
-        let mut steps = resolution_steps(dir);
-        for around in steps.iter().flat_map(|step| step.ancestors()) {
-            if !self.dirs.contains(around) {
-                self.dirs.insert(around.to_owned());
+        let is_plain =
+            |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+        if dir.is_absolute() && dir.components().all(is_plain) {
+            let dir: PathBuf = dir.components().collect();
+            // Almost always no directory of the path is a link.
+            if !matches!(self.state(&dir), FoundDir::Other) {
+                return Some(dir);
             }
         }
+        let mut steps = resolution_steps(dir);
+        for step in &steps {
+            self.state(step);
+        }
+        // The states of these directories are newer than the first resolution.
+        self.is_steady &= resolution_steps(dir) == steps;
         steps.pop()
+    }
+
+    /// Returns the state of a directory by its normalized path, and adds the states of those
+    /// around it. They are looked at in order, from the root. Below a link, the state is `Other`.
+    fn state(&mut self, dir: &Path) -> FoundDir {
+        if let Some(known) = self.dirs.get(dir) {
+            return *known;
+        }
+        let state = match dir.parent().map(|above| self.state(above)) {
+            None | Some(FoundDir::There(_)) => FoundDir::at(dir),
+            Some(above) => above,
+        };
+        self.dirs.insert(dir.to_owned(), state);
+        state
     }
 }
 
@@ -501,18 +562,21 @@ mod tests {
     #[test]
     fn the_known_places_hold_until_a_link_appears_in_a_directory_on_the_way() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let around = BTreeSet::from([scratch.path().to_owned()]);
-        let known = |stamps| KnownPlaces { dirs: around.clone(), stamps, ..KnownPlaces::default() };
-        assert!(!known(None).is_current());
+        let root = scratch.path().canonicalize().expect("resolved");
+        let known = || {
+            let dirs = BTreeMap::from([(root.clone(), FoundDir::at(&root))]);
+            KnownPlaces { stamps: stamps(dirs), ..KnownPlaces::default() }
+        };
+        assert!(!KnownPlaces::default().is_current());
         // Until the time of the next change will be another one, nothing holds.
         let settled = loop {
-            match stamps(&around) {
-                Some(stamps) => break known(Some(stamps)),
-                None => std::thread::yield_now(),
+            match known() {
+                KnownPlaces { stamps: None, .. } => std::thread::yield_now(),
+                settled => break settled,
             }
         };
         assert!(settled.is_current());
-        symlink("anywhere", scratch.path().join("link")).expect("linked");
+        symlink("anywhere", root.join("link")).expect("linked");
         assert!(!settled.is_current());
     }
 }
