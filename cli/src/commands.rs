@@ -268,6 +268,11 @@ mod tests {
     }
 
     #[test]
+    fn the_version_is_the_one_of_the_definition() {
+        assert_eq!(layers::VERSION, definition().render_version());
+    }
+
+    #[test]
     fn a_command_takes_every_shared_flag_and_shows_some() {
         let mut command = help::with_shared_flags(Cli::command());
         command.build();

@@ -4,6 +4,7 @@
 //! A file's value for a flag becomes the default of the flag, so that the values of all layers are
 //! parsed in the same way.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -29,6 +30,9 @@ use ikigai_host::registry;
 /// A function that makes the definition of the program's commands.
 pub(crate) type CommandDefinition = fn() -> Command;
 
+/// The answer to `ikigai --version`, as clap has it.
+pub(crate) const VERSION: &str = concat!("ikigai ", env!("CARGO_PKG_VERSION"), "\n");
+
 /// The command line of this process, with the values from the environment and the files.
 pub(crate) struct ParsedCommandLine {
     /// The values of flags and arguments.
@@ -43,27 +47,38 @@ pub(crate) struct ParsedCommandLine {
 /// the exit code as the error.
 pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, ExitCode> {
     let mut line: Vec<OsString> = std::env::args_os().collect();
+    if is_only(&line, ["--version", "-V"]) {
+        return Err(output::print(VERSION).map_or_else(report, |()| ExitCode::SUCCESS));
+    }
     if let Some(topic) = help::asked_topic(&line) {
         return Err(
             output::print(&topic.text(commands())).map_or_else(report, |()| ExitCode::SUCCESS)
         );
     }
+    let with_all_flags = || help::with_shared_flags(commands());
     // First parse without the files, since help and usage errors do not depend on them.
-    let read = tool_flags::read(commands, &line).or_else(|error| {
-        if !is_help(&error) {
-            return Err(error);
-        }
-        if let Some(asking) = tool_flags::asking_about_tool(commands, &line) {
-            line = asking;
-            return tool_flags::read(commands, &line);
-        }
-        tool_flags::read(|| help::with_shared_flags(commands()), &line)
-    });
-    let (matches, of_tool) =
-        read.map_err(|error| match help::unknown_command(&error, &commands(), &line, is_tool) {
-            Some(better) => report(better),
-            None => print(tool_flags::advise(error, &line)),
-        })?;
+    let read = if is_only(&line, ["--help", "-h"]) {
+        tool_flags::read(with_all_flags, &line)
+    } else {
+        tool_flags::read(commands, &line).or_else(|error| {
+            if !is_help(&error) {
+                return Err(error);
+            }
+            if let Some(asking) = tool_flags::asking_about_tool(commands, &line) {
+                line = asking;
+                return tool_flags::read(commands, &line);
+            }
+            tool_flags::read(with_all_flags, &line)
+        })
+    };
+    let better = |error: &clap::Error| {
+        let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
+        is_unknown.then(|| help::unknown_command(error, &commands(), &line, is_tool)).flatten()
+    };
+    let (matches, of_tool) = read.map_err(|error| match better(&error) {
+        Some(better) => report(better),
+        None => print(tool_flags::advise(error, &line)),
+    })?;
     only_with_models(&matches, commands).map_err(print)?;
     let config = if matches.subcommand_name() == Some("completions") {
         // A shell that loads completions when it starts must not fail because of a file.
@@ -80,6 +95,12 @@ pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, Exi
     };
     let set = set_flags(&matches, &config);
     Ok(ParsedCommandLine { matches, config, set })
+}
+
+/// Returns whether a line has only one word after the program, and it is one of these flags. Such a
+/// line is answered without the definition of all commands.
+fn is_only(line: &[OsString], flags: [&str; 2]) -> bool {
+    matches!(line, [_, word] if flags.iter().any(|flag| word == flag))
 }
 
 /// Prints help or a usage error, and returns the exit code.
@@ -203,11 +224,18 @@ pub(crate) fn with_defaults(program: Command, config: &Config) -> Command {
 
 /// Returns the shared flags that were set, by the keys of the configuration.
 fn set_flags(matches: &ArgMatches, config: &Config) -> BTreeMap<&'static str, SetFlag> {
-    let shared = shared();
+    let shared = LazyCell::new(shared);
     let mut set = BTreeMap::new();
     for key in Config::keys() {
+        let is_known = matches.try_contains_id(key).unwrap_or(false);
+        let source = is_known.then(|| matches.value_source(key)).flatten();
+        let is_given = matches!(source, Some(ValueSource::CommandLine | ValueSource::EnvVariable));
+        // Most often no flag is given, and the definitions of the flags are not needed.
+        if !is_given && config.setting(key).is_none() {
+            continue;
+        }
         let Some(arg) = shared.get_arguments().find(|arg| arg.get_id() == key) else { continue };
-        let provenance = match (matches.value_source(key), config.setting(key)) {
+        let provenance = match (source, config.setting(key)) {
             (Some(ValueSource::CommandLine), _) => SettingSource::Flag(flag(key)),
             (Some(ValueSource::EnvVariable), _) => {
                 let variable = arg.get_env().unwrap_or_default();
