@@ -146,6 +146,9 @@ struct NamePatterns {
 
 impl NamePatterns {
     fn compile(names: &[String]) -> Result<Self, String> {
+        if names.is_empty() {
+            return Ok(Self::default());
+        }
         let (mut bytes, mut characters) = (GlobSetBuilder::new(), Vec::new());
         for name in names {
             let glob = glob(name).map_err(|error| format!("`{name}`: {}", error.kind()))?;
@@ -154,7 +157,7 @@ impl NamePatterns {
         }
         let bytes = bytes.build().map_err(|error| error.to_string())?;
         let characters = RegexSet::new(&characters).map_err(|error| error.to_string())?;
-        Ok(Self { bytes, characters: (!names.is_empty()).then_some(characters) })
+        Ok(Self { bytes, characters: Some(characters) })
     }
 
     fn matching(&self, name: &OsStr) -> Vec<usize> {
