@@ -37,6 +37,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// which each byte may take six.
 const MAX_REPORT: usize = 1 << 20;
 
+/// The memory for a report that is not watched, which is then read at once.
+const USUAL_REPORT: usize = 1 << 10;
+
 /// A supervisor that waits for its plan. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct WaitingSupervisor {
@@ -104,7 +107,7 @@ impl WaitingSupervisor {
                 .inspect_err(|error| tracing::debug!(%error, "a supervisor's end is waited for"))
                 .ok()
         });
-        let (child, received) = (self.child.take(), Vec::new());
+        let (child, received) = (self.child.take(), Vec::with_capacity(USUAL_REPORT));
         Ok(SupervisorProcess { child, ended, control, listener: None, received })
     }
 }
