@@ -76,6 +76,7 @@ pub use super::net::{NameResolver, SharedNetwork};
 pub(crate) use behind::{BackgroundCompilation, WeakProgram};
 pub use engine::Tier;
 pub(in crate::exec) use hidden::HiddenPaths;
+pub(crate) use threads::processors;
 
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]

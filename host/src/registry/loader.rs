@@ -16,7 +16,7 @@ use crate::exec::native::Supervisor;
 use crate::exec::wasm::cache::ComponentCache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::exec::wasm::{
-    BackgroundCompilation, ComponentError, GuestProgram, Runtime, Tier, WeakProgram,
+    BackgroundCompilation, ComponentError, GuestProgram, Runtime, Tier, WeakProgram, processors,
 };
 
 /// An event of work that the user may wait for, which
@@ -32,13 +32,6 @@ pub enum CompileEvent {
 
 /// Called with each event of [`CompileEvent`].
 pub type ProgressFn = Arc<dyn Fn(CompileEvent) + Send + Sync>;
-
-/// Returns the number of cores of the machine, or of the container. The first call makes a dozen
-/// system calls.
-pub(super) fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
 
 /// The size in bytes above which a component keeps every core busy while it is compiled. A
 /// component that contains an interpreter is 10 MB or larger.
@@ -94,7 +87,7 @@ impl Loader {
             servers,
             supervisor,
             progress,
-            compilations: Semaphore::new(cores()),
+            compilations: Semaphore::new(processors()),
         }
     }
 
@@ -128,7 +121,7 @@ impl Loader {
         {
             return program.inspect(|program| self.optimise(program, path, digest));
         }
-        let permits = if size > LARGE { cores() } else { 1 };
+        let permits = if size > LARGE { processors() } else { 1 };
         // The semaphore is never closed.
         let _permits = self.compilations.acquire_many(permits.try_into().unwrap_or(u32::MAX)).await;
         // Dropping the future that waits for a compilation ends the compilation.

@@ -11,7 +11,6 @@ use tokio::sync::Semaphore;
 use super::candidate::{self, Candidate};
 use super::confinement;
 use super::file;
-use super::loader::cores;
 use super::scan_context::{
     ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget,
 };
@@ -19,6 +18,7 @@ use super::servers::{self, KnownServer};
 use super::tool::Tool;
 use super::workspace::{self, InstalledNames};
 use super::{Skipped, Snapshot};
+use crate::exec::wasm::processors;
 use crate::policy::{Backend, BackendChoice, BuildChoice, Remedy, ToolOrigin};
 
 /// A candidate that was asked, and its answer.
@@ -111,7 +111,7 @@ impl ScanContext {
 }
 
 async fn ask_all(scan: &Arc<ScanContext>, candidates: Vec<Candidate>) -> Vec<AskedCandidate> {
-    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
+    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * processors()));
     let mut asked = Vec::with_capacity(candidates.len());
     for candidate in candidates {
         let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));

@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 use super::candidate::Candidate;
 use super::file;
-use super::loader::cores;
 use super::scan_context::{
     ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget,
 };
 use super::tool::Tool;
 use super::workspace_tool::WorkspaceTool;
 use super::{Skipped, Snapshot};
+use crate::exec::wasm::processors;
 use crate::policy::{Backend, ToolOrigin, is_standard};
 
 /// The names that the installation's tools have or may have. A component that was not asked yet is
@@ -81,7 +81,7 @@ async fn ask_all(
     scan: &Arc<ScanContext>,
     tools: Vec<WorkspaceTool>,
 ) -> Vec<(WorkspaceTool, Result<CheckedBuild, CandidateRefusal>)> {
-    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * cores()));
+    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * processors()));
     let asked: Vec<_> = tools
         .into_iter()
         .map(|tool| {

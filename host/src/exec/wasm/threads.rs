@@ -19,7 +19,7 @@ use std::future::Future;
 use std::io;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -175,12 +175,19 @@ pub(super) enum ThreadError {
     Lost,
 }
 
+/// Returns the number of processors of the machine, or of the container. The first call makes a
+/// dozen system calls.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 impl GuestThreads {
     /// Returns an empty pool. The caller must have [`tick`](ThreadPool::tick) called while jobs run. The
     /// pool asks `ticker` for ticks.
     pub(super) fn new(ticker: Arc<Ticker>) -> Self {
         Self(Arc::new(PoolOwner(Arc::new(ThreadPool {
-            processors: thread::available_parallelism().map_or(1, NonZero::get),
+            processors: processors(),
             state: Mutex::default(),
             queued: AtomicUsize::new(0),
             workers: Mutex::default(),
