@@ -323,7 +323,8 @@ impl Registry {
     ///
     /// The first scan compiles only components whose files have the tool's name, and its snapshot
     /// omits all others. So a component that has never been compiled replaces an installed tool at
-    /// once only if its file has that tool's name.
+    /// once only if its file has that tool's name. The snapshot also omits another tool if the
+    /// choice of its build needs a check of the sandbox.
     ///
     /// Waits for compilations for at most `timeout`.
     pub async fn look_up(&self, name: &str, timeout: Option<Duration>) -> Arc<Snapshot> {

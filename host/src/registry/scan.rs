@@ -227,6 +227,9 @@ async fn choose(
     let mut wants_native = asked == BackendChoice::Native;
     // The check may start a process, so it runs only if it decides something.
     if native_if_confined && native.is_some() && matches!(wasm, Some(Ok(_))) {
+        if !scan.wants(&schema.name) {
+            return None;
+        }
         let (supervisor, memo) = (scan.loader.supervisor(), &scan.memo);
         wants_native = confinement::is_confining(supervisor, memo, scan.depth).await;
         why_asked = "the sandbox works on this machine".into();

@@ -84,6 +84,14 @@ impl CandidateRefusal {
 }
 
 impl ScanContext {
+    /// Returns whether the scan looks for a tool with this name.
+    pub(super) fn wants(&self, name: &str) -> bool {
+        match &self.wanted {
+            ScanTarget::Tool(wanted) => wanted == name,
+            ScanTarget::All | ScanTarget::Known | ScanTarget::Servers => true,
+        }
+    }
+
     /// Asks one candidate, unless its answer is remembered.
     pub(super) async fn ask(
         &self,
