@@ -207,8 +207,8 @@ impl SharedOptions {
         overrides: Overrides,
         secrets: Vec<PathBuf>,
     ) -> Result<(Arc<Host>, Option<Arc<StoredAssets>>), CliError> {
-        let store = self.store().map(Arc::new);
         let (paths, workspace) = (self.paths(), self.workspace()?);
+        let store = self.store(&paths).map(Arc::new);
         let state = paths.state.clone();
         let tools = WorkspaceToolPaths::find(&paths, &workspace);
         let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
@@ -323,7 +323,7 @@ impl SharedOptions {
             size(limits.native_memory)
         );
         let timeout = humantime::format_duration(limits.wall_clock).to_string();
-        let store = self.store().map(|store| match store.url() {
+        let store = self.store(&paths).map(|store| match store.url() {
             Ok(url) => url.to_string(),
             Err(error) => error.to_string(),
         });
@@ -362,7 +362,7 @@ impl SharedOptions {
 
     /// Returns the asset store. Fails if there is no place for one.
     pub(crate) fn assets(&self) -> Result<StoredAssets, CliError> {
-        self.store().ok_or_else(|| {
+        self.store(&self.paths()).ok_or_else(|| {
             let error = anyhow::Error::msg("no directory is known for the asset store");
             CliError::usage(error)
                 .hint("set HOME or XDG_DATA_HOME, or specify a store with --store")
@@ -370,10 +370,10 @@ impl SharedOptions {
     }
 
     /// Returns the asset store, if there is a place for one.
-    fn store(&self) -> Option<StoredAssets> {
+    fn store(&self, paths: &Paths) -> Option<StoredAssets> {
         let url = match self.store.as_ref().filter(|text| !text.is_empty()) {
             Some(text) => StoreUrl::parse(text),
-            None => Ok(StoreUrl::sqlite(self.paths().data?.join(STORE))),
+            None => Ok(StoreUrl::sqlite(paths.data.as_ref()?.join(STORE))),
         };
         let capacity = self.capacity.map_or_else(assets::Capacity::default, assets::Capacity);
         Some(StoredAssets::at(url, assets::Budget(self.budget), capacity))

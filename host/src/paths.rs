@@ -128,7 +128,7 @@ impl Paths {
     /// [`of_installation`](Self::of_installation).
     #[must_use]
     pub fn of_user() -> Self {
-        let program = std::env::current_exe().ok().and_then(|program| program.canonicalize().ok());
+        let program = std::env::current_exe().ok().and_then(|program| resolved(&program).ok());
         // An installation has `bin/ikigai` and `libexec`. A build tree has `target/debug/ikigai`
         // and `target/libexec`.
         Self::with(program.as_deref().and_then(Path::parent).and_then(Path::parent))
@@ -236,8 +236,8 @@ pub enum WorkspaceError {
 /// Fails if it is not a usable directory.
 pub fn workspace(dir: &Path) -> Result<PathBuf, WorkspaceError> {
     let unusable = |source| WorkspaceError::Unusable { path: dir.to_owned(), source };
-    let workspace = dir.canonicalize().map_err(unusable)?;
-    if !workspace.is_dir() {
+    let (workspace, metadata) = existing(dir).map_err(unusable)?;
+    if !metadata.is_dir() {
         return Err(WorkspaceError::NotADirectory(dir.to_owned()));
     }
     Ok(workspace)

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
-use crate::paths::{has_settled, resolution_steps};
+use crate::paths::{has_settled, resolution_steps, resolved};
 
 /// The places of secrets of this user and this host.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl SecretPaths {
     /// Returns the known places of secrets of the user with this home, and the host's own places,
     /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
-        let real = home.map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
+        let real = home.map(|home| resolved(home).unwrap_or_else(|_| home.to_owned()));
         let places = [secret_paths(home), secret_paths(real.as_deref())].concat();
         let mut secrets = Self { home: real, ..Self::default() };
         secrets.add(places.into_iter().chain(own));
