@@ -174,15 +174,20 @@ pub(super) fn run(
 ) -> io::Result<Delivery> {
     let groups = privileges::leave_groups().map_err(|error| format!("groups: {error}"));
     let mut missing = Vec::new();
-    let plan = &watch.request.plan;
-    let mut begun = begun.filter(|begun| begun.serves(plan));
-    for fallback in fallbacks(plan.kind.without)? {
-        match attempt(watch, fallback, begun.take(), groups.clone(), &missing) {
-            Ok(Some(Ok(delivery))) => return Ok(delivery),
-            Ok(None) => return Ok(Delivery::Lost),
-            Ok(Some(Err(error))) | Err(error) => {
-                missing.push(format!("{}: {error}", fallback.name()));
-            }
+    let begun = begun.filter(|begun| begun.serves(&watch.request.plan));
+    // The namespaces that were begun are those of the first fallback.
+    if let Some(begun) = begun {
+        let fallback = begun.fallback;
+        match served(attempt(watch, fallback, Some(begun), groups.clone(), &missing)) {
+            Ok(delivery) => return Ok(delivery),
+            Err(error) => missing.push(format!("{}: {error}", fallback.name())),
+        }
+    }
+    let without = watch.request.plan.kind.without;
+    for fallback in fallbacks(without)?.into_iter().skip(missing.len()) {
+        match served(attempt(watch, fallback, None, groups.clone(), &missing)) {
+            Ok(delivery) => return Ok(delivery),
+            Err(error) => missing.push(format!("{}: {error}", fallback.name())),
         }
     }
     if missing.is_empty() {
@@ -190,6 +195,11 @@ pub(super) fn run(
     }
     set_child_subreaper(Some(getpid()))?;
     outside(watch, missing.join("; "), groups)
+}
+
+/// Returns the result of an attempt, or the reason to try the next fallback.
+fn served(attempted: io::Result<Option<io::Result<Delivery>>>) -> io::Result<Delivery> {
+    attempted?.unwrap_or(Ok(Delivery::Lost))
 }
 
 /// Serves the call in the namespaces of a fallback, or in the namespaces that were begun, which
