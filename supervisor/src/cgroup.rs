@@ -8,6 +8,7 @@
 //!
 //! A tool cannot leave its groups: it sees no cgroup file system, and does not own them.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,7 +117,11 @@ impl Cgroups {
     /// Removes the groups of killed supervisors, including those in reserve, from the same
     /// directories.
     fn remove_leftovers(&self) {
-        self.groups.iter().filter_map(|group| group.path.parent()).for_each(remove_leftovers);
+        for ControlGroup { path, .. } in &self.groups {
+            if let Some(parent) = path.parent() {
+                remove_leftovers(parent, path.file_name());
+            }
+        }
     }
 
     /// Sets the bounds, and returns whether every bound is set that the groups are there for.
@@ -364,11 +369,14 @@ fn no_swap() -> Result<(), String> {
     }
 }
 
-/// Removes the groups of killed supervisors. No process holds them locked.
-fn remove_leftovers(parent: &Path) {
+/// Removes the groups of killed supervisors, which no process holds locked. Leaves out the group
+/// with the name `own`.
+fn remove_leftovers(parent: &Path, own: Option<&OsStr>) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
-        if entry.file_name().to_str().is_some_and(is_own)
+        let name = entry.file_name();
+        if own != Some(name.as_os_str())
+            && name.to_str().is_some_and(is_own)
             && let Ok(dir) = open_directory(&entry.path())
             && flock(&dir, FlockOperation::NonBlockingLockExclusive).is_ok()
         {
@@ -609,12 +617,13 @@ mod tests {
             "ikigai-supervisor-1-0.scope",
             "ikigai-supervisor-1-",
             "ikigai-supervisor--0",
+            "ikigai-supervisor-1-1",
         ];
         let own = ["ikigai-supervisor-1-0", "ikigai-supervisor-4194304-15"];
         for name in others.iter().chain(&own) {
             fs::create_dir(parent.path().join(name)).expect("made");
         }
-        remove_leftovers(parent.path());
+        remove_leftovers(parent.path(), Some(OsStr::new("ikigai-supervisor-1-1")));
         for name in others {
             assert!(parent.path().join(name).exists(), "{name}");
         }
