@@ -36,6 +36,11 @@ impl<T: Send + Sync + 'static> PipeEnd<T> {
     fn get(&self) -> io::Result<&Arc<T>> {
         self.0.as_ref().ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
+
+    /// Takes the end out, for a thread of the pool that closes it.
+    fn take(&mut self) -> io::Result<Arc<T>> {
+        self.0.take().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
 }
 
 impl<T: Send + Sync + 'static> Drop for PipeEnd<T> {
@@ -100,8 +105,9 @@ impl<T: PipeSource> ThreadedReader<T> {
         self.end.get().map(|end| &**end)
     }
 
-    /// Returns the number of bytes that were read or can be read now.
-    pub(super) async fn available(&mut self) -> io::Result<u64> {
+    /// Returns the bytes that were read or can be read now, even if the runtime has not noticed
+    /// them yet, and closes the end.
+    pub(super) async fn into_rest(mut self) -> io::Result<Vec<u8>> {
         if let Some(under_way) = &mut self.under_way {
             let read = under_way.await;
             self.under_way = None;
@@ -111,27 +117,28 @@ impl<T: PipeSource> ThreadedReader<T> {
                 Err(error) => return Err(error),
             }
         }
-        let end = Arc::clone(self.end.get()?);
-        let there = spawn_blocking(move || rustix::io::ioctl_fionread(&*end));
-        let there = there.await.map_err(io::Error::other)??;
-        Ok(there + self.left.len() as u64)
+        let (left, end) = (std::mem::take(&mut self.left), self.end.take()?);
+        // One job for all of it: each further one may start a thread.
+        let rest = spawn_blocking(move || rest_of(&*end, &left));
+        rest.await.map_err(io::Error::other)?
     }
+}
 
-    /// Reads the bytes that are available now, even if the runtime has not noticed them yet.
-    pub(super) async fn read_available(&mut self) -> io::Result<Bytes> {
-        if !self.left.is_empty() {
-            return Ok(std::mem::take(&mut self.left));
+/// Reads the bytes that are there, and no more: the other end may be written to without end.
+/// Returns them after those that are `left`.
+fn rest_of(end: &impl AsFd, left: &[u8]) -> io::Result<Vec<u8>> {
+    let there = usize::try_from(rustix::io::ioctl_fionread(end)?).unwrap_or(0);
+    let length = left.len() + there;
+    let mut bytes = Vec::with_capacity(length);
+    bytes.extend_from_slice(left);
+    while bytes.len() < length {
+        match rustix::io::read(end, rustix::buffer::spare_capacity(&mut bytes)) {
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
-        let end = Arc::clone(self.end.get()?);
-        let read = spawn_blocking(move || {
-            let mut bytes = Vec::with_capacity(CHUNK);
-            match rustix::io::read(&*end, rustix::buffer::spare_capacity(&mut bytes)) {
-                Ok(_) | Err(Errno::AGAIN) => Ok(bytes),
-                Err(errno) => Err(io::Error::from(errno)),
-            }
-        });
-        read.await.map_err(io::Error::other)?.map(Bytes::from)
     }
+    Ok(bytes)
 }
 
 impl<T: PipeSource> AsyncRead for ThreadedReader<T> {
@@ -288,15 +295,7 @@ mod tests {
         }
         drop(writer);
         let taken = usize::from(byte != [0]);
-        assert_eq!(reader.available().await.expect("counted"), 2 - taken as u64);
-        let mut rest = Vec::new();
-        loop {
-            let bytes = reader.read_available().await.expect("read");
-            if bytes.is_empty() {
-                break;
-            }
-            rest.extend_from_slice(&bytes);
-        }
+        let rest = reader.into_rest().await.expect("read");
         assert_eq!(rest, b"ab"[taken..]);
     }
 

@@ -125,42 +125,34 @@ pub(super) async fn pump(
 ) {
     let Some(mut from) = from else { return };
     let mut chunk = Vec::with_capacity(CHUNK);
-    let mut left = None;
     loop {
         chunk.clear();
-        let read = match left {
-            Some(0) => return,
-            Some(_) => in_time(from.read_available()).await.map(|bytes| {
-                chunk.extend_from_slice(&bytes);
-                bytes.len()
-            }),
-            None => tokio::select! {
-                biased;
-                () = signals.ended.cancelled() => {
-                    left = Some(in_time(from.available()).await.unwrap_or(0));
-                    continue;
-                }
-                read = from.read_buf(&mut chunk) => read,
-            },
+        let read = tokio::select! {
+            biased;
+            () = signals.ended.cancelled() => break,
+            read = from.read_buf(&mut chunk) => read,
         };
         match read {
             Ok(0) => return,
-            Ok(length) => left = left.map(|left: u64| left.saturating_sub(length as u64)),
+            Ok(_) => {}
             Err(error) => {
                 tracing::warn!(%error, "a tool's output broke");
                 return;
             }
         }
-        match deliver(&mut chunk, sink, into, signals).await {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(PipeError::Full) => return signals.flooded.cancel(),
-            Err(PipeError::Broken(error)) => {
-                // The tool sees a closed pipe from here on, as it would without the host.
-                tracing::debug!(%error, "a tool's output could not be passed on");
-                return;
-            }
+        if !pass_on(&mut chunk, sink, into, signals).await {
+            return;
         }
+    }
+    match in_time(from.into_rest()).await {
+        Ok(rest) if rest.is_empty() => {}
+        Ok(mut rest) => {
+            pass_on(&mut rest, sink, into, signals).await;
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            tracing::debug!(%error, "a process prevents the read of a tool's output");
+        }
+        Err(error) => tracing::warn!(%error, "a tool's output broke"),
     }
 }
 
@@ -169,6 +161,22 @@ pub(super) async fn pump(
 async fn in_time<T>(read: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let read = tokio::time::timeout(GRACE, read).await;
     read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Passes `chunk` on. Returns false if nothing more of the output is wanted.
+async fn pass_on(chunk: &mut Vec<u8>, sink: &Sink, into: &Pipe, signals: &StreamSignals) -> bool {
+    match deliver(chunk, sink, into, signals).await {
+        Ok(is_wanted) => is_wanted,
+        Err(PipeError::Full) => {
+            signals.flooded.cancel();
+            false
+        }
+        Err(PipeError::Broken(error)) => {
+            // The tool sees a closed pipe from here on, as it would without the host.
+            tracing::debug!(%error, "a tool's output could not be passed on");
+            false
+        }
+    }
 }
 
 /// Passes `chunk` on. Returns false if the call has been abandoned.
