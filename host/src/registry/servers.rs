@@ -202,7 +202,7 @@ impl ScanContext {
             self.keep(question, remembered.as_ref(), &live, revision);
             return Some(Ok(live));
         }
-        let wants = self.wants(&server.name);
+        let wants = self.wants_server(&server.name);
         match remembered {
             Some(SchemaReply::Server { revision, tools, skipped })
                 if !wants || self.depth != ScanDepth::Everything =>
@@ -260,7 +260,7 @@ impl ScanContext {
 
     /// Returns whether to ask an unknown server for its tools. A scan for all tools asks no
     /// servers, because it must not wait for them.
-    fn wants(&self, server: &str) -> bool {
+    fn wants_server(&self, server: &str) -> bool {
         match &self.wanted {
             ScanTarget::All | ScanTarget::Known => false,
             ScanTarget::Servers => true,

@@ -1,6 +1,7 @@
 //! The upkeep of a cache by the process that compiles behind the calls of a host.
 
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use ikigai_protocol::Digest;

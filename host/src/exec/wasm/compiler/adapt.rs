@@ -42,7 +42,7 @@ const SHOWN: usize = 80;
 
 /// The reason that a well-formed core module cannot be adapted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum AdaptError {
+pub(in super::super) enum AdaptError {
     #[error(
         "exports no function `{START}`, so it is a library: build a program with a `main` instead (in \
          Go without `-buildmode=c-shared`, with clang without `-mexec-model=reactor`, in Zig with \
