@@ -115,8 +115,8 @@ pub struct AssetVersion {
     pub tokens: u64,
     /// The time at which it was written.
     pub written_at: SystemTime,
-    /// The author; `None` for some versions in stores of earlier releases.
-    pub author: Option<Author>,
+    /// The author.
+    pub author: Author,
     /// The end of the version; `None` for the current one.
     pub replaced: Option<VersionEnd>,
 }

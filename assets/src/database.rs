@@ -2,16 +2,16 @@
 //!
 //! Both databases number their parameters `$1`, `$2`, …, so each statement is written only once.
 //! The differences stay here: opening a store (`sqlite`, `postgres`), its tables (`schema`,
-//! `migrations`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of a
+//! `tables`), locks, and the codes of errors (`failure`). Nothing here knows the purpose of a
 //! statement.
 
 mod digest;
 mod failure;
-mod migrations;
 mod postgres;
 mod row;
 mod schema;
 mod sqlite;
+mod tables;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -27,9 +27,6 @@ pub(crate) use digest::{RowDigest, row_digest};
 use failure::DatabaseAccess;
 pub(crate) use failure::DatabaseFailure;
 pub(crate) use row::{Column, Row};
-
-/// The longest time of a migration on a server. The migration's statements set the same limit.
-const MIGRATION_TIME: Duration = Duration::from_mins(10);
 
 /// The connections to one store.
 #[derive(Clone)]
@@ -176,24 +173,14 @@ impl Database {
         }
     }
 
-    /// Runs `work`, which talks to the database, within the time limit of a statement.
+    /// Runs `work`, which talks to the database. If the server does not end a statement in its
+    /// time itself, because it hangs or is cut off, ikigai gives up shortly after.
     async fn within<T>(
         &self,
         access: DatabaseAccess,
         work: impl Future<Output = std::result::Result<T, DatabaseFailure>>,
     ) -> Result<T> {
-        self.within_time(self.statement_timeout, access, work).await
-    }
-
-    /// Runs `work`, which talks to the database. If the server does not end a statement in this
-    /// time itself, because it hangs or is cut off, ikigai gives up shortly after.
-    async fn within_time<T>(
-        &self,
-        time: Duration,
-        access: DatabaseAccess,
-        work: impl Future<Output = std::result::Result<T, DatabaseFailure>>,
-    ) -> Result<T> {
-        let timeout = time + Duration::from_secs(5);
+        let timeout = self.statement_timeout + Duration::from_secs(5);
         let done = match &self.pool {
             // The wait for a file has its own timeout.
             StorePool::Sqlite(_) => Ok(work.await),
@@ -259,16 +246,18 @@ impl Transaction<'_> {
         self.database.within(DatabaseAccess::Write, changed).await
     }
 
-    /// Runs statements of a migration, which have no parameters and may change every row.
-    async fn script(&mut self, statements: &'static str) -> Result<()> {
+    /// Makes the tables of an empty store.
+    async fn create_tables(&mut self) -> Result<()> {
         let inner = &mut self.inner;
         let done = async {
             match inner {
-                BackendTransaction::Sqlite(inner) => inner.script(statements).await,
-                BackendTransaction::Postgres(inner) => postgres::script(inner, statements).await,
+                BackendTransaction::Sqlite(inner) => inner.script(&tables::for_sqlite()).await,
+                BackendTransaction::Postgres(inner) => {
+                    postgres::script(inner, tables::FOR_POSTGRES).await
+                }
             }
         };
-        self.database.within_time(MIGRATION_TIME, DatabaseAccess::Write, done).await
+        self.database.within(DatabaseAccess::Write, done).await
     }
 
     /// Waits for these locks, in the order of [`TransactionLock`]. In SQLite a transaction has the whole

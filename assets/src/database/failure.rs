@@ -7,7 +7,7 @@ use std::time::Duration;
 use ikigai_protocol::is_deceptive;
 
 use super::sqlite::shortage::Shortage;
-use super::{Database, migrations};
+use super::{Database, tables};
 use crate::damage::StoredText;
 use crate::error::Error;
 use crate::store_url::StoreUrl;
@@ -101,7 +101,7 @@ pub(super) fn translate(
         DatabaseFailure::Postgres(error) => of_postgres(database, access, error, reason),
         DatabaseFailure::Value { .. } => Error::Damaged { store, reason },
         DatabaseFailure::Altered(text) => Error::Altered { store, text },
-        DatabaseFailure::Newer(found) => Error::Newer { store, found, known: migrations::KNOWN },
+        DatabaseFailure::Newer(found) => Error::Newer { store, found, known: tables::KNOWN },
         DatabaseFailure::NoConnection => Error::Locked { store, waited: database.busy_timeout },
         DatabaseFailure::Moved | DatabaseFailure::Ended => Error::Unreachable { store, reason },
     }

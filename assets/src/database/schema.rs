@@ -1,105 +1,32 @@
-//! The tables of a store. Recognizes their version, creates them, and brings them up to date,
-//! once, by the process that comes first.
+//! Recognizes the tables of a store, and creates them, once, by the process that comes first.
 
-use std::time::Instant;
-
-use sha2::{Digest as _, Sha384};
-
-use super::migrations::{APPLIED, KNOWN, MIGRATIONS, VERSION};
-use super::{Column, Database, Row, SqlParameter, Transaction, TransactionLock, sqlite};
+use super::tables::{KNOWN, VERSION};
+use super::{Column, Database, Row, Transaction, TransactionLock, sqlite};
 use crate::backoff::retried;
 use crate::error::{Error, Result};
 
-/// The state of the tables of a store.
-enum SchemaState {
-    /// The store has no tables.
-    Empty,
-    /// They have this version.
-    At(u64),
-    /// They belong to another program; the text gives the reason.
-    Foreign(&'static str),
-}
-
-/// Creates the tables or brings them up to date. Only reads a store that is up to date.
+/// Creates the tables if they are missing. Only reads a store that has them.
 pub(super) async fn ensure(database: &Database) -> Result<()> {
-    match checked(database, state(SchemaReader::Store(database)).await?)? {
-        SchemaState::At(version) if version == KNOWN => return Ok(()),
-        SchemaState::Empty => sqlite::enter_wal(database).await?,
-        _ => {}
-    }
-    retried(|| bring_up_to_date(database)).await
-}
-
-/// Applies the migrations and sets the mark in one transaction. If several processes do this at
-/// once, the first applies them, and the others find the store up to date.
-async fn bring_up_to_date(database: &Database) -> Result<()> {
-    let mut transaction = database.begin().await?;
-    transaction.lock(&[TransactionLock::Schema]).await?;
-    let state = state(SchemaReader::Transaction(&mut transaction)).await?;
-    if matches!(checked(database, state)?, SchemaState::At(version) if version == KNOWN) {
+    if has_tables(database, SchemaReader::Store(database)).await? {
         return Ok(());
     }
-    migrate(&mut transaction).await?;
-    transaction.commit().await
+    sqlite::enter_wal(database).await?;
+    retried(|| create(database)).await
 }
 
-/// Refuses tables that this build must not change.
-fn checked(database: &Database, state: SchemaState) -> Result<SchemaState> {
-    match state {
-        SchemaState::At(found) if found > KNOWN => {
-            Err(Error::Newer { store: database.url.clone(), found, known: KNOWN })
-        }
-        SchemaState::Foreign(reason) => {
-            Err(Error::NotAStore { store: database.url.clone(), reason })
-        }
-        _ => Ok(state),
+/// Creates the tables and sets the mark in one transaction. If several processes do this at
+/// once, the first creates the tables, and the others find them.
+async fn create(database: &Database) -> Result<()> {
+    let mut transaction = database.begin().await?;
+    transaction.lock(&[TransactionLock::Schema]).await?;
+    if has_tables(database, SchemaReader::Transaction(&mut transaction)).await? {
+        return Ok(());
     }
-}
-
-/// Applies the migrations that the store does not have.
-async fn migrate(transaction: &mut Transaction<'_>) -> Result<()> {
-    let database = transaction.database;
-    let for_sqlite = database.url.is_sqlite();
-    let of = |(sqlite, postgres)| if for_sqlite { sqlite } else { postgres };
-    transaction.script(of(APPLIED)).await?;
-    let applied = transaction.rows(CHECKSUMS, &[], checksum).await?;
-    for (version, (about, sqlite, postgres)) in (1..).zip(MIGRATIONS) {
-        let statements = of((sqlite, postgres));
-        let checksum = Sha384::digest(statements);
-        if let Some((_, found)) = applied.iter().find(|(number, _)| *number == version) {
-            if found.as_deref() == Some(&*checksum) {
-                continue;
-            }
-            let reason = format!("its tables are not those of version {version}");
-            return Err(Error::Damaged { store: database.url.clone(), reason });
-        }
-        let begun = Instant::now();
-        transaction.script(statements).await?;
-        let took = i64::try_from(begun.elapsed().as_nanos()).unwrap_or(i64::MAX);
-        let statement = "INSERT INTO ikigai_migrations \
-            (version, description, success, checksum, execution_time) \
-            VALUES ($1, $2, TRUE, $3, $4)";
-        let values = [
-            SqlParameter::Int(version),
-            SqlParameter::Text(about),
-            SqlParameter::Bytes(&checksum),
-            SqlParameter::Int(took),
-        ];
-        transaction.execute(statement, &values).await?;
-    }
-    if for_sqlite {
+    transaction.create_tables().await?;
+    if database.url.is_sqlite() {
         transaction.execute(sqlite::MARK, &[]).await?;
     }
-    Ok(())
-}
-
-const CHECKSUMS: &str = "SELECT version, success, checksum FROM ikigai_migrations";
-
-/// Reads the number of a migration and the checksum of its statements. The checksum is missing
-/// if they did not succeed.
-fn checksum(row: &Row<'_>) -> Column<(i64, Option<Vec<u8>>)> {
-    let (version, success) = (row.int("version")?, row.flag("success")?);
-    Ok((version, success.then(|| row.bytes("checksum")).transpose()?))
+    transaction.commit().await
 }
 
 const SQLITE_STATE: &str = "SELECT \
@@ -132,29 +59,30 @@ impl SchemaReader<'_, '_> {
             Self::Transaction(transaction) => transaction.rows(statement, &[], read).await,
         }
     }
-
-    fn is_sqlite(&self) -> bool {
-        match self {
-            Self::Store(database) => database.url.is_sqlite(),
-            Self::Transaction(transaction) => transaction.database.url.is_sqlite(),
-        }
-    }
 }
 
-/// Reads the state of the tables.
-async fn state(mut reader: SchemaReader<'_, '_>) -> Result<SchemaState> {
-    let (statement, expected) = if reader.is_sqlite() {
+/// Returns whether a store has its tables, or is empty. Refuses other tables, which this build
+/// must not change.
+async fn has_tables(database: &Database, mut reader: SchemaReader<'_, '_>) -> Result<bool> {
+    let (statement, expected) = if database.url.is_sqlite() {
         (SQLITE_STATE, sqlite::APPLICATION_ID)
     } else {
         (POSTGRES_STATE, 1)
     };
     let marks = reader.rows(statement, |row| Ok((row.int("mark")?, row.int("tables")?))).await?;
-    match marks[..] {
-        [(0, 0)] => Ok(SchemaState::Empty),
+    let reason = match marks[..] {
+        [(0, 0)] => return Ok(false),
         [(mark, _)] if mark == expected => {
             let versions = reader.rows(VERSION, |row| row.count("version")).await?;
-            Ok(SchemaState::At(versions.first().copied().unwrap_or(0)))
+            match versions.first().copied().unwrap_or(0) {
+                KNOWN => return Ok(true),
+                found if found > KNOWN => {
+                    return Err(Error::Newer { store: database.url.clone(), found, known: KNOWN });
+                }
+                _ => "it has the tables of a build that was never released",
+            }
         }
-        _ => Ok(SchemaState::Foreign("it has the tables of another program")),
-    }
+        _ => "it has the tables of another program",
+    };
+    Err(Error::NotAStore { store: database.url.clone(), reason })
 }

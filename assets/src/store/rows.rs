@@ -53,12 +53,9 @@ fn named(column: &str, name: &str) -> Column<Agent> {
 }
 
 pub(super) fn version(row: &Row) -> Column<AssetVersion> {
-    let author = match row.optional_text("written_agent")? {
-        None => None,
-        Some(name) => Some(Author {
-            agent: named("written_agent", name)?,
-            cause: row.parsed("written_cause")?,
-        }),
+    let author = Author {
+        agent: named("written_agent", row.text("written_agent")?)?,
+        cause: row.parsed("written_cause")?,
     };
     // The current version was not replaced.
     let replaced = match row.optional_int("replaced_at")? {

@@ -32,8 +32,7 @@ pub(crate) async fn each_version_has_its_author_and_its_end(fixture: &Fixture<'_
         .map(|version| {
             let end = version.replaced.as_ref();
             let end = end.map(|end| (end.agent.as_str(), end.cause.as_str()));
-            let by = version.author.as_ref().expect("known");
-            let by = (by.agent.as_str(), by.cause.as_str());
+            let by = (version.author.agent.as_str(), version.author.cause.as_str());
             (version.version, version.size, by, end)
         })
         .collect();

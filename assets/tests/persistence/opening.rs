@@ -6,17 +6,13 @@ use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use ikigai_assets::{
-    Agent, AssetPath, Author, ChangeCause, Error, NewSession, Precondition, Store, StoreOptions,
-    StoreUrl,
+    Agent, AssetPath, Author, ChangeCause, Error, Precondition, Store, StoreOptions, StoreUrl,
 };
 use ikigai_assets_testing::Server;
 use ikigai_protocol::ToolCode;
-use sha2::{Digest as _, Sha384};
 
 use crate::plan;
 
@@ -230,11 +226,7 @@ fn a_newer_store_is_left_alone() {
         let fixture = Fixture::new();
         Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
         let other = raw(&fixture.file());
-        execute(
-            &other,
-            "INSERT INTO ikigai_migrations (version, description, success, checksum, \
-             execution_time) VALUES (7, 'of the future', TRUE, x'00', 0)",
-        );
+        execute(&other, "INSERT INTO ikigai_migrations (version) VALUES (7)");
         drop(other);
         let before = fs::read(fixture.file()).expect("read");
         let error = refused(&fixture.url()).await;
@@ -244,225 +236,18 @@ fn a_newer_store_is_left_alone() {
     });
 }
 
-/// The rows of a store of the first release: `x` with two older versions, `new` without any,
-/// `again` removed and written anew.
-const OF_FIRST_RELEASE: &str = "\
-    INSERT INTO stored_assets (path, tokens, version, read_only, updated_at, content) VALUES \
-        ('x', 1, 3, TRUE, 30, '3'), ('new', 1, 1, FALSE, 10, 'n'), \
-        ('again', 1, 2, FALSE, 20, '2'); \
-    INSERT INTO asset_versions \
-        (path, version, tokens, written_at, replaced_at, cause, agent, content) VALUES \
-        ('x', 1, 1, 10, 20, 'write', 'bob', '1'), ('x', 2, 1, 20, 30, 'edit', 'eve', '2'), \
-        ('again', 1, 1, 10, 20, 'remove', 'bob', '1'); \
-    INSERT INTO asset_pins (agent, path, pinned_at) VALUES ('ann@host', 'x', 5)";
-
-/// The table of migrations of the first release, as sqlx made it, and its row; `$TIME`, `$BYTES`
-/// and `$CHECKSUM` differ.
-const FIRST_MIGRATION: &str = "CREATE TABLE ikigai_migrations (\
-        version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
-        installed_on $TIME, success BOOLEAN NOT NULL, checksum $BYTES NOT NULL, \
-        execution_time BIGINT NOT NULL); \
-    INSERT INTO ikigai_migrations (version, description, success, checksum, execution_time) \
-        VALUES (1, 'documents', TRUE, $CHECKSUM, 1234567)";
-
-/// Returns the statements that make a store of the first release.
-fn of_first_release(url: &StoreUrl) -> String {
-    let (tables, differences) = if url.file().is_some() {
-        let differences = [
-            ("$TIME", "TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP"),
-            ("$BYTES", "BLOB"),
-            (
-                "$CHECKSUM",
-                "x'9fa95d029be63f2d521925cb0acd37b9542ad5e382349f9e\
-                b0593563f0dc9ec087430c7ca09ddd550fc7822700fede07'",
-            ),
-        ];
-        (include_str!("../../migrations/sqlite/1_documents.sql"), differences)
-    } else {
-        let differences = [
-            ("$TIME", "TIMESTAMPTZ NOT NULL DEFAULT now()"),
-            ("$BYTES", "BYTEA"),
-            (
-                "$CHECKSUM",
-                "'\\x556d4f6c0a56fdf8640f39e7edc488f19be26eb924a83d3e\
-                22b99005141688f5201daa2da606d5ada00b4320f690200d'",
-            ),
-        ];
-        (include_str!("../../migrations/postgres/1_documents.sql"), differences)
-    };
-    let migration = differences
-        .iter()
-        .fold(FIRST_MIGRATION.to_owned(), |text, (name, own)| text.replace(name, own));
-    format!("{tables}; {migration}; {OF_FIRST_RELEASE}")
-}
-
-/// Checks that a store of the first release keeps its rows, and has the author of each version
-/// if it is known.
-async fn is_brought_up_to_date(url: &StoreUrl) {
-    let store = Store::open(url, &short_timeouts()).await.expect("it opens");
-    let authors = async |name: &str| {
-        let log = store.log(&path(name)).await.expect("a log");
-        let of = |author: Author| format!("{} {}", author.cause.as_str(), author.agent);
-        log.into_iter().map(|it| (it.version, it.author.map(of))).collect::<Vec<_>>()
-    };
-    let by = |author: &str| Some(author.to_owned());
-    assert_eq!(authors("x").await, [(3, by("edit eve")), (2, by("write bob")), (1, None)]);
-    assert_eq!(authors("new").await, [(1, None)]);
-    assert_eq!(authors("again").await, [(2, None), (1, None)]);
-    let x = store.read(&path("x")).await.expect("read");
-    assert_eq!((&*x.content, x.metadata.version, x.metadata.read_only), (&b"3"[..], 3, true));
-    assert_eq!(store.version(&path("again"), 1).await.expect("kept").content, b"1");
-    let pins = store.pins(&ann().agent).await.expect("pins");
-    assert_eq!(pins.iter().map(|pin| pin.metadata.path.as_str()).collect::<Vec<_>>(), ["x"]);
-    write(&store, "new", b"more").await.expect("written");
-    assert_eq!(authors("new").await, [(2, by("write ann@host")), (1, None)]);
-    let lifted = store.set_read_only(&path("x"), false).await;
-    lifted.expect("the asset is there");
-    store.remove(&path("x"), &ann().agent, Precondition::Any).await.expect("removed");
-    assert!(store.pins(&ann().agent).await.expect("pins").is_empty(), "a pin goes with it");
-    let new = NewSession { workspace: "/w", title: None, provider: None, model: None };
-    let lease = store.create_session(&ann().agent, &new, "here", Duration::ZERO).await;
-    let id = lease.expect("the tables of sessions are there").session();
-    assert_eq!(store.session(&id).await.expect("made").events, 0);
-}
-
+/// Stores that were made before the first release have versions below 4.
 #[test]
-fn a_store_of_the_first_release_is_brought_up_to_date() {
+fn an_older_store_is_left_alone() {
     run(async {
         let fixture = Fixture::new();
-        let connection = raw(&fixture.file());
-        execute(&connection, &of_first_release(&fixture.url()));
-        // The application id: `ikig`.
-        execute(&connection, "PRAGMA application_id = 0x696b6967");
-        drop(connection);
-        fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
-        is_brought_up_to_date(&fixture.url()).await;
+        Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens").close().await;
+        execute(&raw(&fixture.file()), "UPDATE ikigai_migrations SET version = 3");
+        let before = fs::read(fixture.file()).expect("read");
+        let error = refused(&fixture.url()).await;
+        assert!(error.to_string().ends_with("a build that was never released"), "{error}");
+        assert!(fs::read(fixture.file()).expect("read") == before);
     });
-}
-
-/// Returns the statements that make a store of version 3 with a session of two events.
-fn of_third_version(url: &StoreUrl) -> String {
-    let migrations = match url.file() {
-        Some(_) => [
-            include_str!("../../migrations/sqlite/2_authors.sql"),
-            include_str!("../../migrations/sqlite/3_sessions.sql"),
-        ],
-        None => [
-            include_str!("../../migrations/postgres/2_authors.sql"),
-            include_str!("../../migrations/postgres/3_sessions.sql"),
-        ],
-    };
-    let mut statements = of_first_release(url);
-    for (version, migration) in (2..).zip(migrations) {
-        let checksum: String =
-            Sha384::digest(migration).iter().map(|byte| format!("{byte:02x}")).collect();
-        let checksum = match url.file() {
-            Some(_) => format!("x'{checksum}'"),
-            None => format!("'\\x{checksum}'"),
-        };
-        statements += &format!(
-            "; {migration}; INSERT INTO ikigai_migrations \
-             (version, description, success, checksum, execution_time) \
-             VALUES ({version}, 'of version {version}', TRUE, {checksum}, 1)"
-        );
-    }
-    let session = format!(
-        "; INSERT INTO sessions (id, agent, workspace, created_at, updated_at, events, turns, bytes, \
-             fence) VALUES ('{SESSION}', 'ann@host', '/w', 1, 1, 2, 1, 14, 1); \
-         INSERT INTO session_events (session, seq, kind, begins_turn, written_at, json) VALUES \
-             ('{SESSION}', 1, 'prompt', TRUE, 1, '{{\"v\":1}}'), \
-             ('{SESSION}', 2, 'end', FALSE, 1, '{{\"v\":2}}')"
-    );
-    statements + &session
-}
-
-const SESSION: &str = "0199b6f2-7c5a-7000-8000-000000000000";
-
-/// Opens a store of version 3 in four threads at once. Each finds its rows, with a digest.
-fn are_brought_up_to_date_at_once(url: &StoreUrl) {
-    let start = Barrier::new(4);
-    let open = || {
-        start.wait();
-        run(async {
-            let store = Store::open(url, &StoreOptions::default()).await.expect("it opens");
-            let session = SESSION.parse().expect("an id");
-            let events = store.session_events(&session, 0, 10).await.expect("read");
-            assert_eq!(events.iter().map(|it| &*it.json).collect::<String>(), r#"{"v":1}{"v":2}"#);
-            assert_eq!(store.version(&path("x"), 1).await.expect("kept").content, b"1");
-            assert_eq!(store.check().await.expect("checked"), []);
-            store.close().await;
-        });
-    };
-    thread::scope(|scope| {
-        for _ in 0..4 {
-            scope.spawn(open);
-        }
-    });
-}
-
-/// The statements with which a process of version 3 that still runs would write.
-const OF_VERSION_3: [&str; 3] = [
-    "INSERT INTO stored_assets (path, content, tokens, version, read_only, updated_at, \
-     written_cause, written_agent) VALUES ('fresh', 'f', 1, 1, FALSE, 1, 'write', 'bob')",
-    "INSERT INTO asset_versions (path, version, content, tokens, written_at, written_cause, \
-     written_agent, replaced_at, cause, agent) SELECT path, version, content, tokens, updated_at, \
-     written_cause, written_agent, 1, 'write', 'bob' FROM stored_assets WHERE path = 'new'",
-    "INSERT INTO session_events (session, seq, kind, begins_turn, written_at, json) \
-     VALUES ('0199b6f2-7c5a-7000-8000-000000000000', 3, 'end', FALSE, 1, '{}')",
-];
-
-/// Statements that alter two texts.
-const ALTER: &str = "UPDATE stored_assets SET content = 'm' WHERE path = 'new'; \
-    UPDATE session_events SET json = '{}' WHERE seq = 2";
-
-#[test]
-fn a_store_of_version_3_is_brought_up_to_date_once_and_takes_nothing_without_a_digest() {
-    let fixture = Fixture::new();
-    execute(&raw(&fixture.file()), &of_third_version(&fixture.url()));
-    execute(&raw(&fixture.file()), "PRAGMA application_id = 0x696b6967; PRAGMA journal_mode = WAL");
-    fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
-    are_brought_up_to_date_at_once(&fixture.url());
-    let other = raw(&fixture.file());
-    for statement in OF_VERSION_3 {
-        let error = other.execute_batch(statement).expect_err(statement);
-        assert!(error.to_string().contains("digest"), "{error}");
-    }
-    execute(&other, ALTER);
-    run(async {
-        let store = Store::open(&fixture.url(), &short_timeouts()).await.expect("it opens");
-        assert_eq!(store.check().await.expect("checked").len(), 2, "what was there has a digest");
-    });
-    fs::remove_file(fixture.file()).expect("removed");
-    execute(&raw(&fixture.file()), &of_third_version(&fixture.url()));
-    execute(&raw(&fixture.file()), "PRAGMA application_id = 0x696b6967");
-    fs::set_permissions(fixture.file(), fs::Permissions::from_mode(0o600)).expect("set");
-    run(is_brought_up_to_date(&fixture.url()));
-}
-
-/// Each of three rows takes a server 0.2 s. Together they take longer than any other statement
-/// may.
-async fn of_the_third_version(server: &Server) {
-    let url = database(server, "third");
-    server.psql("third", &of_third_version(&url)).expect("made");
-    let slow = "CREATE FUNCTION slow() RETURNS trigger AS \
-        'BEGIN PERFORM pg_sleep(0.2); RETURN NEW; END' LANGUAGE plpgsql; \
-        CREATE TRIGGER slow BEFORE UPDATE ON stored_assets FOR EACH ROW EXECUTE FUNCTION slow()";
-    server.psql("third", slow).expect("made");
-    Store::open(&url, &short_timeouts()).await.expect("it takes its time").close().await;
-    server.psql("third", "DROP TRIGGER slow ON stored_assets").expect("dropped");
-    for statement in OF_VERSION_3 {
-        let error = server.psql("third", statement).expect_err(statement).to_string();
-        assert!(error.contains("digest"), "{error}");
-    }
-    server.psql("third", ALTER).expect("altered");
-    let store = Store::open(&url, &short_timeouts()).await.expect("it opens");
-    assert_eq!(store.check().await.expect("checked").len(), 2);
-    assert!(matches!(store.read(&path("new")).await, Err(Error::Altered { .. })));
-
-    let url = database(server, "third_at_once");
-    server.psql("third_at_once", &of_third_version(&url)).expect("made");
-    are_brought_up_to_date_at_once(&url);
-    is_brought_up_to_date(&url).await;
 }
 
 #[test]
@@ -599,8 +384,6 @@ fn in_postgres() {
     run(async {
         wrong_password(&server).await;
         foreign_and_newer(&server).await;
-        of_the_first_release(&server).await;
-        of_the_third_version(&server).await;
         read_only_and_unprivileged(&server).await;
         prefixes_use_the_index(&server).await;
         hanging(&server).await;
@@ -642,17 +425,10 @@ async fn foreign_and_newer(server: &Server) {
     assert_eq!(server.psql("alien", tables).expect("read"), "1", "nothing was made");
 
     Store::open(newer, &short_timeouts()).await.expect("it opens").close().await;
-    let future = "INSERT INTO ikigai_migrations (version, description, success, checksum, \
-        execution_time) VALUES (7, 'of the future', TRUE, '', 0)";
+    let future = "INSERT INTO ikigai_migrations (version) VALUES (7)";
     server.psql("newer", future).expect("made");
     let error = refused(newer).await;
     assert!(matches!(error, Error::Newer { found: 7, known: 4, .. }), "{error:?}");
-}
-
-async fn of_the_first_release(server: &Server) {
-    let url = database(server, "first");
-    server.psql("first", &of_first_release(&url)).expect("made");
-    is_brought_up_to_date(&url).await;
 }
 
 async fn read_only_and_unprivileged(server: &Server) {

@@ -24,7 +24,7 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard, OwnedSemaphorePermit, Semaphor
 use crate::backoff::PAUSES;
 use crate::database::failure::DatabaseFailure;
 use crate::database::row::{Column, Row};
-use crate::database::{CallerThread, SqlParameter, digest, migrations};
+use crate::database::{CallerThread, SqlParameter, tables};
 
 /// The longest pause between two attempts at a lock, without jitter. It is shorter than between
 /// attempts at a transaction: with long pauses, a process would rarely meet a free moment of a
@@ -226,14 +226,12 @@ impl PooledConnection {
         self.run(|open| Ok(bound(open, statement, values)?.raw_execute()? as u64)).await
     }
 
-    /// Runs statements without parameters. Either all of them take effect, or none. They may
-    /// call [`row_digest`](digest::row_digest).
+    /// Runs statements without parameters. Either all of them take effect, or none.
     pub(in crate::database) async fn script(
         &mut self,
-        statements: &'static str,
+        statements: &str,
     ) -> Result<(), DatabaseFailure> {
         self.run(|open| {
-            digest::register(open)?;
             open.execute_batch("SAVEPOINT script")?;
             let done = open.execute_batch(statements);
             if done.is_err() {
@@ -348,9 +346,9 @@ impl Drop for PooledConnection {
 
 /// Returns the failure for tables that a newer ikigai has changed while this process had them open.
 fn newer(open: &rusqlite::Connection) -> Option<DatabaseFailure> {
-    let version = open.query_row(migrations::VERSION, [], |row| row.get::<_, i64>(0));
+    let version = open.query_row(tables::VERSION, [], |row| row.get::<_, i64>(0));
     let version = u64::try_from(version.ok()?).ok()?;
-    (version > migrations::KNOWN).then_some(DatabaseFailure::Newer(version))
+    (version > tables::KNOWN).then_some(DatabaseFailure::Newer(version))
 }
 
 /// The outcome of an attempt at a statement.

@@ -89,15 +89,13 @@ pub(super) async fn log(store: &Store, arguments: LogArguments) -> Result<ExitCo
                     "agent": replaced.agent.as_str(),
                 })
             });
-            let author = version.author.as_ref().map(
-                |author| json!({ "cause": author.cause.as_str(), "agent": author.agent.as_str() }),
-            );
+            let Author { cause, agent } = &version.author;
             json!({
                 "version": version.version,
                 "bytes": version.size,
                 "tokens": version.tokens,
                 "written_at": stamp(version.written_at),
-                "author": author,
+                "author": { "cause": cause.as_str(), "agent": agent.as_str() },
                 "replaced": replaced,
             })
         });
@@ -108,10 +106,8 @@ pub(super) async fn log(store: &Store, arguments: LogArguments) -> Result<ExitCo
     let mut table = plain_table();
     table.set_header(["VERSION", "TOKENS", "WRITTEN", "BY", "REPLACED"]);
     for version in &versions {
-        let by = match &version.author {
-            None => "-".to_owned(),
-            Some(Author { cause, agent }) => format!("{}, {agent}", cause.as_str()),
-        };
+        let Author { cause, agent } = &version.author;
+        let by = format!("{}, {agent}", cause.as_str());
         let end = match &version.replaced {
             None => "-".to_owned(),
             // The next version does not name the agent that removed the asset.
