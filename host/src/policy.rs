@@ -240,9 +240,8 @@ pub enum AssetAccess {
 #[derive(AsRefStr, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Approve {
-    /// No calls. Earlier releases wrote `never`, which a command-line flag uses for the opposite.
+    /// No calls.
     #[default]
-    #[strum(to_string = "none", serialize = "never")]
     None,
     /// Calls that may write, or connect to other machines.
     Changes,

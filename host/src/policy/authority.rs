@@ -338,9 +338,6 @@ impl Authority {
             };
             self.log_once(&format!("{}; {fate}", problem.line()));
         }
-        for notice in layers.iter().flat_map(PolicyLayers::all).flat_map(|layer| &layer.notices) {
-            self.log_once(notice);
-        }
         layers.map_err(|problem| Denial::of_file(&problem))
     }
 

@@ -4,7 +4,6 @@
 mod commands;
 mod signers;
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +23,7 @@ use super::standard::{SHELL, STORE_VARIABLE};
 use super::{Hide, Net, dirs};
 use crate::limits;
 use crate::toml_file::{
-    TextPosition, TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs, printable,
+    TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs, printable,
 };
 
 /// The name that stands for every tool.
@@ -71,15 +70,13 @@ pub(super) fn parse(
     base: &Base,
 ) -> Result<PolicyLayer, TomlError> {
     let (file, table) = TomlFile::parse(path, text)?;
-    PolicyReader { kind, file, base, notices: RefCell::default() }.file(table.get_ref())
+    PolicyReader { kind, file, base }.file(table.get_ref())
 }
 
 struct PolicyReader<'a> {
     kind: LayerKind,
     file: TomlFile<'a>,
     base: &'a Base,
-    /// Notices about words in the file that are still accepted, but should be replaced.
-    notices: RefCell<Vec<String>>,
 }
 
 type FileResult<T> = Result<T, TomlError>;
@@ -98,7 +95,6 @@ impl PolicyReader<'_> {
             }
         }
         layer.settle();
-        layer.notices = self.notices.take();
         Ok(layer)
     }
 
@@ -372,11 +368,7 @@ impl PolicyReader<'_> {
             return Err(self.file.fail(&span, what));
         };
         match text.parse::<T>() {
-            Ok(value) => {
-                let position = self.file.position(&span);
-                self.note_old_word(key, text, value.as_ref(), position);
-                Ok(Located { value, position })
-            }
+            Ok(value) => Ok(Located { value, position: self.file.position(&span) }),
             Err(_) => {
                 let error = self.file.fail(
                     &span,
@@ -384,15 +376,6 @@ impl PolicyReader<'_> {
                 );
                 Err(did_you_mean(error, text, words::<T>().into_iter()))
             }
-        }
-    }
-
-    /// Notes that the file uses a word of an earlier release.
-    fn note_old_word(&self, key: &str, old: &str, word: &str, at: TextPosition) {
-        if old != word {
-            let (path, line) = (self.file.path().display(), at.line);
-            let text = format!("{path}:{line}: `{key} = \"{old}\"` is now `{key} = \"{word}\"`");
-            self.notices.borrow_mut().push(text);
         }
     }
 

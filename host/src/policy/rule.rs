@@ -38,8 +38,6 @@ pub(super) struct PolicyLayer {
     pub(super) require_signed: Option<Located<bool>>,
     /// The tables `[signers.NAME]`, in the order of the file.
     pub(super) signers: Vec<SignerRule>,
-    /// The notices about words of earlier releases, which its author should replace. One line each.
-    pub(super) notices: Vec<String>,
 }
 
 impl PolicyLayer {
@@ -54,7 +52,6 @@ impl PolicyLayer {
             every: None,
             require_signed: None,
             signers: Vec::new(),
-            notices: Vec::new(),
         }
     }
 
