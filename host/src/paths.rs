@@ -5,10 +5,10 @@
 
 mod draft;
 mod found_place;
+mod inode_state;
 mod lock_holder;
 mod private_file;
 mod resolution;
-mod settled;
 mod trust;
 
 use std::ffi::OsString;
@@ -31,13 +31,15 @@ pub(crate) use found_place::is_absence;
 #[cfg(test)]
 pub(crate) use found_place::tests::{open_scratch, while_closed};
 pub(crate) use found_place::{FoundPlace, find_place};
+#[cfg(target_os = "linux")]
+pub(crate) use inode_state::{CALL_AGE, TICK};
+pub(crate) use inode_state::{InodeState, has_settled};
 pub use lock_holder::lock_holder;
 pub(crate) use private_file::{lock, open_private, wait_for_lock};
 pub use private_file::{lock_directory, lock_of_user, read_secret, replace_secret, secret_of_user};
 #[cfg(target_os = "linux")]
 pub(crate) use resolution::resolve_within;
 pub(crate) use resolution::{LinkEnd, Resolution, resolve};
-pub(crate) use settled::has_settled;
 pub use trust::{
     OtherWriter, UntrustedAncestor, check_ancestors, is_own, is_trusted, other_writer,
     program_owner,

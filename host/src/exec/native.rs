@@ -12,8 +12,6 @@
 #[cfg(target_os = "linux")]
 mod call;
 #[cfg(target_os = "linux")]
-mod dir_state;
-#[cfg(target_os = "linux")]
 mod guarded;
 #[cfg(target_os = "linux")]
 mod hidden;

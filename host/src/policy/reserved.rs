@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{read_dir, read_link};
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
 use super::secret_places::{is_secret_name, secret_paths};
-use crate::paths::{has_settled, resolution_steps, resolved};
+use crate::paths::{InodeState, has_settled, resolution_steps, resolved};
 
 /// The places of secrets of this user and this host.
 #[derive(Debug, Default)]
@@ -78,26 +77,23 @@ struct KnownPlaces {
     places: Arc<Vec<PathBuf>>,
     /// The directories in which a link can change the places, with their states before the search
     /// looked into them. `None` if a later change could have the same time.
-    stamps: Option<Vec<(PathBuf, DirStamp)>>,
+    stamps: Option<Vec<(PathBuf, InodeState)>>,
 }
 
 impl KnownPlaces {
     /// Returns whether a search would find the same places.
     fn is_current(&self) -> bool {
         let is_unchanged =
-            |(dir, stamp): &(PathBuf, DirStamp)| FoundDir::at(dir).stamp() == Some(*stamp);
+            |(dir, stamp): &(PathBuf, InodeState)| FoundDir::at(dir).stamp() == Some(*stamp);
         self.stamps.as_ref().is_some_and(|stamps| stamps.iter().all(is_unchanged))
     }
 }
-
-/// The device and the inode of a directory, and the seconds and nanoseconds of its last change.
-type DirStamp = (u64, u64, i64, i64);
 
 /// What a search finds at the path of a directory.
 #[derive(Clone, Copy, Debug)]
 enum FoundDir {
     /// A directory; without a stamp if it changed just now.
-    There(Option<DirStamp>),
+    There(Option<InodeState>),
     /// Nothing.
     Absent,
     /// A link or a file, or the path cannot be looked at.
@@ -109,15 +105,14 @@ impl FoundDir {
     fn at(dir: &Path) -> Self {
         match dir.symlink_metadata() {
             Ok(found) if found.is_dir() => {
-                let stamp = (found.dev(), found.ino(), found.ctime(), found.ctime_nsec());
-                Self::There(has_settled(&found).then_some(stamp))
+                Self::There(has_settled(&found).then(|| InodeState::from_metadata(&found)))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Self::Absent,
             _ => Self::Other,
         }
     }
 
-    fn stamp(self) -> Option<DirStamp> {
+    fn stamp(self) -> Option<InodeState> {
         match self {
             Self::There(stamp) => stamp,
             Self::Absent | Self::Other => None,
@@ -127,7 +122,7 @@ impl FoundDir {
 
 /// Returns the stamps of the directories, or `None` if one changed just now. If a directory
 /// appears, the one around it changes.
-fn stamps(dirs: BTreeMap<PathBuf, FoundDir>) -> Option<Vec<(PathBuf, DirStamp)>> {
+fn stamps(dirs: BTreeMap<PathBuf, FoundDir>) -> Option<Vec<(PathBuf, InodeState)>> {
     let stamp = |(dir, found): (PathBuf, FoundDir)| match found {
         FoundDir::There(stamp) => Some(stamp.map(|stamp| (dir, stamp))),
         FoundDir::Absent | FoundDir::Other => None,

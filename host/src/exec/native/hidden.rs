@@ -14,12 +14,12 @@ use ikigai_supervisor::plan::{HiddenPath, InodeId};
 use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 
-use super::dir_state::TICK;
 use super::guarded::Guarded;
 use super::hidden_search::{HiddenSearch, SearchBounds};
 use super::open_grant::{OpenGrant, identity};
 use super::secrets::{self, SecretDirs};
 use crate::exec::Call;
+use crate::paths::TICK;
 use crate::policy::Sandbox;
 
 /// The files that a tool does not see, or may not write to, each with its identity.

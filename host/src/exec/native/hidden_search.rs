@@ -16,8 +16,8 @@ use ikigai_supervisor::plan::InodeId;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
-use super::dir_state::DirState;
 use super::open_grant::{OpenGrant, identity};
+use crate::paths::{CALL_AGE, InodeState};
 
 /// The bounds of a search.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ pub(super) struct HiddenSearch<'a> {
 /// A directory, as it was when its search began.
 struct Searched {
     path: PathBuf,
-    state: DirState,
+    state: InodeState,
 }
 
 impl<'a> HiddenSearch<'a> {
@@ -153,7 +153,7 @@ impl<'a> HiddenSearch<'a> {
         !self.is_too_early
             && self.searched.iter().all(|it| {
                 statat(CWD, &it.path, AtFlags::SYMLINK_NOFOLLOW)
-                    .is_ok_and(|stat| DirState::from_stat(&stat) == it.state)
+                    .is_ok_and(|stat| InodeState::from_stat(&stat) == it.state)
             })
     }
 
@@ -201,8 +201,8 @@ impl<'a> HiddenSearch<'a> {
             return Ok(());
         }
         let stat = fstat(directory).map_err(unsearched(path))?;
-        let state = DirState::from_stat(&stat);
-        self.is_too_early |= state.is_too_young(SystemTime::now());
+        let state = InodeState::from_stat(&stat);
+        self.is_too_early |= !state.has_settled(CALL_AGE, SystemTime::now());
         self.searched.push(Searched { path: path.to_owned(), state });
         for entry in Dir::read_from(directory).map_err(unsearched(path))? {
             let entry = entry.map_err(unsearched(path))?;

@@ -14,8 +14,9 @@ use std::time::SystemTime;
 use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, statat};
 
-use super::dir_state::{DirState, TICK};
-use crate::paths::{FoundPlace, find_place, is_absence, resolution_steps};
+use crate::paths::{
+    CALL_AGE, FoundPlace, InodeState, TICK, find_place, is_absence, resolution_steps,
+};
 use crate::policy::Grant;
 
 /// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
@@ -102,7 +103,7 @@ fn beside(
 /// The directories in which a place of secrets can appear, each as it was before the search for the places.
 #[derive(Default)]
 pub(super) struct SecretDirs {
-    states: BTreeMap<PathBuf, DirState>,
+    states: BTreeMap<PathBuf, InodeState>,
     /// Set if a directory had changed so shortly before that a further change may have the same time.
     is_too_early: bool,
 }
@@ -143,8 +144,8 @@ impl SecretDirs {
                 continue;
             }
             let Ok(stat) = statat(CWD, dir, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-            let state = DirState::from_stat(&stat);
-            looked.is_too_early |= state.is_too_young(now);
+            let state = InodeState::from_stat(&stat);
+            looked.is_too_early |= !state.has_settled(CALL_AGE, now);
             looked.states.insert(dir.to_owned(), state);
         }
         looked
@@ -159,9 +160,9 @@ impl SecretDirs {
 
     /// Returns whether names in one of the directories may have changed since. The tool itself may have changed them.
     pub(super) fn may_have_changed(&self) -> bool {
-        let is_same = |(dir, state): (&PathBuf, &DirState)| {
+        let is_same = |(dir, state): (&PathBuf, &InodeState)| {
             statat(CWD, dir, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|stat| DirState::from_stat(&stat) == *state)
+                .is_ok_and(|stat| InodeState::from_stat(&stat) == *state)
         };
         self.is_too_early || !self.states.iter().all(is_same)
     }
