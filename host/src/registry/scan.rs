@@ -6,13 +6,11 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use super::candidate::{self, Candidate};
 use super::confinement;
 use super::file;
 use super::scan_context::{
-    ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget,
+    ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget, in_tasks,
 };
 use super::servers::{self, KnownServer};
 use super::tool::Tool;
@@ -111,24 +109,14 @@ impl ScanContext {
 }
 
 async fn ask_all(scan: &Arc<ScanContext>, candidates: Vec<Candidate>) -> Vec<AskedCandidate> {
-    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * processors()));
-    let mut asked = Vec::with_capacity(candidates.len());
-    for candidate in candidates {
-        let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
-        asked.push(tokio::spawn(async move {
-            let _permit = permits.acquire().await;
+    in_tasks(candidates, ASKED_PER_CORE * processors(), |candidate| {
+        let scan = Arc::clone(scan);
+        async move {
             let answer = scan.ask_if_wanted(&candidate).await;
             AskedCandidate { candidate, answer }
-        }));
-    }
-    let mut answers = Vec::with_capacity(asked.len());
-    for task in asked {
-        match task.await {
-            Ok(answer) => answers.push(answer),
-            Err(error) => tracing::error!("a candidate was lost; this is a bug: {error}"),
         }
-    }
-    answers
+    })
+    .await
 }
 
 /// Examines server definitions, and returns the servers in the same order.
@@ -136,25 +124,11 @@ pub(super) async fn look_at_all(
     scan: &Arc<ScanContext>,
     definitions: Vec<Candidate>,
 ) -> Vec<KnownServer> {
-    let permits = Arc::new(Semaphore::new(servers::ASKED_AT_ONCE));
-    let looks: Vec<_> = definitions
-        .into_iter()
-        .map(|candidate| {
-            let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
-            tokio::spawn(async move {
-                let _permit = permits.acquire().await;
-                scan.server(&candidate).await
-            })
-        })
-        .collect();
-    let mut known = Vec::with_capacity(looks.len());
-    for look in looks {
-        match look.await {
-            Ok(server) => known.push(server),
-            Err(error) => tracing::error!("a server was lost; this is a bug: {error}"),
-        }
-    }
-    known
+    in_tasks(definitions, servers::ASKED_AT_ONCE, |candidate| {
+        let scan = Arc::clone(scan);
+        async move { scan.server(&candidate).await }
+    })
+    .await
 }
 
 /// Groups the builds of each tool, in the order of their first builds.

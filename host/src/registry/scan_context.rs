@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ikigai_protocol::ToolSchema;
+use tokio::sync::Semaphore;
 
 use super::candidate::Candidate;
 use super::file;
@@ -234,6 +235,35 @@ impl ScanContext {
             ..Call::new(Arc::clone(&self.workspace))
         }
     }
+}
+
+/// Does work on each item in a task of its own, on at most `at_once` items at a time. Returns the
+/// results in the order of the items.
+pub(super) async fn in_tasks<I, F>(
+    items: Vec<I>,
+    at_once: usize,
+    work: impl Fn(I) -> F,
+) -> Vec<F::Output>
+where
+    F: Future<Output: Send + 'static> + Send + 'static,
+{
+    let permits = Arc::new(Semaphore::new(at_once));
+    let tasks = items.into_iter().map(|item| {
+        let (work, permits) = (work(item), Arc::clone(&permits));
+        tokio::spawn(async move {
+            let _permit = permits.acquire().await;
+            work.await
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        match task.await {
+            Ok(result) => results.push(result),
+            Err(error) => tracing::error!("a candidate was lost; this is a bug: {error}"),
+        }
+    }
+    results
 }
 
 /// Returns the schema from a `--schema` call, after checking it.

@@ -5,12 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio::sync::Semaphore;
-
 use super::candidate::Candidate;
 use super::file;
 use super::scan_context::{
-    ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget,
+    ASKED_PER_CORE, CandidateRefusal, CheckedBuild, ScanContext, ScanTarget, in_tasks,
 };
 use super::tool::Tool;
 use super::workspace_tool::WorkspaceTool;
@@ -81,26 +79,14 @@ async fn ask_all(
     scan: &Arc<ScanContext>,
     tools: Vec<WorkspaceTool>,
 ) -> Vec<(WorkspaceTool, Result<CheckedBuild, CandidateRefusal>)> {
-    let permits = Arc::new(Semaphore::new(ASKED_PER_CORE * processors()));
-    let asked: Vec<_> = tools
-        .into_iter()
-        .map(|tool| {
-            let (scan, permits) = (Arc::clone(scan), Arc::clone(&permits));
-            tokio::spawn(async move {
-                let _permit = permits.acquire().await;
-                let answer = scan.ask_of_workspace(&tool).await;
-                (tool, answer)
-            })
-        })
-        .collect();
-    let mut answers = Vec::with_capacity(asked.len());
-    for task in asked {
-        match task.await {
-            Ok(answer) => answers.push(answer),
-            Err(error) => tracing::error!("a candidate was lost; this is a bug: {error}"),
+    in_tasks(tools, ASKED_PER_CORE * processors(), |tool| {
+        let scan = Arc::clone(scan);
+        async move {
+            let answer = scan.ask_of_workspace(&tool).await;
+            (tool, answer)
         }
-    }
-    answers
+    })
+    .await
 }
 
 impl ScanContext {
