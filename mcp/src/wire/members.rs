@@ -34,14 +34,30 @@ pub(super) struct MessageMembers<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
+/// The parameters of a call, of which only the arguments are read. A duplicate is refused.
+#[derive(Deserialize)]
+struct CallParams<'a> {
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
+}
+
 /// Reads a member that is present, including `null`.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// Reads the members of a message. Refuses an array, which serde would accept as the members in
-/// their order.
+/// Reads the members of a message.
 pub(super) fn read(text: &str) -> serde_json::Result<MessageMembers<'_>> {
+    object(text)
+}
+
+/// Returns the arguments in the parameters of a call, or `None` if they are missing or null.
+pub(super) fn arguments(params: &str) -> serde_json::Result<Option<&str>> {
+    object::<CallParams<'_>>(params).map(|params| params.arguments.map(RawValue::get))
+}
+
+/// Reads an object. Refuses an array, which serde would accept as the members in their order.
+fn object<'a, T: Deserialize<'a>>(text: &'a str) -> serde_json::Result<T> {
     if text.trim_start().starts_with('[') {
         serde_json::from_str::<IgnoredAny>(text)?;
         return Err(serde_json::Error::custom("an array"));

@@ -1,7 +1,6 @@
 //! One line as a message of the library, with the arguments of a call separated from it.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use bytes::Bytes;
 use rmcp::model::{
@@ -9,8 +8,6 @@ use rmcp::model::{
     GetExtensions as _, GetMeta as _, JsonRpcMessage, ProtocolVersion, RequestId,
     ServerJsonRpcMessage,
 };
-use serde::Deserializer as _;
-use serde::de::{Error as _, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
@@ -243,32 +240,9 @@ fn shape(text: &str, error: &serde_json::Error) -> String {
 
 /// Returns the text of the arguments in the parameters of a call, or `None` if they are missing.
 fn arguments(params: &RawValue) -> Result<Option<&str>, ErrorData> {
-    struct ArgumentsVisitor;
-
-    impl<'de> Visitor<'de> for ArgumentsVisitor {
-        type Value = Option<&'de RawValue>;
-
-        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-            formatter.write_str("an object")
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-            let mut found = None;
-            while let Some(name) = map.next_key::<Cow<'de, str>>()? {
-                let value = map.next_value::<&RawValue>()?;
-                if name == "arguments" && found.replace(value).is_some() {
-                    return Err(A::Error::custom("`arguments` is there twice"));
-                }
-            }
-            Ok(found)
-        }
-    }
-
-    let malformed =
-        |error| ErrorData::invalid_params(format!("the parameters of `{CALL}`: {error}"), None);
-    let mut params = serde_json::Deserializer::from_str(params.get());
-    let found = params.deserialize_map(ArgumentsVisitor).map_err(malformed)?.map(RawValue::get);
-    Ok(found.filter(|arguments| *arguments != "null"))
+    members::arguments(params.get()).map_err(|error| {
+        ErrorData::invalid_params(format!("the parameters of `{CALL}`: {error}"), None)
+    })
 }
 
 /// Returns the line with `part` replaced by an empty object. `part` must be a slice of the line.
