@@ -13,7 +13,8 @@
 //! recognise the characters of a foreign text that must not be displayed unchanged. [`shell`]
 //! has the paths of the machine's shell. [`ProviderKey`] has the variables with the keys of
 //! model providers, which no tool gets by default. [`ScriptSlot`] is the place for a script
-//! in the component of the shell.
+//! in the component of the shell. [`AuthChallenge`] reads how a server wants a client to
+//! authenticate.
 //!
 //! This crate owns only shapes and their rules. It reads no file, starts no process and knows
 //! nothing of WebAssembly.
@@ -35,6 +36,7 @@
 #![deny(missing_docs)]
 
 mod assets;
+mod challenge;
 mod digest;
 mod dirs;
 mod error_code;
@@ -46,6 +48,7 @@ mod script_slot;
 pub mod shell;
 
 pub use assets::{AssetError, STORE_VARIABLE};
+pub use challenge::AuthChallenge;
 pub use digest::{Digest, DigestError};
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};
 pub use error_code::{EnvelopeCode, ToolCode};

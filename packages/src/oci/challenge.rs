@@ -2,6 +2,7 @@
 
 use http::HeaderMap;
 use http::header::WWW_AUTHENTICATE;
+use ikigai_protocol::AuthChallenge;
 
 /// The way in which a registry wants a client to authenticate.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,82 +17,14 @@ impl Challenge {
     /// Returns the challenge in a response. A token is preferred to a password.
     pub(super) fn from_headers(headers: &HeaderMap) -> Option<Self> {
         let values = headers.get_all(WWW_AUTHENTICATE).iter().filter_map(|it| it.to_str().ok());
-        let found: Vec<Self> = values.flat_map(challenges).collect();
-        let is_bearer = |it: &Self| matches!(it, Self::Bearer { .. });
-        let place = found.iter().position(is_bearer).unwrap_or(0);
-        found.into_iter().nth(place)
-    }
-}
-
-fn challenges(value: &str) -> Vec<Challenge> {
-    let mut found: Vec<Challenge> = Vec::new();
-    for part in split(value) {
-        // A scheme precedes its first parameter, separated by a space.
-        let (before, text) = part.split_once('=').unwrap_or((&part, ""));
-        let mut words = before.split_whitespace();
-        let (first, second) = (words.next().unwrap_or_default(), words.next());
-        let name = match second {
-            Some(name) => {
-                found.extend(scheme(first));
-                name
-            }
-            None if part.contains('=') => first,
-            None => {
-                found.extend(scheme(first));
-                continue;
-            }
-        };
-        if let Some(Challenge::Bearer { realm, service }) = found.last_mut() {
-            match name.to_ascii_lowercase().as_str() {
-                "realm" => *realm = unquoted(text),
-                "service" => *service = Some(unquoted(text)),
-                _ => {}
-            }
+        let found: Vec<AuthChallenge> = values.flat_map(AuthChallenge::parse_all).collect();
+        if let Some(bearer) = found.iter().find(|it| it.scheme == "bearer") {
+            let text = |name: &str| bearer.parameter(name).map(str::to_owned);
+            let realm = text("realm").unwrap_or_default();
+            return Some(Self::Bearer { realm, service: text("service") });
         }
+        found.iter().any(|it| it.scheme == "basic").then_some(Self::Basic)
     }
-    found
-}
-
-fn scheme(name: &str) -> Option<Challenge> {
-    match name.to_ascii_lowercase().as_str() {
-        "bearer" => Some(Challenge::Bearer { realm: String::new(), service: None }),
-        "basic" => Some(Challenge::Basic),
-        _ => None,
-    }
-}
-
-/// Splits at commas that are not quoted.
-fn split(value: &str) -> Vec<String> {
-    let (mut parts, mut part) = (Vec::new(), String::new());
-    let (mut is_quoted, mut is_escaped) = (false, false);
-    for character in value.chars() {
-        match character {
-            _ if is_escaped => is_escaped = false,
-            '\\' if is_quoted => is_escaped = true,
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => {
-                parts.push(std::mem::take(&mut part));
-                continue;
-            }
-            _ => {}
-        }
-        part.push(character);
-    }
-    parts.push(part);
-    parts
-}
-
-fn unquoted(text: &str) -> String {
-    let text = text.trim();
-    let Some(inner) = text.strip_prefix('"').and_then(|it| it.strip_suffix('"')) else {
-        return text.to_owned();
-    };
-    let (mut plain, mut characters) = (String::new(), inner.chars());
-    while let Some(character) = characters.next() {
-        let escaped = if character == '\\' { characters.next() } else { None };
-        plain.push(escaped.unwrap_or(character));
-    }
-    plain
 }
 
 #[cfg(test)]

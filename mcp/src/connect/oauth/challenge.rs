@@ -1,31 +1,15 @@
 //! The `WWW-Authenticate` with which a server asks for a token: RFC 9110, section 11.6.1.
 
+use ikigai_protocol::AuthChallenge;
+
 /// The longest list of scopes that is shown to the user.
 const LONGEST: usize = 256;
 
 /// Returns a parameter of the challenge with the scheme `Bearer`.
 pub(in crate::connect) fn parameter(challenge: &str, name: &str) -> Option<String> {
-    let mut rest = challenge;
-    let mut is_bearer = false;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', ',']);
-        let end = rest.find(|c: char| !is_token(c)).unwrap_or(rest.len());
-        if end == 0 {
-            return None;
-        }
-        let (word, after) = rest.split_at(end);
-        let Some(after) = after.trim_start().strip_prefix('=') else {
-            // A word without a value begins another challenge.
-            is_bearer = word.eq_ignore_ascii_case("bearer");
-            rest = after;
-            continue;
-        };
-        let (value, after) = value(after.trim_start())?;
-        if is_bearer && word.eq_ignore_ascii_case(name) {
-            return Some(value);
-        }
-        rest = after;
-    }
+    let challenges = AuthChallenge::parse_all(challenge);
+    let mut bearers = challenges.iter().filter(|challenge| challenge.scheme == "bearer");
+    bearers.find_map(|bearer| bearer.parameter(name)).map(ToOwned::to_owned)
 }
 
 /// Returns the scopes that a token lacks, if the server's challenge says so. They are safe to show.
@@ -42,29 +26,6 @@ pub fn insufficient_scope(challenge: &str) -> Option<String> {
 pub(super) fn is_scope(text: &str) -> bool {
     let is_part = |byte: u8| matches!(byte, b' ' | b'!' | b'#'..=b'[' | b']'..=b'~');
     !text.is_empty() && text.len() <= LONGEST && text.bytes().all(is_part)
-}
-
-fn is_token(c: char) -> bool {
-    c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c)
-}
-
-/// Splits off a value: a word, or a text in quotes.
-fn value(text: &str) -> Option<(String, &str)> {
-    let Some(quoted) = text.strip_prefix('"') else {
-        let end = text.find([',', ' ', '\t']).unwrap_or(text.len());
-        let (word, rest) = text.split_at(end);
-        return Some((word.to_owned(), rest));
-    };
-    let mut value = String::new();
-    let mut chars = quoted.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return Some((value, &quoted[at + 1..])),
-            '\\' => value.push(chars.next()?.1),
-            other => value.push(other),
-        }
-    }
-    None
 }
 
 #[cfg(test)]
