@@ -164,58 +164,39 @@ fn borrowed(handle: &Handle) -> Handle {
     Resource::new_borrow(handle.rep())
 }
 
-async fn stat_at(
-    state: &mut GuestState,
-    dir: Handle,
-    follow: PathFlags,
-    path: String,
-) -> FsResult<DescriptorStat> {
-    let found = async {
-        let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
-        let found =
-            state.filesystem().stat_at(location.dir(), PathFlags::empty(), location.name()).await;
-        location.finish(state, found)
-    }
-    .await;
-    match found {
-        Err(error) if state.held.is_some() => {
-            let refused = RefusedCall { dir: &dir, path: &path, follow, error };
-            let seen = held::inspect(state, refused).await?;
-            let found = state.filesystem().stat(borrowed(&seen)).await;
-            state.filesystem().table.delete(seen)?;
-            found
+/// Defines a call that asks about a file. The last name is the call for a file outside of the
+/// grant, which the user allowed: C libraries make both calls about the same file.
+macro_rules! ask {
+    ($call:ident, $answer:ty, $by_handle:ident) => {
+        async fn $call(
+            state: &mut GuestState,
+            dir: Handle,
+            follow: PathFlags,
+            path: String,
+        ) -> FsResult<$answer> {
+            let found = async {
+                let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
+                let (at, name) = (location.dir(), location.name());
+                let found = state.filesystem().$call(at, PathFlags::empty(), name).await;
+                location.finish(state, found)
+            }
+            .await;
+            match found {
+                Err(error) if state.held.is_some() => {
+                    let refused = RefusedCall { dir: &dir, path: &path, follow, error };
+                    let seen = held::inspect(state, refused).await?;
+                    let found = state.filesystem().$by_handle(borrowed(&seen)).await;
+                    state.filesystem().table.delete(seen)?;
+                    found
+                }
+                found => found,
+            }
         }
-        found => found,
-    }
+    };
 }
 
-async fn metadata_hash_at(
-    state: &mut GuestState,
-    dir: Handle,
-    follow: PathFlags,
-    path: String,
-) -> FsResult<MetadataHashValue> {
-    let found = async {
-        let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
-        let found = state
-            .filesystem()
-            .metadata_hash_at(location.dir(), PathFlags::empty(), location.name())
-            .await;
-        location.finish(state, found)
-    }
-    .await;
-    match found {
-        // C libraries ask for it together with the rest.
-        Err(error) if state.held.is_some() => {
-            let refused = RefusedCall { dir: &dir, path: &path, follow, error };
-            let seen = held::inspect(state, refused).await?;
-            let found = state.filesystem().metadata_hash(borrowed(&seen)).await;
-            state.filesystem().table.delete(seen)?;
-            found
-        }
-        found => found,
-    }
-}
+ask!(stat_at, DescriptorStat, stat);
+ask!(metadata_hash_at, MetadataHashValue, metadata_hash);
 
 async fn set_times_at(
     state: &mut GuestState,
