@@ -13,7 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ikigai_protocol::{Access, DirsError, decode_dirs};
 use ikigai_tools::ports::FsError;
-use ikigai_tools::{beneath, names_above};
+use ikigai_tools::{beneath, join, names_above};
 
 use crate::errno::meaning_of;
 
@@ -92,13 +92,13 @@ impl Grants {
         (!above.is_empty()).then_some(above)
     }
 
-    /// Makes a path absolute. The handle enforces the rule for `..` in it. The comparison of names
-    /// does not.
+    /// Makes a path absolute. The handle enforces the rule for a `..` that remains in it. The
+    /// comparison of names does not.
     fn joined<'p>(&self, path: &'p [u8]) -> Cow<'p, [u8]> {
         if path.first() == Some(&b'/') {
             return Cow::Borrowed(path);
         }
-        Cow::Owned([self.current_dir.as_os_str().as_bytes(), b"/", path].concat())
+        Cow::Owned(join(self.current_dir.as_os_str().as_bytes(), path))
     }
 
     fn absolute(&self, path: &[u8]) -> Result<GrantedPath<'_>, FsError> {

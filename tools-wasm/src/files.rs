@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use ikigai_tools::ports::{self, FileKind, Files, FsError, OpenedFile, WriteFailure};
-use ikigai_tools::{beneath, names_above};
+use ikigai_tools::{beneath, join, names_above};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
@@ -89,7 +89,7 @@ impl WasiFiles {
             return Some(Cow::Borrowed(path));
         }
         let workspace = self.workspace.as_ref()?;
-        Some(Cow::Owned([workspace.as_bytes(), b"/", path].concat()))
+        Some(Cow::Owned(join(workspace.as_bytes(), path)))
     }
 
     /// Returns the directory that `path` is beneath, and the path from there.

@@ -1,4 +1,4 @@
-//! Matching an absolute path against the name of a granted directory.
+//! Matching a path against the name of a granted directory.
 //!
 //! Paths are compared by whole components, on bytes, without touching the disk: this only chooses
 //! the handle. The handle enforces that a path does not climb out of it again.
@@ -11,6 +11,18 @@ use std::collections::BTreeSet;
 #[must_use]
 pub fn beneath<'p>(dir: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
     words_beneath(dir, path).filter(|rest| !climbs(rest))
+}
+
+/// Makes a relative path absolute. `dir` is the canonical name of the directory that the path
+/// starts from, so each leading `..` removes a component of that name.
+#[must_use]
+pub fn join(mut dir: &[u8], path: &[u8]) -> Vec<u8> {
+    let mut rest = skip_separators(path);
+    while first_component(rest) == b".." {
+        dir = &dir[..dir.iter().rposition(|byte| *byte == b'/').unwrap_or(0)];
+        rest = skip_separators(&rest[2..]);
+    }
+    [dir, b"/", rest].concat()
 }
 
 /// Returns `true` if a relative path leads above its start, links aside.
@@ -89,6 +101,23 @@ mod tests {
         assert_eq!(above("/"), ["other", "w"]);
         assert_eq!(above("/w/docs"), [""; 0]);
         assert_eq!(above("/elsewhere"), [""; 0]);
+    }
+
+    #[test]
+    fn a_path_that_begins_with_dots_leads_beside_its_start() {
+        let cases = [
+            ("/w/here", "a/../b/", "/w/here/a/../b/"),
+            ("/w/here", "./.", "/w/here/"),
+            ("/w/here", "..", "/w/"),
+            ("/w/here", ".././/../a", "/a"),
+            ("/w/here", "../../../a", "/a"),
+            ("/w/here", "..a", "/w/here/..a"),
+            ("", "a", "/a"),
+        ];
+        for (dir, path, expected) in cases {
+            let joined = join(dir.as_bytes(), path.as_bytes());
+            assert_eq!(String::from_utf8_lossy(&joined), expected, "{dir} {path}");
+        }
     }
 
     #[test]

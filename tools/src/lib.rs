@@ -8,7 +8,7 @@
 //!    from standard input and prints the answer.
 //! 2. [`ports`] has the traits that a platform implements: [`Files`](ports::Files),
 //!    [`Assets`](ports::Assets) and [`Shell`](ports::Shell).
-//! 3. [`beneath`] and [`names_above`] help a port to find the granted directory of a path.
+//! 3. [`beneath`], [`join`] and [`names_above`] help a port to find the granted directory of a path.
 //!
 //! This crate decides the answers of the tools. The ports open files, run as a native program or
 //! as a component, and know the grants.
@@ -35,4 +35,4 @@ mod target;
 #[cfg(feature = "fake")]
 pub use command::answer;
 pub use command::{run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep};
-pub use grants::{beneath, names_above};
+pub use grants::{beneath, join, names_above};

@@ -57,6 +57,21 @@ fn they_lead_where_policy_says() {
 }
 
 #[test]
+fn they_lead_to_a_directory_that_is_granted_beside_the_workspace() {
+    let host = host(".");
+    host.write("other.txt", "needle\n", 0o644);
+    host.run(["policy", "grant", "file_read", "--read", "../beside"]).expect_code(0);
+    for (path, code) in [("../beside/c.txt", 0), ("./..//beside/c.txt", 0), ("../other.txt", 1)] {
+        host.run(["policy", "test", "file_read", "--read", path]).expect_code(code);
+        for backend in ["native", "wasm"] {
+            let ran = call(&host, backend, "file_read", &json!({ "file_path": path }));
+            let is_read = ran.json()["result"]["output"] == "needle\n";
+            assert_eq!(is_read, code == 0, "{backend}, {path}: {ran}");
+        }
+    }
+}
+
+#[test]
 fn a_search_of_the_workspace_finds_what_is_granted_of_it() {
     for (granted, found) in [
         ("docs", &["docs/b.txt"][..]),
