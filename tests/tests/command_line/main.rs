@@ -10,6 +10,7 @@ mod discovery;
 mod doctor;
 mod more_time;
 mod own_places;
+mod pages;
 mod policy;
 mod policy_layers;
 mod relative_paths;

@@ -18,7 +18,7 @@ mod places;
 mod pushing;
 mod required;
 mod round_trips;
-mod scene;
+pub(crate) mod scene;
 mod signers;
 mod signing;
 mod sources;
