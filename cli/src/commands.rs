@@ -243,7 +243,6 @@ fn cancelled_by_signals() -> Result<CancellationToken, CliError> {
 #[cfg(test)]
 mod tests {
     use std::ffi::OsString;
-    use std::path::Path;
 
     use clap::error::ErrorKind;
     use clap::{Arg, Args as _};
@@ -334,76 +333,6 @@ mod tests {
         });
         assert!(missing.is_empty(), "docs/reference does not have {}", missing.join(", "));
         assert!(names("a|b c|d [JSON|@FILE]", &["b", "d"]) && !names("a b", &["a", "c"]));
-    }
-
-    /// Returns the ikigai commands on a page: those in its `sh` blocks, and those in backquotes.
-    fn written(page: &str) -> (Vec<String>, Vec<String>) {
-        let is_command = |text: &&str| text.starts_with("ikigai ");
-        let (mut lines, mut prose, mut block) = (Vec::new(), String::new(), None);
-        for line in page.lines().map(str::trim) {
-            match (line.strip_prefix("```"), block) {
-                (Some(language), None) => block = Some(language),
-                (Some(_), Some(_)) => block = None,
-                (None, None) => prose.extend([line, " "]),
-                (None, Some("sh")) => lines.extend(Some(line).filter(is_command)),
-                (None, Some(_)) => {}
-            }
-        }
-        let spans = prose.split('`').skip(1).step_by(2).filter(is_command);
-        (lines.into_iter().map(str::to_owned).collect(), spans.map(str::to_owned).collect())
-    }
-
-    /// Returns why the program would not accept a command. A command in backquotes may lack
-    /// arguments.
-    fn refusal(command: &str, may_lack_arguments: bool) -> Option<String> {
-        let words = shlex::split(&command.replace("CLIENT", "codex")).expect("words of a shell");
-        let parsed = help::with_shared_flags(definition()).try_get_matches_from(words);
-        let kind = parsed.as_ref().err().map(clap::Error::kind);
-        let lacks = [
-            ErrorKind::MissingRequiredArgument,
-            ErrorKind::MissingSubcommand,
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
-            ErrorKind::DisplayVersion,
-        ];
-        if may_lack_arguments && kind.is_some_and(|kind| lacks.contains(&kind)) {
-            return None;
-        }
-        parsed.err().map(|error| format!("{command}\n{error}"))
-    }
-
-    #[test]
-    fn the_program_takes_every_command_of_the_first_pages() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let read = |page: &str| std::fs::read_to_string(root.join(page)).expect("the page");
-        let mut refused = Vec::new();
-        for page in [
-            "README.md",
-            "SECURITY.md",
-            "docs/concepts/comparison.md",
-            "docs/guides/claude-code.md",
-            "docs/guides/codex.md",
-            "docs/guides/other-clients.md",
-            "docs/guides/toolchains.md",
-            "docs/guides/troubleshooting.md",
-            "docs/security/data-flows.md",
-            "docs/security/threat-model.md",
-            "docs/start/first-call.md",
-            "docs/start/install.md",
-        ] {
-            let (lines, spans) = written(&read(page));
-            assert!(!lines.is_empty() || !spans.is_empty(), "{page} has no command");
-            let lines = lines.iter().filter_map(|it| refusal(it, false));
-            let spans = spans.iter().filter_map(|it| refusal(it, true));
-            refused.extend(lines.chain(spans).map(|text| format!("{page}: {text}")));
-        }
-        assert!(refused.is_empty(), "{}", refused.join("\n"));
-
-        let page = "`ikigai\ntool list` `tool`\n\n```sh\nikigai audit --tial 1 # x\n```\n";
-        let (lines, spans) = written(page);
-        assert_eq!((lines.len(), spans.as_slice()), (1, &["ikigai tool list".to_owned()][..]));
-        assert!(refusal(&lines[0], true).is_some_and(|text| text.contains("--tail")));
-        assert_eq!(refusal("ikigai policy grant", true), None);
-        assert!(refusal("ikigai policy grant", false).is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
 //! 4. [`mcp::Client`] talks to a server of the Model Context Protocol.
-//! 5. [`paths`] has the paths of the programs under test, and [`readme`] an example to run.
+//! 5. [`paths`] has the paths of the programs under test.
 //! 6. [`wait::eventually`] waits for a state that no event announces, and [`mode::permit`] sets
 //!    the mode of a file.
 
@@ -21,7 +21,6 @@ pub mod mode;
 #[cfg(target_os = "linux")]
 pub mod openings;
 pub mod paths;
-pub mod readme;
 pub mod tiers;
 pub mod wait;
 

@@ -4,7 +4,6 @@ use std::fs;
 
 use ikigai_provider_testing::{Reply, Vendor};
 use ikigai_tests::host::Host;
-use ikigai_tests::readme;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -82,27 +81,6 @@ fn a_call_of_a_script_prints_the_hint_beside_its_envelope() {
     let command = ran.json()["allow_with"].as_str().map(str::to_owned);
     let command = command.unwrap_or_else(|| panic!("a command: {ran}"));
     assert!(ran.stderr().contains(&format!("hint: to allow it: {command}\n")), "{ran}");
-}
-
-#[test]
-fn the_example_of_the_readme_ends_in_its_command() {
-    let example = readme::refusal();
-    let read = json!({ "file_path": example.path });
-    let answers = [Reply::answer().call("file_read", &read), Reply::answer().text("I may not.")];
-    let rig = Rig::new(Vendor::OpenAi, answers);
-    let ran = rig.host.run(&example.call);
-    assert_eq!(ran.json()["allow_with"], example.allow_with, "{ran}");
-    assert!(
-        ran.stderr().contains(&format!("hint: to allow it: {}\n", example.allow_with)),
-        "{ran}"
-    );
-    let ran = rig.ask(&["--json", "go"]).expect_code(3);
-    assert_eq!(envelopes(&ran.json())[0]["allow_with"], example.allow_with, "{ran}");
-    // The suggested command works.
-    let words = example.allow_with.split(' ').skip(1).chain(["--yes"]);
-    rig.host.run(words).expect_code(0);
-    let ran = rig.host.run(&example.call).expect_code(0);
-    assert!(ran.json()["result"]["output"].to_string().contains("root:"), "{ran}");
 }
 
 #[test]

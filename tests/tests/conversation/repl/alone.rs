@@ -6,7 +6,7 @@ use std::process::Command;
 use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::Host;
-use ikigai_tests::{paths, readme};
+use ikigai_tests::paths;
 use serde_json::json;
 
 /// The key of a question about `tool call`'s only call.
@@ -141,24 +141,6 @@ fn a_resize_at_a_question_answers_nothing() {
     terminal
         .wait_until("it was read", |screen| screen.replace(['\n', ' '], "").contains("notforit"));
     assert!(terminal.wait().success());
-}
-
-#[test]
-fn the_example_of_the_readme_ends_in_a_question() {
-    let example = readme::refusal();
-    for (key, is_read) in [("o", true), ("\r", false)] {
-        let host = host();
-        let mut command = host.command();
-        // The terminal is wide enough for the envelope and the command on one row.
-        let mut terminal = Terminal::start(command.args(&example.call), 400, 24);
-        let screen = terminal.wait_for(KEYS);
-        assert!(screen.contains(&format!("read {}?", example.path)), "{screen}");
-        terminal.send(key);
-        let screen = terminal.wait_for("tool_success");
-        terminal.wait();
-        assert_eq!(screen.contains("root:"), is_read, "{screen}");
-        assert_eq!(terminal.screen().contains(&example.allow_with), !is_read, "{screen}");
-    }
 }
 
 #[test]
