@@ -89,7 +89,7 @@ impl KnownPlaces {
     }
 }
 
-/// What a search finds at the path of a directory.
+/// The result of looking at the path of a directory.
 #[derive(Clone, Copy, Debug)]
 enum FoundDir {
     /// A directory; without a stamp if it changed just now.

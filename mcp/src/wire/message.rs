@@ -463,7 +463,7 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":{},"arguments":{}}}"#,
                 ErrorCode::INVALID_PARAMS,
                 one.clone(),
-                "twice",
+                "duplicate field `arguments`",
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}"#,

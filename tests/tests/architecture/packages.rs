@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // The host must never depend on `ikigai-tools`: to the host, a built-in tool is a program like
     // any other.
     ("ikigai-host", &["ikigai-protocol", "ikigai-supervisor"]),
+    ("ikigai-compiler", &["ikigai-host"]),
     // The package knows a host only through the trait that a program implements.
     ("ikigai-mcp", &["ikigai-protocol"]),
     // Servers that misbehave, written only from the specification, without our code.

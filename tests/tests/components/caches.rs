@@ -87,7 +87,7 @@ fn a_component_is_compiled_once_and_that_is_reported() {
 fn a_long_compilation_is_not_charged_to_the_second_of_the_schema() {
     let host = Host::without_system_tools();
     host.program("slow.wasm", printing(schema("slow"), Ending::Well));
-    let compiler = ikigai_tests::paths::host();
+    let compiler = ikigai_tests::paths::compiler();
     let slow = format!("#!/bin/sh\nsleep 1.5\nexec '{}' \"$@\"\n", compiler.display());
     let library = library_of(&host, host.write("slow-compiler", &slow, 0o755));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

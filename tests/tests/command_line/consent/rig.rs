@@ -143,7 +143,7 @@ impl Rig {
             config: None,
             data: None,
             supervisor: Some(supervisor),
-            compiler: Some(paths::host()),
+            compiler: Some(paths::compiler()),
         };
         let hint = |remedy: &Remedy| match remedy {
             Remedy::Widen { tool, permissions } => format!("grant {tool} {:?}", permissions.dirs),

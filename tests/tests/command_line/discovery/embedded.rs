@@ -64,7 +64,7 @@ impl Rig {
             config: None,
             data: Some(scratch.join("data")),
             supervisor: Some(paths::supervisor()),
-            compiler: Some(paths::host()),
+            compiler: Some(paths::compiler()),
         };
         let (approved, compiled) = (Arc::clone(&self.approved), Arc::clone(&self.compiled));
         Host::builder(self.installation.workspace())

@@ -56,7 +56,7 @@ struct Living {
 
 impl Living {
     fn over(host: &Host) -> Self {
-        let library = library_of(host, ikigai_tests::paths::host());
+        let library = library_of(host, ikigai_tests::paths::compiler());
         let runtime = Runtime::new().expect("a runtime");
         let tools = runtime.block_on(library.refresh());
         Self { library, runtime, tools }

@@ -9,6 +9,7 @@ use std::time::Instant;
 use ikigai_host::Digest;
 use ikigai_tests::component::{Ending, heavy, nested, printing};
 use ikigai_tests::host::{Host, Ran, schema};
+use ikigai_tests::paths;
 
 use super::{HOST_ALONE, IN_TIME, within_means};
 

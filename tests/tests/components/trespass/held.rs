@@ -104,7 +104,7 @@ impl Rig {
             config: None,
             data: None,
             supervisor: Some(paths::supervisor()),
-            compiler: Some(paths::host()),
+            compiler: Some(paths::compiler()),
         };
         let host = Host::builder(tree.path("work")).paths(paths).timeout(SHORT).build();
         Self { host: host.expect("a host"), tree }

@@ -119,7 +119,7 @@ pub(crate) fn host(scratch: &TempDir) -> Arc<Host> {
         policy: None,
         home: None,
         state: Some(workspace.join("state")),
-        compiler: Some(paths::host().to_owned()),
+        compiler: Some(paths::compiler()),
         supervisor: Some(paths::supervisor().to_owned()),
         ..Paths::of_user()
     };

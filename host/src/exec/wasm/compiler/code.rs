@@ -4,6 +4,7 @@
 
 use object::{Object as _, ObjectSection as _};
 use serde::{Deserialize, Serialize};
+use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy};
 use wasmtime_environ::{FlagValue, Tunables, obj::ELF_WASM_ENGINE};
 
@@ -35,8 +36,9 @@ const EXTENSIONS_FOR_VECTORS: [&str; 2] = ["has_avx", "has_avx2"];
 pub(in super::super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
     let engine = Engine::new(&config(tier)?)?;
     let component = adapt::adapted(binary)?;
-    let compiled = engine.precompile_component(binary::for_this_host(&component));
-    let mut code = compiled.map_err(|error| {
+    // It is loaded too, because only then its parts are compared with the bounds.
+    let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
+    let compiled = compiled.map_err(|error| {
         if binary::is_of_wasi_0_3(&component) {
             return OfWasi03.into();
         }
@@ -44,7 +46,8 @@ pub(in super::super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<V
             Some(built_in) => UsesAsync(built_in.to_owned()).into(),
             None => error,
         }
-    })?;
+    });
+    let mut code = compiled?.serialize()?;
     if tier == Tier::Baseline {
         relabel(&mut code)?;
     }
