@@ -4,9 +4,10 @@
 //! program that has it can connect it again, send from it, or bind a name. By a descriptor of a
 //! file, the file's owner can change its mode, its times and its attributes. A pipe can be opened
 //! again for writing by `/proc/self/fd/0`, and its next reader would take the tool's text for the
-//! user's. The mode and the times of `/dev/null` are the machine's. So a sandboxed tool gets the
-//! descriptor itself only if it is a terminal. For anything else it gets a pipe, into which a thread
-//! copies.
+//! user's. The mode and the times of `/dev/null` are the machine's. A program that writes to the
+//! master of a pseudo-terminal types into the program on the other side. So a sandboxed tool gets
+//! the descriptor itself only if it is a terminal and not a master. For anything else it gets a
+//! pipe, into which a thread copies.
 //!
 //! What the tool leaves in a copied pipe belongs to the pipe's next reader. So the thread takes out
 //! only what the tool has read.
@@ -21,6 +22,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, fstat};
 use rustix::io::{Errno, ioctl_fionread};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, tee};
+use rustix::pty::ptsname;
 use tokio::sync::oneshot;
 
 use crate::policy::Sandbox;
@@ -69,9 +71,16 @@ fn may_be_given(stdin: &OwnedFd, kind: FileType) -> bool {
     match kind {
         // The supervisor refuses the call because of a directory.
         FileType::Directory => true,
-        FileType::CharacterDevice => stdin.is_terminal(),
+        FileType::CharacterDevice => stdin.is_terminal() && !may_be_master(stdin),
         _ => false,
     }
+}
+
+/// Returns whether a terminal may be the master of a pseudo-terminal, which is one too for `isatty`.
+fn may_be_master(terminal: &OwnedFd) -> bool {
+    // Of all terminals, only the masters know the request (`TIOCGPTN`): it fails with EINVAL for
+    // one of BSD's masters.
+    ptsname(terminal, Vec::new()) != Err(Errno::NOTTY)
 }
 
 /// Copies up to the end of the pipe `from`, or until no process can read the pipe `to`. Shows the
@@ -191,6 +200,9 @@ mod tests {
     use std::os::fd::AsRawFd as _;
     use std::os::unix::net::UnixStream;
 
+    use rustix::fs::{Mode, OFlags};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, unlockpt};
+
     use super::*;
 
     fn kind(descriptor: &OwnedFd) -> FileType {
@@ -301,6 +313,42 @@ mod tests {
         File::from(its).read_to_string(&mut read).expect("read");
         assert_eq!(read, "two\n");
         assert_eq!(file.stream_position().expect("a position"), 4);
+    }
+
+    #[test]
+    fn a_sandboxed_tool_gets_a_terminal_and_not_its_master() {
+        let mut master = File::from(openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("one"));
+        grantpt(&master).expect("granted");
+        unlockpt(&master).expect("unlocked");
+        let name = ptsname(&master, Vec::new()).expect("a name");
+        let flags = OFlags::RDWR | OFlags::NOCTTY;
+        let terminal = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).expect("opened");
+        // A shell with a `<>/dev/ptmx` has another open master.
+        let opened = File::options().read(true).write(true).open("/dev/ptmx").expect("a master");
+        for master in [&master, &opened] {
+            assert!(master.is_terminal());
+            assert_eq!(kind(&sandboxed(master)), FileType::Fifo);
+        }
+        assert_eq!(kind(&sandboxed(&terminal)), FileType::CharacterDevice);
+        let unconfined = for_tool(master.as_fd(), Sandbox::Off).expect("a stdin");
+        assert_eq!(kind(&unconfined.its), FileType::CharacterDevice);
+        // The tool still reads what the program on the terminal prints.
+        let InheritedStdin { its, copied } =
+            for_tool(master.as_fd(), Sandbox::Require).expect("a stdin");
+        File::from(terminal.try_clone().expect("a copy")).write_all(b"said").expect("written");
+        let (mut its, mut read) = (File::from(its), [0; 4]);
+        its.read_exact(&mut read).expect("read");
+        assert_eq!(&read, b"said");
+        // Text for its own pipe goes nowhere else.
+        let again = format!("/proc/self/fd/{}", its.as_raw_fd());
+        let mut again = File::options().write(true).open(again).expect("its own pipe");
+        again.write_all(b"typed\n").expect("written");
+        drop(again);
+        close(its, copied);
+        master.write_all(b"x\n").expect("typed");
+        let mut typed = [0; 16];
+        let length = File::from(terminal).read(&mut typed).expect("read");
+        assert_eq!(&typed[..length], b"x\n");
     }
 
     #[test]
