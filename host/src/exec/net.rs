@@ -252,6 +252,12 @@ impl NetworkGate {
         self.grant.net.is_none() && !self.is_open
     }
 
+    /// Returns whether the program could connect to something, by its grant or by what it was
+    /// allowed up to now.
+    pub(super) fn had_network(&self) -> bool {
+        self.has(|net| !net.is_none()) || self.records_all()
+    }
+
     /// Returns whether this is true of the grant, or of what the call was allowed.
     fn has(&self, allows: impl Fn(&Net) -> bool) -> bool {
         allows(&self.grant.net) || allows(&self.widened.lock())

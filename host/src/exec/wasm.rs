@@ -469,7 +469,7 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            isolation: ran.then_some(isolation),
+            isolation: ran.then(|| with_network(isolation, &reach)),
             denied: reach.denied().and(gate.denied()),
         }
     }
@@ -484,6 +484,18 @@ fn isolation_of(grant: &Grant) -> Isolation {
     let mut isolation = Isolation::of_a_component();
     if grant.writable_dirs().next().is_some() {
         isolation.places = Some(Guarantee::Partial(BY_THEIR_PATHS.into()));
+    }
+    isolation
+}
+
+/// The guarantee for the memory of a component that could connect to something.
+const WITHOUT_SOCKETS: &str = "the kernel's buffers of the component's sockets and HTTP \
+    connections do not count; their number is bounded";
+
+/// Returns the isolation of a component with what the sockets that it could have take from it.
+fn with_network(mut isolation: Isolation, reach: &NetworkGate) -> Isolation {
+    if reach.had_network() {
+        isolation.memory = Guarantee::Partial(WITHOUT_SOCKETS.into());
     }
     isolation
 }
@@ -623,6 +635,11 @@ mod tests {
         let writing = program.run(Call { grant: Arc::new(grant), ..call.clone() }).await;
         let places = writing.isolation.and_then(|it| it.places).expect("said");
         assert!(places.reason().is_some_and(|why| why.contains("paths")), "{places}");
+        let net = crate::policy::Net::parse(["a.test:443"]).expect("a list");
+        let grant = Arc::new(Grant { net, ..Grant::clone(&call.grant) });
+        let connected = program.run(Call { grant, ..call.clone() }).await;
+        let memory = connected.isolation.expect("it ran").memory;
+        assert!(memory.reason().is_some_and(|why| why.contains("sockets")), "{memory}");
         let args = vec![OsString::from_vec(vec![0xff])];
         let refused = program.run(Call { args, ..call }).await;
         assert!(matches!(refused.exit, Exit::NotStarted(_)), "{refused:?}");

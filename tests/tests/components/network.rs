@@ -208,6 +208,17 @@ fn sockets_are_counted_with_files() {
 }
 
 #[test]
+fn a_socket_takes_little_memory_of_the_kernel() {
+    let seen = Rig::new().run(&[LOOPBACK], "buffers", "-");
+    for kind in ["tcp", "udp"] {
+        assert_eq!(seen.get(kind), "[Ok(()), Ok(())] [Ok(131072), Ok(131072)]", "{kind}");
+    }
+    assert_eq!(seen.get("smaller"), "[Ok(()), Ok(())] [Ok(9000), Ok(9000)]");
+    let memory = seen.outcome.isolation.as_ref().expect("it ran").memory.as_str();
+    assert_eq!(memory, "partial");
+}
+
+#[test]
 fn a_peer_that_is_silent_is_waited_for_no_longer_than_the_call_lasts() {
     let rig = Rig::new();
     let server = Server::silent("127.0.0.1");

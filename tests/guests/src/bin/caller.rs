@@ -8,6 +8,9 @@ use std::time::Duration;
 use ikigai_test_guests::{Attempts, Order};
 use wasip2::sockets::instance_network::instance_network;
 use wasip2::sockets::ip_name_lookup::resolve_addresses;
+use wasip2::sockets::network::IpAddressFamily;
+use wasip2::sockets::tcp_create_socket::create_tcp_socket;
+use wasip2::sockets::udp_create_socket::create_udp_socket;
 
 #[path = "caller/http.rs"]
 mod http;
@@ -19,7 +22,7 @@ const DROPPED: usize = 30_000;
 const SCHEMA: &str = r#"{"name":"_caller","description":"Reaches for the network",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "tcp","udp","udp_strays","udp_listens","listen","lookup","sockets","hang","get","follow","hoard",
-"forge","connections","impatient","texts","requests","drops"]}}}}"#;
+"forge","connections","impatient","texts","requests","drops","buffers"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -47,6 +50,7 @@ fn main() {
             drop_lookups(&mut attempts);
             http::drop_requests(&mut attempts);
         }
+        "buffers" => buffers(&mut attempts),
         other => attempts.observe("error", &format!("there is no mode '{other}'")),
     }
     attempts.print();
@@ -124,6 +128,22 @@ fn lookup(attempts: &mut Attempts, name: &str) {
         Ok(found) => attempts.observe(name, &format!("found {found}")),
         Err(error) => attempts.observe(name, &error.to_string()),
     }
+}
+
+/// Asks for large buffers of sockets, and notes the sizes that the sockets have then.
+fn buffers(attempts: &mut Attempts) {
+    const LARGE: u64 = 8 << 20;
+    let tcp = create_tcp_socket(IpAddressFamily::Ipv4).expect("a socket");
+    let set = [tcp.set_receive_buffer_size(LARGE), tcp.set_send_buffer_size(LARGE)];
+    let sizes = [tcp.receive_buffer_size(), tcp.send_buffer_size()];
+    attempts.observe("tcp", &format!("{set:?} {sizes:?}"));
+    let udp = create_udp_socket(IpAddressFamily::Ipv4).expect("a socket");
+    let set = [udp.set_receive_buffer_size(LARGE), udp.set_send_buffer_size(LARGE)];
+    let sizes = [udp.receive_buffer_size(), udp.send_buffer_size()];
+    attempts.observe("udp", &format!("{set:?} {sizes:?}"));
+    let set = [tcp.set_receive_buffer_size(9_000), udp.set_send_buffer_size(9_000)];
+    let sizes = [tcp.receive_buffer_size(), udp.send_buffer_size()];
+    attempts.observe("smaller", &format!("{set:?} {sizes:?}"));
 }
 
 /// Begins lookups without waiting for them.

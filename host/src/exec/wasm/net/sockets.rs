@@ -2,7 +2,8 @@
 //!
 //! TCP and UDP are wasmtime's, with a check of every address. The host looks names up itself:
 //! wasmtime has one switch for all names. A guest that may look up any name can send its secrets to
-//! the server that answers for that name.
+//! the server that answers for that name. A guest's memory limit does not count the kernel's buffers
+//! of its sockets, so a socket has fixed ones that the guest can only make smaller.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -15,10 +16,10 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::sockets::network::{
     ErrorCode, IpAddress, IpAddressFamily, IpSocketAddress, Network,
 };
-use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
+use wasmtime_wasi::p2::bindings::sockets::tcp::{HostTcpSocket, TcpSocket};
 use wasmtime_wasi::p2::bindings::sockets::tcp_create_socket::Host as _;
 use wasmtime_wasi::p2::bindings::sockets::udp::{
-    HostUdpSocket as _, IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
+    HostUdpSocket, IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
 };
 use wasmtime_wasi::p2::bindings::sockets::udp_create_socket::Host as _;
 use wasmtime_wasi::p2::{DynPollable, Pollable, SocketError, subscribe};
@@ -55,6 +56,10 @@ mod bindings {
 
 pub(super) use bindings::wasi::sockets::ip_name_lookup;
 
+/// The largest buffer of a guest's socket in each direction, in bytes. The kernel takes twice as
+/// much memory for it.
+pub(super) const BUFFER: u64 = 128 << 10;
+
 /// Links the host's own functions instead of wasmtime's, which are linked already.
 pub(in crate::exec::wasm) fn add_to_linker(
     linker: &mut Linker<GuestState>,
@@ -79,6 +84,41 @@ pub(in crate::exec::wasm) fn add_to_linker(
             Box::new(async move { Ok((stream(store.data_mut(), socket, remote).await?,)) })
         },
     )?;
+    macro_rules! bound {
+        ($interface:literal, $name:literal, $kind:ty, $set:path) => {
+            linker.instance($interface)?.func_wrap(
+                $name,
+                |mut store, (socket, size): (Resource<$kind>, u64)| {
+                    let mut sockets = store.data_mut().sockets();
+                    Ok((answer($set(&mut sockets, socket, size.min(BUFFER)))?,))
+                },
+            )?;
+        };
+    }
+    bound!(
+        "wasi:sockets/tcp@0.2.12",
+        "[method]tcp-socket.set-receive-buffer-size",
+        TcpSocket,
+        HostTcpSocket::set_receive_buffer_size
+    );
+    bound!(
+        "wasi:sockets/tcp@0.2.12",
+        "[method]tcp-socket.set-send-buffer-size",
+        TcpSocket,
+        HostTcpSocket::set_send_buffer_size
+    );
+    bound!(
+        "wasi:sockets/udp@0.2.12",
+        "[method]udp-socket.set-receive-buffer-size",
+        UdpSocket,
+        HostUdpSocket::set_receive_buffer_size
+    );
+    bound!(
+        "wasi:sockets/udp@0.2.12",
+        "[method]udp-socket.set-send-buffer-size",
+        UdpSocket,
+        HostUdpSocket::set_send_buffer_size
+    );
     linker.allow_shadowing(false);
     Ok(())
 }
@@ -124,14 +164,21 @@ async fn is_allowed(reach: &NetworkGate, address: SocketAddr, usage: SocketAddrU
     }
 }
 
-async fn create_tcp(
+pub(super) async fn create_tcp(
     state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
     if let Err(refused) = may_create(state, "tcp").await {
         return Ok(Err(refused));
     }
-    answer(state.sockets().create_tcp_socket(family))
+    let mut sockets = state.sockets();
+    // The kernel lets buffers grow up to several megabytes unless their size is set.
+    answer(sockets.create_tcp_socket(family).and_then(|socket| {
+        let named = || Resource::new_borrow(socket.rep());
+        HostTcpSocket::set_receive_buffer_size(&mut sockets, named(), BUFFER)?;
+        HostTcpSocket::set_send_buffer_size(&mut sockets, named(), BUFFER)?;
+        Ok(socket)
+    }))
 }
 
 pub(super) async fn create_udp(
@@ -141,7 +188,15 @@ pub(super) async fn create_udp(
     if let Err(refused) = may_create(state, "udp").await {
         return Ok(Err(refused));
     }
-    answer(state.sockets().create_udp_socket(family).await)
+    let mut sockets = state.sockets();
+    let created = sockets.create_udp_socket(family).await;
+    // The machine's default size may be any.
+    answer(created.and_then(|socket| {
+        let named = || Resource::new_borrow(socket.rep());
+        HostUdpSocket::set_receive_buffer_size(&mut sockets, named(), BUFFER)?;
+        HostUdpSocket::set_send_buffer_size(&mut sockets, named(), BUFFER)?;
+        Ok(socket)
+    }))
 }
 
 /// Returns new streams of a socket. A guest that drops them and asks for others has one task at a time.

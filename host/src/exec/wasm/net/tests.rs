@@ -21,7 +21,7 @@ use wasmtime_wasi_http::p2::bindings::http::types::{
 
 use super::messages;
 use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
-use super::sockets::{create_udp, permit, stream};
+use super::sockets::{BUFFER, create_tcp, create_udp, permit, stream};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{NetworkGate, SharedNetwork};
 use crate::exec::wasm::guard::Guard;
@@ -99,6 +99,29 @@ async fn a_socket_that_is_dropped_while_it_waits_is_closed_before_the_next_one()
         HostOutgoingDatagramStream::drop(&mut sockets, outgoing).await.expect("no trap");
         HostUdpSocket::drop(&mut sockets, socket).expect("no trap");
     }
+}
+
+#[tokio::test]
+async fn the_kernel_does_not_let_the_buffers_of_a_socket_grow() {
+    // Its methods have the names of those for UDP.
+    use wasmtime_wasi::p2::bindings::sockets::tcp::HostTcpSocket;
+
+    let mut state = state(&["127.0.0.1:9"]);
+    let family = IpAddressFamily::Ipv4;
+    let tcp = create_tcp(&mut state, family).await.expect("no trap").expect("made");
+    let udp = create_udp(&mut state, family).await.expect("no trap").expect("made");
+    let mut sockets = state.sockets();
+    let named = || Resource::new_borrow(tcp.rep());
+    let of_tcp = [
+        HostTcpSocket::receive_buffer_size(&mut sockets, named()).expect("a size"),
+        HostTcpSocket::send_buffer_size(&mut sockets, named()).expect("a size"),
+    ];
+    let named = || Resource::new_borrow(udp.rep());
+    let of_udp = [
+        HostUdpSocket::receive_buffer_size(&mut sockets, named()).expect("a size"),
+        HostUdpSocket::send_buffer_size(&mut sockets, named()).expect("a size"),
+    ];
+    assert_eq!((of_tcp, of_udp), ([BUFFER; 2], [BUFFER; 2]));
 }
 
 #[tokio::test]
