@@ -26,6 +26,7 @@ mod repl;
 mod servers;
 mod shipping;
 mod tool_flags;
+mod user_command;
 mod variables;
 
 use std::process::ExitCode;

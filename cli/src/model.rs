@@ -12,6 +12,7 @@ use crate::config::provider::{self, EnvLookup};
 use crate::config::{Config, SettingSource};
 use crate::error::CliError;
 use crate::remedy;
+use crate::user_command::CommandGate;
 use ikigai_agent::Model;
 
 /// The heading of these flags in `--help`.
@@ -217,7 +218,7 @@ impl ModelChoice {
     }
 
     /// Returns the model with a client for its provider. Runs the command that prints the key, if
-    /// there is one.
+    /// there is one and `gate` allows it.
     ///
     /// # Errors
     ///
@@ -227,10 +228,11 @@ impl ModelChoice {
         &self,
         config: &Config,
         environment: EnvLookup<'_>,
+        gate: &CommandGate,
     ) -> Result<Model, CliError> {
         let (provider, name) = self.provider_and_model(config, environment)?;
         let settings = self.settings(config, provider, name)?;
-        let endpoint = config.endpoint(provider, environment).map_err(CliError::usage)?;
+        let endpoint = config.endpoint(provider, environment, gate).map_err(CliError::usage)?;
         let client = ModelClient::new(endpoint).map_err(|failure| {
             let hint = remedy::provider::hint(&failure);
             CliError::usage(failure).hints(hint)
@@ -316,12 +318,14 @@ impl ModelChoice {
 pub(crate) struct Models {
     config: Config,
     options: ModelOptions,
+    /// The check of the commands that print keys.
+    gate: CommandGate,
     keys: BTreeMap<&'static str, ApiKey>,
 }
 
 impl Models {
-    pub(crate) fn new(config: Config, options: ModelOptions) -> Self {
-        Self { config, options, keys: BTreeMap::new() }
+    pub(crate) fn new(config: Config, options: ModelOptions, gate: CommandGate) -> Self {
+        Self { config, options, gate, keys: BTreeMap::new() }
     }
 
     /// Uses this key of a provider for the rest of the run, instead of the key from its variable or
@@ -351,7 +355,7 @@ impl Models {
         if let Some(name) = name {
             choice.model = Some((name.to_owned(), SettingSource::Flag("/model".to_owned())));
         }
-        choice.model(&self.config, environment)
+        choice.model(&self.config, environment, &self.gate)
     }
 
     /// Returns the model that a saved conversation last used. Returns `None` if a flag names a

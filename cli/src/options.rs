@@ -20,10 +20,12 @@ use crate::progress;
 use crate::servers::Servers;
 use crate::servers::logins::Logins;
 use crate::shipping::{LockedSignatures, WorkspaceToolPaths};
+use crate::user_command::{self, CommandGate};
 use crate::variables::{self, ProgramVariable};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets, Spend};
 use ikigai_host::exec::assets::AssetStore;
+use ikigai_host::exec::mcp::Connect;
 use ikigai_host::host::Host;
 use ikigai_host::limits::{self, CallLimits};
 use ikigai_host::paths::{self, Paths};
@@ -213,10 +215,11 @@ impl SharedOptions {
         let tools = WorkspaceToolPaths::find(&paths, &workspace);
         let approved = tools.as_ref().map(|tools| tools.approved().to_owned());
         let locks = paths.lock().into_iter().chain(approved);
+        let servers = Arc::new(Servers::new(Logins::from_paths(&paths)));
         let mut host = Host::builder(workspace)
             .overrides(overrides)
             .hints(crate::remedy::policy::sentence)
-            .servers(Arc::new(Servers::new(Logins::from_paths(&paths))))
+            .servers(Arc::clone(&servers) as Arc<dyn Connect>)
             .signatures(Arc::new(LockedSignatures::new(locks)))
             .workspace_tools(move || {
                 tools.as_ref().map(WorkspaceToolPaths::offered).unwrap_or_default()
@@ -240,6 +243,7 @@ impl SharedOptions {
             host = host.compile_timeout(timeout);
         }
         let host = host.build()?;
+        servers.set_authority(host.registry().authority());
         crate::notice::print_if_due(&host, state.as_deref());
         std::mem::forget(Arc::clone(&host));
         Ok((host, store))
@@ -346,6 +350,17 @@ impl SharedOptions {
             ("audit_arguments", Some(self.audit_arguments.to_string())),
             ("verbose", Some(self.verbose.to_string())),
         ])
+    }
+
+    /// Returns the check of the commands that print keys. It reads the policy when a command is about
+    /// to start.
+    pub(crate) fn command_gate(&self) -> Result<CommandGate, CliError> {
+        let (workspace, paths) = (self.workspace()?, self.paths());
+        Ok(CommandGate::new(move |words| {
+            let host = Host::builder(workspace.clone()).paths(paths.clone()).build();
+            let host = host.map_err(|error| error.to_string())?;
+            user_command::check(host.authority(), words)
+        }))
     }
 
     /// Returns the profile in force, and the rule that decided it; `None` if a policy file cannot

@@ -8,7 +8,7 @@ pub(crate) mod oauth;
 mod tokens;
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -17,6 +17,7 @@ use ikigai_host::exec::mcp::{
     ServerFuture, ServerStreams, ServerTools, ToolDescription,
 };
 use ikigai_host::front_end;
+use ikigai_host::policy::Authority;
 use ikigai_mcp::{
     BoxFuture, CallProgress, ClientIdentity, ConnectError, Era, FormReply, FormRequest,
     HostResolver, HttpServer, Interaction, RemoteTool, connect_http, connect_streams,
@@ -28,15 +29,32 @@ use tokio_util::sync::CancellationToken;
 use logins::Logins;
 use tokens::{ServerTokens, unauthorized};
 
+use crate::user_command::{self, CommandGate};
+
 /// The client half of the protocol, as this program introduces itself.
 pub(crate) struct Servers {
     logins: Logins,
+    /// The policy of the host that the servers are for.
+    authority: Arc<OnceLock<Arc<Authority>>>,
 }
 
 impl Servers {
     /// Returns the client half with the logins of a user.
     pub(crate) fn new(logins: Logins) -> Self {
-        Self { logins }
+        Self { logins, authority: Arc::default() }
+    }
+
+    /// Sets the policy that checks the commands for tokens. No such command starts before.
+    pub(crate) fn set_authority(&self, authority: &Arc<Authority>) {
+        self.authority.get_or_init(|| Arc::clone(authority));
+    }
+
+    fn gate(&self) -> CommandGate {
+        let authority = Arc::clone(&self.authority);
+        CommandGate::new(move |words| match authority.get() {
+            Some(authority) => user_command::check(authority, words),
+            None => Err("the policy is not known yet".to_owned()),
+        })
     }
 }
 
@@ -61,7 +79,7 @@ impl Connect for Servers {
         revision: Option<String>,
     ) -> ServerFuture<'static, Result<Arc<dyn McpConnection>, String>> {
         let era = revision.as_deref().and_then(era);
-        let tokens = ServerTokens::for_remote(&remote, &self.logins);
+        let tokens = ServerTokens::for_remote(&remote, &self.logins, self.gate());
         Box::pin(async move {
             let tokens = tokens?;
             let Remote { name, url, auth, judge } = remote;

@@ -185,7 +185,11 @@ pub(super) async fn run(
     let schema = arguments.schema.as_deref().map(AnswerSchema::read).transpose()?;
     let goes_on = arguments.kept.kept() != SessionChoice::New;
     // A resumed conversation has its own model.
-    let model = if goes_on { None } else { Some(choice.model(&options.config, ENVIRONMENT)?) };
+    let gate = options.command_gate()?;
+    let model = match goes_on {
+        true => None,
+        false => Some(choice.model(&options.config, ENVIRONMENT, &gate)?),
+    };
     let read = cancel.run_until_cancelled(UserPrompt::read(&arguments.prompt)).await;
     let Some(prompt) = read.transpose()? else {
         return Ok(ExitCode::from(error::INTERRUPTED));
@@ -212,7 +216,7 @@ pub(super) async fn run(
         && std::io::stderr().is_terminal();
     let resumed = arguments.kept.apply(&mut session, is_read_by_person).await?;
     if let Some(resumed) = &resumed {
-        let models = Models::new(options.config.clone(), arguments.model.clone());
+        let models = Models::new(options.config.clone(), arguments.model.clone(), gate);
         session.set_model(Some(model_of(&models, resumed)?));
     }
     if let Some(warning) = resumed.as_ref().and_then(kept::warning) {

@@ -29,7 +29,7 @@ pub(super) async fn run(
     }
     let choice = model.resolve(&options.config, ENVIRONMENT)?;
     let approval = approval.resolve(&options.config, ENVIRONMENT)?;
-    let models = Models::new(options.config.clone(), model);
+    let models = Models::new(options.config.clone(), model, options.command_gate()?);
     let (model, notices) = match models.find(None, None) {
         Ok(model) => (Some(model), Vec::new()),
         Err(error) => (None, vec![error.text()]),

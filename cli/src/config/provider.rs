@@ -4,6 +4,7 @@
 //! prints a key runs only when a request is about to be sent, because it may ask the user.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
 use ikigai_agent::ToolOffer;
@@ -13,12 +14,21 @@ use ikigai_provider::{
 use thiserror::Error;
 
 use super::{Config, Setting, SettingSource};
+use crate::user_command::CommandGate;
 use crate::variables;
 use ikigai_host::limits;
 
 /// The failure of a command that should print a key.
 #[derive(Debug, Error)]
 pub(crate) enum KeyCommandError {
+    /// A tool could change the command.
+    #[error("`key_command` of `{provider}` was not started: {reason}")]
+    Refused {
+        /// The provider whose key it prints.
+        provider: Provider,
+        /// The reason, and what to do.
+        reason: String,
+    },
     /// The command could not be started.
     #[error("`key_command` of `{provider}` cannot be started")]
     Start {
@@ -200,20 +210,21 @@ impl Config {
     }
 
     /// Returns the address, key and timeouts of a provider. Runs `key_command` if no variable has
-    /// the key, and waits for it.
+    /// the key, and waits for it. `gate` checks the command first.
     ///
     /// # Errors
     ///
-    /// Fails if the command prints no key.
+    /// Fails if a tool could change the command, or if the command prints no key.
     pub(crate) fn endpoint(
         &self,
         provider: Provider,
         environment: EnvLookup<'_>,
+        gate: &CommandGate,
     ) -> Result<Endpoint, KeyCommandError> {
         let variable = provider.key_variable().as_str();
         let key = match (environment(variable), self.of_provider(provider, "key_command")) {
             (Some(key), _) => Some(ApiKey::new(&key)),
-            (None, Some(command)) => Some(run_key_command(provider, &command.value)?),
+            (None, Some(command)) => Some(run_key_command(provider, &command.value, gate)?),
             (None, None) => None,
         };
         let default = Endpoint::new(provider);
@@ -284,11 +295,22 @@ fn check_settings(provider: Provider, settings: AnswerSettings) -> Result<(), St
 }
 
 /// Runs a command with the shell and returns the key that it prints. The command has the terminal,
-/// so it may ask the user.
-fn run_key_command(provider: Provider, command: &str) -> Result<ApiKey, KeyCommandError> {
+/// so it may ask the user. It starts in `/`, so that a workspace has no influence on it.
+fn run_key_command(
+    provider: Provider,
+    command: &str,
+    gate: &CommandGate,
+) -> Result<ApiKey, KeyCommandError> {
+    let words = ["/bin/sh", "-c", command].map(OsString::from);
+    let env = gate.env(&words);
+    let env = env.map_err(|reason| KeyCommandError::Refused { provider, reason })?;
+    let [program, args @ ..] = &words;
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own file")]
-    let output = Command::new("/bin/sh")
-        .args(["-c", command])
+    let output = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(env)
+        .current_dir("/")
         .stdin(Stdio::inherit())
         .stderr(Stdio::inherit())
         .output()
@@ -322,6 +344,10 @@ mod tests {
         None
     }
 
+    fn unchecked() -> CommandGate {
+        CommandGate::new(|_| Ok(vec![("PATH".into(), "/usr/bin:/bin".into())]))
+    }
+
     #[test]
     fn a_variable_is_above_the_file() {
         let config = config(
@@ -333,7 +359,8 @@ mod tests {
             "ANTHROPIC_BASE_URL" => Some("http://variable".to_owned()),
             _ => None,
         };
-        let endpoint = config.endpoint(Provider::Anthropic, &environment).expect("an endpoint");
+        let endpoint = config.endpoint(Provider::Anthropic, &environment, &unchecked());
+        let endpoint = endpoint.expect("an endpoint");
         assert_eq!(endpoint.base_url.as_deref(), Some("http://variable"));
         assert_eq!(endpoint.key, Some(ApiKey::new("from-variable")));
         assert_eq!(endpoint.silence_timeout, Duration::from_secs(7));
@@ -367,9 +394,14 @@ mod tests {
     fn a_command_gives_the_key_or_says_why_not() {
         let key = |command: &str| {
             let config = config(&format!("[providers.google]\nkey_command = {command:?}"));
-            config.endpoint(Provider::Google, &no_variable).map(|it| it.key)
+            config.endpoint(Provider::Google, &no_variable, &unchecked()).map(|it| it.key)
         };
         assert_eq!(key("echo secret").expect("a key"), Some(ApiKey::new("secret")));
+        assert_eq!(key("pwd").expect("a key"), Some(ApiKey::new("/")));
+        let config = config("[providers.google]\nkey_command = \"echo secret\"");
+        let gate = CommandGate::new(|words| Err(format!("{words:?} was replaced")));
+        let refused = config.endpoint(Provider::Google, &no_variable, &gate).expect_err("refused");
+        assert!(refused.to_string().contains("echo secret"), "{refused}");
         for (command, expected) in [
             ("exit 3", "exit status: 3"),
             ("true", "did not print a key"),

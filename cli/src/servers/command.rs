@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::Mutex;
+
+use crate::user_command::{CommandEnv, CommandGate};
 
 /// The time limit of the command.
 const TIME: Duration = Duration::from_secs(10);
@@ -28,14 +30,16 @@ const WORDS: usize = 300;
 
 /// A command, and the token that it printed last.
 pub(super) struct TokenCommand {
-    program: PathBuf,
-    args: Vec<OsString>,
+    /// The program and its arguments.
+    words: Vec<OsString>,
+    gate: CommandGate,
     token: Mutex<Option<String>>,
 }
 
 impl TokenCommand {
-    pub(super) fn new(program: PathBuf, args: Vec<OsString>) -> Self {
-        Self { program, args, token: Mutex::default() }
+    pub(super) fn new(program: PathBuf, args: Vec<OsString>, gate: CommandGate) -> Self {
+        let words = std::iter::once(program.into_os_string()).chain(args).collect();
+        Self { words, gate, token: Mutex::default() }
     }
 
     /// Returns a token other than `refused`; `None` if the command prints the refused token again.
@@ -45,8 +49,11 @@ impl TokenCommand {
         if let Some(token) = token.as_deref().filter(|token| Some(*token) != refused) {
             return Ok(Some(token.to_owned()));
         }
-        let (program, args) = (self.program.clone(), self.args.clone());
-        let printed = tokio::task::spawn_blocking(move || printed(&program, &args, TIME));
+        let (words, gate) = (self.words.clone(), self.gate.clone());
+        let printed = tokio::task::spawn_blocking(move || {
+            let env = gate.env(&words)?;
+            printed(&words, env, TIME)
+        });
         let printed = printed.await.map_err(|error| error.to_string())??;
         *token = Some(printed.clone());
         Ok(Some(printed).filter(|printed| Some(printed.as_str()) != refused))
@@ -54,12 +61,15 @@ impl TokenCommand {
 }
 
 /// Runs a command to its end, and returns the token that it printed.
-fn printed(program: &Path, args: &[OsString], time: Duration) -> Result<String, String> {
+fn printed(words: &[OsString], env: CommandEnv, time: Duration) -> Result<String, String> {
+    let (program, args) = words.split_first().ok_or("the command is empty")?;
     let name = program.display();
     // The directory of a tool or a workspace must not influence what the command finds.
     #[allow(clippy::disallowed_methods, reason = "no tool: a command of the user's own definition")]
     let started = Command::new(program)
         .args(args)
+        .env_clear()
+        .envs(env)
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())
@@ -193,12 +203,24 @@ fn complaint(stderr: &CommandOutput, token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use rustix::process::kill_process;
 
     use super::*;
 
     fn shell(script: &str, time: Duration) -> Result<String, String> {
-        printed(Path::new("/bin/sh"), &["-c".into(), script.into()], time)
+        printed(&["/bin/sh".into(), "-c".into(), script.into()], variables(), time)
+    }
+
+    fn variables() -> CommandEnv {
+        vec![("PATH".into(), "/usr/bin:/bin".into())]
+    }
+
+    fn command(words: &[&str], gate: CommandGate) -> TokenCommand {
+        let args = words[1..].iter().map(Into::into).collect();
+        TokenCommand::new(words[0].into(), args, gate)
     }
 
     #[test]
@@ -224,7 +246,7 @@ mod tests {
             let error = shell(script, time).expect_err(script);
             assert!(error.contains(expected) && !error.contains("s3cret"), "{script}: {error}");
         }
-        let missing = printed(Path::new("/no/such"), &[], time).expect_err("missing");
+        let missing = printed(&["/no/such".into()], Vec::new(), time).expect_err("missing");
         assert!(missing.contains("cannot be started"), "{missing}");
     }
 
@@ -252,15 +274,33 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a directory");
         let count = scratch.path().join("count").display().to_string();
         let script = format!("echo x >> '{count}'; echo token-$(wc -l < '{count}')");
-        let command = TokenCommand::new("/bin/sh".into(), vec!["-c".into(), script.into()]);
+        let unchecked = CommandGate::new(|_| Ok(variables()));
+        let command = self::command(&["/bin/sh", "-c", &script], unchecked.clone());
         let some = |token: &str| Ok(Some(token.to_owned()));
         assert_eq!(command.token(None).await, some("token-1"));
         assert_eq!(command.token(None).await, some("token-1"));
         assert_eq!(command.token(Some("token-1")).await, some("token-2"));
         // In the meantime another request had the first token refused as well.
         assert_eq!(command.token(Some("token-1")).await, some("token-2"));
-        let command = TokenCommand::new("/bin/echo".into(), vec!["same".into()]);
+        let command = self::command(&["/bin/echo", "same"], unchecked);
         assert_eq!(command.token(None).await, some("same"));
         assert_eq!(command.token(Some("same")).await, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn the_command_is_checked_before_each_start() {
+        let checks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&checks);
+        let gate = CommandGate::new(move |words| match counted.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(vec![("TOKEN".into(), "of-the-check".into())]),
+            _ => Err(format!("{} was replaced", words[0].display())),
+        });
+        let command = self::command(&["/bin/sh", "-c", "echo $TOKEN"], gate);
+        let token = "of-the-check".to_owned();
+        assert_eq!(command.token(None).await, Ok(Some(token.clone())));
+        assert_eq!(command.token(None).await, Ok(Some(token)));
+        assert_eq!(checks.load(Ordering::Relaxed), 1);
+        let refused = command.token(Some("of-the-check")).await;
+        assert_eq!(refused, Err("/bin/sh was replaced".to_owned()));
     }
 }

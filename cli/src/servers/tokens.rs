@@ -8,6 +8,7 @@ use super::command::TokenCommand;
 use super::logins::Logins;
 use super::oauth::issuer_http;
 use crate::remedy::policy::sentence;
+use crate::user_command::CommandGate;
 use crate::variables;
 
 /// The tokens of one server.
@@ -24,17 +25,21 @@ enum TokenOrigin {
 }
 
 impl ServerTokens {
-    /// Returns the tokens of a server.
+    /// Returns the tokens of a server. `gate` checks the command that prints them.
     ///
     /// # Errors
     ///
     /// Fails if this machine trusts no certificate.
-    pub(super) fn for_remote(remote: &Remote, logins: &Logins) -> Result<Self, String> {
+    pub(super) fn for_remote(
+        remote: &Remote,
+        logins: &Logins,
+        gate: CommandGate,
+    ) -> Result<Self, String> {
         let source = match &remote.auth {
             Auth::None => TokenOrigin::None,
             Auth::Variable(name) => TokenOrigin::Variable(name.clone()),
             Auth::Command { program, args } => {
-                TokenOrigin::Command(TokenCommand::new(program.clone(), args.clone()))
+                TokenOrigin::Command(TokenCommand::new(program.clone(), args.clone(), gate))
             }
             Auth::OAuth => TokenOrigin::Login {
                 logins: logins.clone(),

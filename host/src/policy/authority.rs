@@ -174,6 +174,23 @@ impl Authority {
         decide::for_schema(&self.live.user(), &self.context(&self.signing, &[]), path, backend)
     }
 
+    /// Returns the environment of a command that the host's program starts as its user, without a
+    /// sandbox, in the directory `/`: one that prints a token or a key. `words` are its program and
+    /// its arguments. Check the command before each start.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tool could replace a program of the command, or if a ceiling cannot be used. The
+    /// text is the reason.
+    pub fn for_user_command(
+        &self,
+        words: &[OsString],
+    ) -> Result<Vec<(OsString, OsString)>, String> {
+        let layers = self.current().map_err(|denial| denial.to_string())?;
+        let context = self.context(&self.signing, &[]);
+        decide::for_user_command(&layers.user, &context, self.home(), words)
+    }
+
     /// Records the directories in which a call with this grant may write. From then on, in any
     /// workspace, no file in them is trusted as part of an unconfined tool.
     ///

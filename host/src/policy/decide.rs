@@ -10,7 +10,9 @@ mod refusals;
 mod replaceable;
 mod search;
 mod signed;
+mod user_command;
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -213,6 +215,23 @@ pub(super) fn for_schema(
         grant.closed = reach.closed(context);
     }
     grant
+}
+
+/// Returns the environment of a command that the host starts with all rights of its user, in the
+/// root directory, or the reason why a tool could control the command.
+pub(super) fn for_user_command(
+    user: &PolicyLayer,
+    context: &PolicyContext<'_>,
+    home: Option<&Path>,
+    words: &[OsString],
+) -> Result<Vec<(OsString, OsString)>, String> {
+    let reach = WritablePlaces::new(user, context);
+    let mut env = context.variables.all();
+    let lost = search::keep_out_of_reach(&mut env, true, &reach);
+    let root = Path::new("/");
+    let start = NativeStart { path: root, program: None, workspace: root, env: &env, lost: &lost };
+    let weakness = user_command::weakness(words, home, &start, &reach);
+    weakness.map_or(Ok(env), Err)
 }
 
 fn start<'a>(

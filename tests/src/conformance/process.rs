@@ -19,6 +19,9 @@ use crate::tiers::{ABOVE_THE_BASELINE, compiled, is_of_the_baseline, leave_unopt
 
 const NOBODY: u32 = 65_534;
 
+/// The directory of the built-in tools in an installation.
+const TOOLS: &str = "libexec/ikigai";
+
 /// The interval at which a process is checked for its end.
 const POLL: Duration = Duration::from_millis(2);
 
@@ -32,7 +35,9 @@ impl Native {
     /// Returns the staged tools. They are copied to a directory from which any user may run them.
     #[must_use]
     pub fn staged() -> Self {
-        Self { tools: copied(&paths::tools(), &[]) }
+        let tools = directory();
+        copy_files(&paths::tools(), tools.path());
+        Self { tools }
     }
 }
 
@@ -56,11 +61,11 @@ impl Component {
     /// Returns the staged host and components, already compiled.
     #[must_use]
     pub fn staged() -> Self {
-        let programs = copied(&paths::tools(), &[paths::host()]);
+        let port = Self { programs: installed(), patience: 1 };
         let compiled = ".cache/components";
-        copy_all(&paths::tools().join(compiled), &programs.path().join(compiled))
+        copy_all(&paths::tools().join(compiled), &port.tools().join(compiled))
             .expect("the compiled components can be copied");
-        Self::ready(programs, 1)
+        port.ready()
     }
 
     /// Returns the same components as baseline code. It gives the same answers, but not as fast: no
@@ -69,9 +74,8 @@ impl Component {
     pub fn of_the_baseline() -> Self {
         const PATIENCE: u32 = 20;
 
-        let programs = copied(&paths::tools(), &[paths::host()]);
-        let port = Self { programs, patience: PATIENCE };
-        let listed = fs::read_dir(port.programs.path()).expect("the copies can be listed");
+        let port = Self { programs: installed(), patience: PATIENCE };
+        let listed = fs::read_dir(port.tools()).expect("the copies can be listed");
         for path in listed.flatten().map(|entry| entry.path()) {
             if path.extension().is_some_and(|extension| extension == "wasm") {
                 let bytes = fs::read(&path).expect("a component can be read");
@@ -80,27 +84,32 @@ impl Component {
                 leave_unoptimised(&port.cache().join("ikigai"), &large);
             }
         }
-        let port = Self::ready(port.programs, PATIENCE);
+        let port = port.ready();
         let code = compiled(&port.cache().join("ikigai"));
         let all = code.len() == 6 && code.iter().all(|path| is_of_the_baseline(path));
         assert!(all, "{code:?}");
         port
     }
 
-    fn ready(programs: TempDir, patience: u32) -> Self {
-        let port = Self { programs, patience };
-        fs::create_dir_all(port.cache()).expect("a directory for compiled components");
+    fn ready(self) -> Self {
+        fs::create_dir_all(self.cache()).expect("a directory for compiled components");
         // The time limit of a case is for the tool, not for the compiler.
-        let mut list = Command::new(port.programs.path().join("ikigai"));
-        list.args(port.options(Path::new("/")))
-            .args(["tool", "list"])
-            .env("XDG_CACHE_HOME", port.cache());
-        let listed = list.output().expect("the host runs");
+        let mut list = Command::new(self.host());
+        list.args(options(Path::new("/"))).args(["tool", "list"]);
+        let listed = list.env("XDG_CACHE_HOME", self.cache()).output().expect("the host runs");
         assert!(listed.status.success(), "{}", String::from_utf8_lossy(&listed.stderr));
         if rustix::process::geteuid().is_root() {
-            give_to_nobody(&port.cache(), &port.cache_of_nobody()).expect("a cache for nobody");
+            give_to_nobody(&self.cache(), &self.cache_of_nobody()).expect("a cache for nobody");
         }
-        port
+        self
+    }
+
+    fn host(&self) -> PathBuf {
+        self.programs.path().join("bin/ikigai")
+    }
+
+    fn tools(&self) -> PathBuf {
+        self.programs.path().join(TOOLS)
     }
 
     fn cache(&self) -> PathBuf {
@@ -111,20 +120,18 @@ impl Component {
     fn cache_of_nobody(&self) -> PathBuf {
         self.programs.path().join("cache-of-nobody")
     }
+}
 
-    fn options(&self, workspace: &Path) -> Vec<OsString> {
-        let mut options: Vec<OsString> =
-            ["--backend", "wasm", "--user-tools", "/nonexistent"].map(Into::into).to_vec();
-        options.extend([OsString::from("--system-tools"), self.programs.path().into()]);
-        options.extend([OsString::from("--workspace"), workspace.into()]);
-        options
-    }
+fn options(workspace: &Path) -> [OsString; 6] {
+    let words = ["--backend", "wasm", "--user-tools", "/nonexistent", "--workspace"];
+    let [backend, wasm, tools, nowhere, flag] = words.map(OsString::from);
+    [backend, wasm, tools, nowhere, flag, workspace.into()]
 }
 
 impl Port for Component {
     fn run(&self, case: &Case, dir: &Path) -> Result<Ran, String> {
-        let mut command = vec![self.programs.path().join("ikigai").into_os_string()];
-        command.extend(self.options(dir));
+        let mut command = vec![self.host().into_os_string()];
+        command.extend(options(dir));
         command.extend(["tool", "run"].map(OsString::from));
         command.push(case.tool().replace('-', "_").into());
         command.extend(case.args().into_iter().map(OsString::from));
@@ -135,18 +142,34 @@ impl Port for Component {
     }
 }
 
-/// Copies the programs to a directory in which a case that runs as the user `nobody` can reach
-/// them.
-fn copied(tools: &Path, others: &[PathBuf]) -> TempDir {
+/// Returns a directory in which a case that runs as the user `nobody` can reach the programs.
+fn directory() -> TempDir {
     let to = TempDir::new().expect("a temporary directory");
     set_mode(to.path(), 0o755).expect("a directory for all to read");
-    let entries = fs::read_dir(tools).expect("the staged tools can be listed");
-    let found = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file());
-    for program in found.chain(others.iter().cloned()) {
-        let name = program.file_name().expect("a file has a name");
-        fs::copy(&program, to.path().join(name)).expect("a program can be copied");
-    }
     to
+}
+
+/// Returns an installation of the host, its compiler and the tools, without compiled code.
+fn installed() -> TempDir {
+    let to = directory();
+    let copy = |from: PathBuf, to: PathBuf| {
+        fs::create_dir_all(to.parent().expect("a parent")).expect("a directory");
+        fs::copy(from, to).expect("a program can be copied");
+    };
+    copy(paths::host(), to.path().join("bin/ikigai"));
+    copy(paths::compiler(), to.path().join("libexec/ikigai-compiler"));
+    copy_files(&paths::tools(), &to.path().join(TOOLS));
+    to
+}
+
+/// Copies the files of a directory, but not the directories in it.
+fn copy_files(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    let entries = fs::read_dir(from).expect("the staged tools can be listed");
+    for file in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()) {
+        let name = file.file_name().expect("a file has a name");
+        fs::copy(&file, to.join(name)).expect("a program can be copied");
+    }
 }
 
 /// Copies a directory with its modes.

@@ -37,7 +37,7 @@ pub(crate) const HOST: Crate = Crate {
 pub(crate) const PROGRAM: Crate = Crate {
     folder: "cli",
     layers: &[
-        &["variables"],
+        &["user_command", "variables"],
         &[
             "choice",
             "config",

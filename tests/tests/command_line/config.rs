@@ -233,6 +233,41 @@ fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
 }
 
 #[test]
+fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
+    let (host, file) = configured("");
+    let (scratch, workspace) = (host.scratch().display(), host.workspace());
+    let script = format!("#!/bin/sh\n: > '{scratch}/ran'\n");
+    host.write("workspace/get-key", &script, 0o755);
+    host.write("workspace/plain", &script, 0o644);
+    host.write("bin/get-key", &script, 0o755);
+    let ask = |command: &str| {
+        let text = format!("[providers.anthropic]\nkey_command = {command:?}");
+        fs::write(&file, text).expect("a file");
+        host.run(["ask", "--provider", "anthropic", "--model", "m", "hi"]).expect_code(2).stderr()
+    };
+    let inside = workspace.display();
+    for command in [
+        format!("{inside}/get-key"),
+        format!("cd {inside} && ./get-key"),
+        format!("sh {inside}/plain"),
+        format!("echo $({inside}/get-key)"),
+        format!("sh -c '. {inside}/plain'"),
+        // A tool could make it between the check and the start.
+        format!("{inside}/absent"),
+    ] {
+        let refused = ask(&command);
+        assert!(refused.contains("a tool could change the command"), "{command}: {refused}");
+        assert!(refused.contains("move the program to a directory outside"), "{refused}");
+    }
+    assert!(!host.scratch().join("ran").exists());
+    for command in [format!("cat {inside}/plain | grep x"), format!("{scratch}/bin/get-key")] {
+        let ran = ask(&command);
+        assert!(!ran.contains("a tool could change"), "{command}: {ran}");
+    }
+    assert!(host.scratch().join("ran").exists());
+}
+
+#[test]
 fn a_configuration_in_a_closed_directory_is_refused_and_not_left_out() {
     let (host, file) = configured("fuel = 1");
     let directory = file.parent().expect("a directory").to_owned();

@@ -1,6 +1,7 @@
 //! `ikigai mcp add`: defines an MCP server, grants it access, and asks the user to approve its
 //! tools.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use ikigai_host::exec::mcp::ServerTarget;
+use ikigai_host::exec::mcp::{Auth, ServerTarget};
 use ikigai_host::host::Host;
 use ikigai_host::paths::draft_in;
 use ikigai_host::policy::{
@@ -25,6 +26,7 @@ use crate::error::{self, CliError, with_path};
 use crate::options::SharedOptions;
 use crate::output::eprint;
 use crate::servers::logins::{LoginState, Logins};
+use crate::user_command;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp add files --read ~/notes -- mcp-server-filesystem ~/notes\n  \
@@ -123,6 +125,7 @@ pub(super) async fn run(
     let path = definition_path(&dir, &arguments.name);
     let text = definition_text(&arguments)?;
     let definition = ServerDefinition::parse(&path, text.as_bytes())?;
+    check_token_command(&host, &definition)?;
     let before = fs::read_to_string(&path).ok();
     let unread = unread_code(&host, &definition, &arguments);
     let asks = !arguments.yes && std::io::stdin().is_terminal();
@@ -260,6 +263,18 @@ fn must_log_in(host: &Host, definition: &ServerDefinition) -> bool {
     let ServerTarget::Remote { url, .. } = &server.target else { return false };
     let state = Logins::from_paths(host.registry().paths()).state(&server.name, url);
     !matches!(state, LoginState::Active(_))
+}
+
+/// Refuses a command for the token that a tool could change.
+fn check_token_command(host: &Host, definition: &ServerDefinition) -> Result<(), CliError> {
+    let target = &definition.server.target;
+    let ServerTarget::Remote { auth: Auth::Command { program, args }, .. } = target else {
+        return Ok(());
+    };
+    let words: Vec<OsString> =
+        [program.clone().into_os_string()].into_iter().chain(args.iter().cloned()).collect();
+    let checked = user_command::check(host.authority(), &words);
+    checked.map(drop).map_err(|reason| CliError::failed(anyhow::Error::msg(reason)))
 }
 
 /// Returns the text of a definition.

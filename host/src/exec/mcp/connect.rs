@@ -73,7 +73,8 @@ pub enum Auth {
     None,
     /// The variable of this name in the environment of the host.
     Variable(String),
-    /// The output of this program, which is run as the user of the host.
+    /// The output of this program, which is run as the user of the host. No tool may be able to
+    /// replace it: [`Authority::for_user_command`](crate::policy::Authority::for_user_command).
     Command {
         /// The absolute path of the program.
         program: PathBuf,

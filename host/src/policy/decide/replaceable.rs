@@ -1,5 +1,6 @@
 //! The search for files through which another tool could control an unconfined tool: its own file
-//! and its interpreters, if tools may write there.
+//! and its interpreters, if tools may write there. `user_command` searches those of the user's
+//! commands.
 //!
 //! Libraries and modules that a program loads at run time are not checked.
 
@@ -17,7 +18,7 @@ use crate::paths;
 const LINE: u64 = 256;
 
 /// The number of nested script interpreters before the kernel gives up.
-const DEPTH: usize = 5;
+pub(super) const DEPTH: usize = 5;
 
 /// The directories that `env` searches if `PATH` is not set.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -66,7 +67,7 @@ pub(super) fn weakness(
 }
 
 /// Returns the reason why another tool could control an interpreter of this program.
-fn interpreters(
+pub(super) fn interpreters(
     program: &Path,
     start: &NativeStart<'_>,
     depth: usize,
@@ -86,7 +87,11 @@ fn interpreters(
 
 /// Returns the reason why another tool could replace a program that interprets the tool, or that
 /// the tool wraps.
-fn program_weakness(program: &Path, role: &str, reach: &WritablePlaces<'_>) -> Option<String> {
+pub(super) fn program_weakness(
+    program: &Path,
+    role: &str,
+    reach: &WritablePlaces<'_>,
+) -> Option<String> {
     let steps = paths::resolution_steps(program);
     for place in &steps {
         let what = match place == program {
@@ -128,13 +133,19 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
 
 /// Returns the words of a script's `#!` line; or `None` for another program, or for an unreadable
 /// file, which an interpreter could not read either.
-fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
+pub(super) fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
     let (file, _) = paths::open_regular(program).ok()?;
     let mut head = Vec::new();
     file.take(LINE).read_to_end(&mut head).ok()?;
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     Some(words.map(|word| OsString::from_vec(word.to_vec())).collect())
+}
+
+/// Returns the list of directories in which a program is searched for by its name.
+pub(super) fn search_path(start: &NativeStart<'_>) -> OsString {
+    let path = start.env.iter().find(|(name, _)| name == PATH).map(|(_, value)| value.as_os_str());
+    path.unwrap_or(OsStr::new(DEFAULT_PATH)).to_owned()
 }
 
 /// Returns the programs that a `#!` line starts: the interpreter, and, for `env`, the programs that
@@ -146,8 +157,7 @@ fn named_by(line: &[OsString], start: &NativeStart<'_>) -> Result<Vec<PathBuf>, 
     if programs[0].file_name() != Some(OsStr::new("env")) {
         return Ok(programs);
     }
-    let path = start.env.iter().find(|(name, _)| name == PATH).map(|(_, value)| value.as_os_str());
-    let mut path = path.unwrap_or(OsStr::new(DEFAULT_PATH)).to_owned();
+    let mut path = search_path(start);
     for word in words {
         let bytes = word.as_bytes();
         let bytes = bytes.strip_prefix(b"--split-string=").unwrap_or(bytes);

@@ -1,6 +1,7 @@
 //! Servers over HTTP as tools: their address, their token, and the places they may redirect to.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::symlink;
 use std::process::{ChildStdin, Command};
 
 use ikigai_tests::host::{Host, Ran, Running};
@@ -120,6 +121,48 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     host.write("bin/print-token", "#!/bin/sh\necho wr0ng\n", 0o755);
     let refused = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
     assert!(refused.contains("print a valid token") && !refused.contains("wr0ng"), "{refused}");
+}
+
+#[test]
+fn a_command_that_a_tool_could_change_prints_no_token() {
+    let host = Host::without_system_tools();
+    let mut definition = doing(&["echo"]);
+    definition["http"] = json!({ "token": "t0psecret" });
+    let peer = Peer::start(&host, &definition);
+    let ran = host.scratch().join("ran");
+    let script = format!("#!/bin/sh\n: > '{}'\necho t0psecret\n", ran.display());
+    let inside = host.write("workspace/print-token", script, 0o755);
+    let outside = host.write("bin/print-token", "#!/bin/sh\necho t0psecret\n", 0o755);
+    let link = host.scratch().join("bin/link");
+    symlink(&inside, &link).expect("a link");
+    let add = |command: &str| {
+        host.run(["mcp", "add", "peer", &peer.url, "--token-command", command, "--yes"])
+    };
+    let [inside, link, safe] = [&inside, &link, &outside].map(|it| it.display().to_string());
+    for command in [
+        inside.clone(),
+        link,
+        format!("/bin/sh {inside}"),
+        format!("/bin/sh -c 'exec {inside}'"),
+        format!("/usr/bin/env {inside}"),
+    ] {
+        let refused = add(&command).expect_code(1).stderr();
+        assert!(refused.contains("a tool could change the command"), "{command}: {refused}");
+        assert!(refused.contains("move the program to a directory outside"), "{refused}");
+    }
+    // The token itself may lie there: a tool that changes it gets no other rights.
+    let token = host.write("workspace/token", "t0psecret\n", 0o644).display().to_string();
+    for command in [format!("/bin/cat {token}"), safe] {
+        add(&command).expect_code(0);
+        let called = host.run(["tool", "call", "peer__echo", "{}"]).json();
+        assert_eq!(text(&called), "{}", "{command}");
+    }
+    // The command is checked again when it starts.
+    std::fs::remove_file(&outside).expect("removed");
+    symlink(&inside, &outside).expect("a link");
+    let refused = host.run(["tool", "call", "peer__echo", "{}"]).stdout();
+    assert!(refused.contains("a tool could change the command"), "{refused}");
+    assert!(!ran.exists());
 }
 
 #[test]
