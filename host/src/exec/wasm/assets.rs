@@ -13,7 +13,7 @@ use crate::exec::assets::{AssetError, Window};
 
 mod bindings {
     wasmtime::component::bindgen!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package ikigai:host;
             world assets {

@@ -29,7 +29,7 @@ use super::state::GuestState;
 
 mod bindings {
     wasmtime::component::bindgen!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package ikigai:host;
             world imports {

@@ -33,7 +33,7 @@ use crate::exec::wasm::tasks;
 
 mod bindings {
     wasmtime::component::bindgen!({
-        path: "../wit",
+        path: "wit",
         inline: "
             package ikigai:lookup;
             world imports {
