@@ -1,7 +1,7 @@
 //! The structure that docs/contributing/architecture.md describes. Checks the packages that a
-//! package may depend on, the modules that a module may use, the files that read the environment,
-//! the opening of doc comments, the links among the pages, and the files and tests that the pages
-//! name.
+//! package may depend on and those that are published, the modules that a module may use, the files
+//! that read the environment, the opening of doc comments, the links among the pages, the files and
+//! tests that the pages name, and the forms that docs/reference/compatibility.md promises to keep.
 //!
 //! Each rule is also tried on something that breaks it, to prove that it can fail.
 
@@ -10,6 +10,7 @@ mod links;
 mod modules;
 mod packages;
 mod sentences;
+mod stable;
 mod variables;
 mod wording;
 
@@ -27,11 +28,39 @@ use wording::Count;
 
 #[test]
 fn packages_depend_downward_only() {
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path"]);
-    cargo.arg(paths::repository().join("Cargo.toml"));
-    let metadata = Ran::from_command(&mut cargo, b"").expect_code(0).json();
-    assert_eq!(packages::wrong_arrows(&metadata), Vec::<String>::new());
+    assert_eq!(packages::wrong_arrows(&metadata()), Vec::<String>::new());
+}
+
+#[test]
+fn the_library_can_be_published() {
+    assert_eq!(packages::unpublishable(&metadata()), Vec::<String>::new());
+}
+
+#[test]
+fn a_package_that_cannot_be_published_is_found() {
+    let license = |is_whole: bool| if is_whole { json!("a text") } else { Value::Null };
+    let package = |name: &str, is_whole: bool, publish: Value, dependencies: Value| {
+        json!({
+            "name": name, "publish": publish, "dependencies": dependencies,
+            "description": "a text", "license": license(is_whole), "readme": "README.md",
+        })
+    };
+    let path = |name: &str| json!([{ "name": name, "req": "*", "kind": null }]);
+    let metadata = json!({ "packages": [
+        package("ikigai-protocol", true, Value::Null, json!([])),
+        package("ikigai-supervisor", false, Value::Null, path("ikigai-protocol")),
+        package("ikigai-host", true, json!([]), path("ikigai-agent")),
+        package("ikigai-agent", true, Value::Null, json!([])),
+    ] });
+    assert_eq!(
+        packages::unpublishable(&metadata),
+        [
+            "`ikigai-supervisor` has no license",
+            "`ikigai-supervisor` names no version of `ikigai-protocol`",
+            "`ikigai-host` needs `publish = true`",
+            "`ikigai-agent` needs `publish = false`",
+        ]
+    );
 }
 
 #[test]
@@ -56,6 +85,46 @@ fn a_package_that_depends_upward_is_found() {
              tests/tests/architecture/packages.rs",
         ]
     );
+}
+
+#[test]
+fn forms_that_are_promised_stay() {
+    let root = paths::repository();
+    let (file, found) = (root.join(stable::LIST), stable::list(|path| read(&root.join(path))));
+    if std::env::var_os("IKIGAI_RECORD").is_some() {
+        fs::write(&file, &found).expect("the list");
+    }
+    let differences = stable::differences(&read(&file), &found);
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    let page = read(&root.join("docs/reference/compatibility.md"));
+    for form in stable::forms() {
+        assert!(page.contains(&format!("\n| {form} |")), "the page has no row for {form}");
+    }
+}
+
+#[test]
+fn a_break_of_a_promised_form_is_found() {
+    let root = paths::repository();
+    let list = stable::list(|path| read(&root.join(path)));
+    let line = "Record.total_us: u64";
+    let shorter = list.replace(&format!("{line}\n"), "");
+    assert_eq!(stable::differences(&list, &list), Vec::<String>::new());
+    assert_eq!(
+        stable::differences(&list, &shorter),
+        [format!(
+            "this is a break of the audit log: either take it back, or record it in CHANGELOG.md \
+             and docs/reference/compatibility.md:\n    - {line}"
+        )]
+    );
+    let added = stable::differences(&shorter, &list);
+    assert!(added.len() == 1 && added[0].starts_with("this adds to the audit log"), "{added:?}");
+    let listed = ["AssetEntry.read_only: bool", "INTERRUPTED = 130", "SERVER_KEYS: approve"];
+    let variant = "RequestedAccess.Path.path: PathBuf serde(with = \"lossy\")";
+    for line in
+        listed.into_iter().chain([variant, "export EnvelopeCode", "package ikigai:tool@0.1.0;"])
+    {
+        assert!(list.contains(&format!("\n{line}\n")), "`{line}` is missing");
+    }
 }
 
 #[test]
@@ -296,6 +365,14 @@ fn a_named_file_that_does_not_exist_is_found() {
     let pages = BTreeMap::from([("page.md".to_owned(), text.to_owned())]);
     let sources = BTreeSet::from(["a/src/one.rs".to_owned()]);
     assert_eq!(links::missing_files(&pages, &sources), ["page.md: ne.rs", "page.md: b/src/one.rs"]);
+}
+
+/// Returns what cargo says about the packages of the workspace.
+fn metadata() -> Value {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["metadata", "--no-deps", "--format-version=1", "--offline", "--manifest-path"]);
+    cargo.arg(paths::repository().join("Cargo.toml"));
+    Ran::from_command(&mut cargo, b"").expect_code(0).json()
 }
 
 /// Returns the pages in the root of the repository and below `docs`, by their paths.

@@ -1,4 +1,4 @@
-//! The packages of the workspace that a package may depend on.
+//! The packages of the workspace that a package may depend on, and those that are published.
 
 use serde_json::Value;
 
@@ -77,6 +77,44 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // `xtask` is compiled before everything, and builds the rest.
     ("xtask", &[]),
 ];
+
+/// The packages that crates.io gets, in the order in which they are published.
+const PUBLISHED: &[&str] = &["ikigai-protocol", "ikigai-supervisor", "ikigai-host"];
+
+/// Returns the mistakes that keep a package from being published, and those that would publish
+/// another one.
+pub(crate) fn unpublishable(metadata: &Value) -> Vec<String> {
+    let packages = list(metadata, "packages");
+    let in_workspace = |name: &str| packages.iter().any(|package| text(package, "name") == name);
+    let mut wrong = Vec::new();
+    for package in packages {
+        let name = text(package, "name");
+        let (is_listed, is_published) = (PUBLISHED.contains(&name), package["publish"].is_null());
+        if is_listed != is_published {
+            wrong.push(format!("`{name}` needs `publish = {is_listed}`"));
+        }
+        if !(is_listed && is_published) {
+            continue;
+        }
+        for key in ["description", "license", "readme"] {
+            if package[key].is_null() {
+                wrong.push(format!("`{name}` has no {key}"));
+            }
+        }
+        // Cargo removes the dependencies of tests that have no version.
+        let own = list(package, "dependencies").iter().filter(|it| text(it, "kind") != "dev");
+        for dependency in own.filter(|it| in_workspace(text(it, "name"))) {
+            let other = text(dependency, "name");
+            if text(dependency, "req") == "*" {
+                wrong.push(format!("`{name}` names no version of `{other}`"));
+            }
+            if !PUBLISHED.contains(&other) {
+                wrong.push(format!("`{name}` depends on `{other}`, which is not published"));
+            }
+        }
+    }
+    wrong
+}
 
 /// Returns every forbidden dependency in `cargo metadata`, in its order. Dependencies of tests
 /// count as well.
