@@ -165,7 +165,11 @@ impl InstallLayout {
 }
 
 /// Makes the installed host write the script of each shell, and installs the scripts.
-fn install_completions(project: &CargoProject, host: &Path, share: &Path) -> anyhow::Result<()> {
+pub(crate) fn install_completions(
+    project: &CargoProject,
+    host: &Path,
+    share: &Path,
+) -> anyhow::Result<()> {
     let written = empty(project, "completions")?;
     for (shell, place) in COMPLETIONS {
         let script = run::output(Command::new(host).args(["completions", shell]))?;
@@ -178,7 +182,11 @@ fn install_completions(project: &CargoProject, host: &Path, share: &Path) -> any
 }
 
 /// Makes the installed host write its manual pages, and installs them.
-fn install_manual(project: &CargoProject, host: &Path, share: &Path) -> anyhow::Result<()> {
+pub(crate) fn install_manual(
+    project: &CargoProject,
+    host: &Path,
+    share: &Path,
+) -> anyhow::Result<()> {
     let written = empty(project, "manual")?;
     run::output(Command::new(host).arg("__manual").arg(&written))?;
     let list = || format!("cannot list `{}`", written.display());

@@ -6,6 +6,7 @@
 
 mod bench;
 mod build;
+mod dist;
 mod docs;
 mod environments;
 mod examples;
@@ -38,6 +39,8 @@ struct XtaskCli {
 enum XtaskCommand {
     /// Build in release and install the host, the tools and a sample configuration
     Install(install::InstallOptions),
+    /// Make the files of a release: archives, packages, digests
+    Dist(dist::DistOptions),
     /// Build in the everyday profile and lay the tools out where that build finds them
     Stage,
     /// Build and lay out all tools, or the named ones (`file-read`, `grep`, …)
@@ -72,6 +75,7 @@ fn run(command: XtaskCommand) -> anyhow::Result<()> {
     let project = CargoProject::load()?;
     match command {
         XtaskCommand::Install(options) => install::install(&project, &options),
+        XtaskCommand::Dist(options) => dist::dist(&project, &options),
         XtaskCommand::Stage => stage::stage(&project),
         XtaskCommand::Tools { names } => stage::tools(&project, &names),
         XtaskCommand::Docs => docs::docs(&project),

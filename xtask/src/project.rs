@@ -35,11 +35,14 @@ pub(crate) struct BuiltProgram {
 }
 
 /// The repository, as cargo sees it.
+#[derive(Clone)]
 pub(crate) struct CargoProject {
     /// The root of the workspace.
     pub(crate) root: PathBuf,
     /// The target directory of cargo; `CARGO_TARGET_DIR` is respected.
     pub(crate) target: PathBuf,
+    /// Further variables for every cargo command.
+    pub(crate) variables: Vec<(String, String)>,
     packages: Vec<Value>,
     /// The ids of the packages that a bare `cargo build` builds.
     default_members: Vec<Value>,
@@ -68,6 +71,7 @@ impl CargoProject {
         Ok(Self {
             root: path("workspace_root")?,
             target: path("target_directory")?,
+            variables: Vec::new(),
             packages: array(&metadata, "packages").to_vec(),
             default_members: array(&metadata, "workspace_default_members").to_vec(),
         })
@@ -77,6 +81,7 @@ impl CargoProject {
     pub(crate) fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         // `cargo run` sets these variables to describe this program's package. If they change,
         // ring's build script runs again, and everything that depends on ring is rebuilt. That
         // would happen with each clone, and whenever this program and a manual cargo run alternate.
@@ -91,10 +96,20 @@ impl CargoProject {
         command
     }
 
+    /// Returns the version of `package`.
+    pub(crate) fn version(&self, package: &str) -> anyhow::Result<String> {
+        Ok(text(self.package(package)?, "version").to_owned())
+    }
+
+    fn package(&self, name: &str) -> anyhow::Result<&Value> {
+        let found = self.packages.iter().find(|candidate| text(candidate, "name") == name);
+        let Some(found) = found else { bail!("the workspace has no package `{name}`") };
+        Ok(found)
+    }
+
     /// Returns the binaries of `package`, sorted.
     pub(crate) fn binaries(&self, package: &str) -> anyhow::Result<Vec<String>> {
-        let found = self.packages.iter().find(|candidate| text(candidate, "name") == package);
-        let Some(found) = found else { bail!("the workspace has no package `{package}`") };
+        let found = self.package(package)?;
         let is_binary = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
         let mut names: Vec<String> = array(found, "targets")
             .iter()
@@ -172,10 +187,10 @@ fn cargo() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+pub(crate) fn array<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
 }
