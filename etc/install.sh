@@ -89,7 +89,7 @@ main() {
     esac
     lib=$prefix/lib/ikigai
     link=$prefix/bin/ikigai
-    draft='' locked=''
+    draft='' locked='' made=''
     trap clean_up EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
@@ -100,6 +100,9 @@ main() {
 clean_up() {
     [ -z "$draft" ] || rm -rf "$draft"
     [ -z "$locked" ] || rm -f "$lib/.lock"
+    for directory in $made; do
+        remove_empty "$directory"
+    done
 }
 
 # ---- Installing ------------------------------------------------------------------------------
@@ -109,8 +112,8 @@ install() {
     need_programs
     find_target
     check_source
-    make_directory "$lib"
-    make_directory "$prefix/bin"
+    make_directory lib/ikigai
+    make_directory bin
     lock
     installed=$(installed_version)
     check_installed
@@ -162,9 +165,11 @@ glibc_version() {
     esac
 }
 
+# Makes a directory below the prefix. It is removed again if nothing comes into it.
 make_directory() {
-    mkdir -p "$1" 2>/dev/null && [ -w "$1" ] ||
-        die "cannot write to \`$1\`" "use --prefix DIR, or run the script as an administrator"
+    [ -d "$prefix/$1" ] || made="$made $1"
+    mkdir -p "$prefix/$1" 2>/dev/null && [ -w "$prefix/$1" ] ||
+        die "cannot write to \`$prefix/$1\`" "use --prefix DIR, or run the script as an administrator"
 }
 
 # The lock is a link to the number of the process: it appears whole or not at all.
@@ -346,7 +351,8 @@ transfer() {
             wget --no-config --server-response --max-redirect=0 --timeout=60 --tries=1 \
                 --output-document=- -- "$1" 2>"$draft/.headers" && code=0 || code=$?
         else
-            wget -S -T 60 -O - "$1" 2>"$draft/.headers" && code=0 || code=$?
+            # Without a time limit: Debian's BusyBox crashes with one.
+            wget -S -O - "$1" 2>"$draft/.headers" && code=0 || code=$?
         fi
         echo "$code" >"$draft/.status"
     } | head -c "$(($3 + 1))" >"$2" || die_full "$2"
@@ -528,10 +534,12 @@ uninstall() {
 
 # Removes a directory below the prefix and its parents, as far as they are empty.
 remove_empty() {
-    directory=$1
-    while [ "$directory" != . ] && [ -n "$directory" ]; do
-        rmdir "$prefix/$directory" 2>/dev/null || return 0
-        case $directory in */*) directory=${directory%/*} ;; *) return 0 ;; esac
+    empty=$1
+    while rmdir "$prefix/$empty" 2>/dev/null; do
+        case $empty in
+            */*) empty=${empty%/*} ;;
+            *) return 0 ;;
+        esac
     done
 }
 

@@ -107,7 +107,7 @@ fn changelog(version: &str, time: u64) -> String {
     format!(
         "ikigai ({version}) unstable; urgency=medium\n\n  \
          * New version. NEWS.md.gz in this directory lists the changes.\n\n \
-         -- The ikigai authors <ikigai@localhost>  {}\n",
+         -- The ikigai authors <maintainers@ikigai.invalid>  {}\n",
         rfc_2822(time)
     )
 }

@@ -24,10 +24,7 @@ pub(crate) fn notices(inventory: &Inventory) -> anyhow::Result<String> {
             texts.entry(text).or_default().push(name.clone());
         }
     }
-    let mut whole = format!(
-        "The programs of ikigai contain the crates below. Where a licence offers a choice,\n\
-         ikigai uses each crate under any of them.\n\n{list}"
-    );
+    let mut whole = format!("The programs of ikigai contain these crates.\n\n{list}");
     let rule = "-".repeat(80);
     for (text, names) in texts {
         write!(whole, "\n{rule}\n{}\n{rule}\n\n{}\n", names.join(", "), text.trim_end())?;

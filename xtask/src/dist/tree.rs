@@ -45,7 +45,7 @@ impl FileTree {
         let cannot_read = || format!("cannot read `{}`", source.display());
         let mut head = Vec::new();
         File::open(source)
-            .and_then(|file| file.take(4).read_to_end(&mut head))
+            .and_then(|file| file.take(HEAD).read_to_end(&mut head))
             .with_context(cannot_read)?;
         let content = FileContent::OnDisk(source.to_owned());
         self.files.insert(path, PackedFile { mode: mode(&head), content });
@@ -117,10 +117,19 @@ impl PackedFile {
     }
 }
 
+/// The bytes by which a program is recognised.
+const HEAD: u64 = 18;
+
 /// Returns the mode of a file that begins with `head`: only programs and scripts are executable.
 /// The modes on the disk depend on the builder's umask.
 fn mode(head: &[u8]) -> u32 {
-    if head.starts_with(b"\x7fELF") || head.starts_with(b"#!") { PROGRAM } else { DATA }
+    // The type of a program for ELF. Compiled components are ELF files of another type.
+    const EXECUTABLE: [u8; 2] = [2, 0];
+    const POSITION_INDEPENDENT: [u8; 2] = [3, 0];
+    let kind = head.get(16..18);
+    let is_program = head.starts_with(b"\x7fELF")
+        && (kind == Some(&EXECUTABLE) || kind == Some(&POSITION_INDEPENDENT));
+    if is_program || head.starts_with(b"#!") { PROGRAM } else { DATA }
 }
 
 #[cfg(test)]
@@ -132,10 +141,10 @@ mod tests {
         let mut tree = FileTree::default();
         tree.insert("b/script", "#!/bin/sh\n");
         tree.insert("b/note", "text");
-        tree.insert("a", *b"\x7fELF...");
+        tree.insert("a", *b"\x7fELF............\x03\0");
         let modes: Vec<_> = tree.iter().map(|(path, file)| (path, file.mode)).collect();
         assert_eq!(modes, [("a", PROGRAM), ("b/note", DATA), ("b/script", PROGRAM)]);
-        assert_eq!(tree.size().expect("a size"), 7 + 4 + 10);
+        assert_eq!(tree.size().expect("a size"), 18 + 4 + 10);
         let kept = tree.renamed(|path| Some(format!("x/{}", path.strip_prefix("b/")?)));
         assert_eq!(kept.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["x/note", "x/script"]);
     }
@@ -143,5 +152,6 @@ mod tests {
     #[test]
     fn a_component_is_not_a_program() {
         assert_eq!(mode(b"\0asm"), DATA);
+        assert_eq!(mode(b"\x7fELF............\x01\0"), DATA, "compiled");
     }
 }
