@@ -31,13 +31,14 @@ pub(crate) const SBOM: &str = "share/doc/ikigai/sbom.cdx.json";
 pub(crate) const NOTICES: &str = "share/doc/ikigai/THIRD-PARTY-LICENSES";
 
 /// Files of the repository, and their paths relative to the prefix.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("README.md", "share/doc/ikigai/README.md"),
     ("CHANGELOG.md", "share/doc/ikigai/CHANGELOG.md"),
     ("LICENSE-APACHE", "share/doc/ikigai/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/ikigai/LICENSE-MIT"),
     ("etc/ikigai/config.toml", "share/doc/ikigai/config.toml"),
     ("etc/apparmor/ikigai", "share/ikigai/apparmor/ikigai"),
+    ("etc/systemd/delegate.conf", "share/ikigai/systemd/delegate.conf"),
     ("etc/systemd/ikigai-mcp.service", "share/ikigai/systemd/ikigai-mcp.service"),
 ];
 
