@@ -9,6 +9,10 @@ default:
 install *ARGS:
     cargo xtask install {{ARGS}}
 
+# Make the files of a release; `just dist --target TRIPLE --only npm` for some of them
+dist *ARGS:
+    cargo xtask dist {{ARGS}}
+
 # All tests; `just test -- FILTER` for some of it
 test *ARGS:
     cargo xtask test {{ARGS}}

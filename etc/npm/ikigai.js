@@ -15,31 +15,40 @@ function fail(message, hint) {
   process.exit(1);
 }
 
-// The name of the package with the programs for this machine.
-function platformPackage() {
-  const cpus = ["x64", "arm64"];
-  if (process.platform !== "linux" || !cpus.includes(process.arch)) {
+// Returns the path of the program in a package, or undefined if the package is missing.
+function programOf(name) {
+  try {
+    return path.join(path.dirname(require.resolve(`${name}/package.json`)), "bin", "ikigai");
+  } catch {
+    return undefined;
+  }
+}
+
+// The report has this field only if Node.js itself was linked with glibc.
+function hasGlibc() {
+  process.report.excludeNetwork = true;
+  return process.report.getReport().header.glibcVersionRuntime !== undefined;
+}
+
+function findProgram() {
+  if (process.platform !== "linux" || !["x64", "arm64"].includes(process.arch)) {
     fail(
       `ikigai does not run on ${process.platform}-${process.arch}; expected linux-x64 or linux-arm64`,
       "use a Linux machine, a virtual machine or a container",
     );
   }
-  // The report has this field only if Node.js itself was linked with glibc.
-  process.report.excludeNetwork = true;
-  const glibc = process.report.getReport().header.glibcVersionRuntime;
-  return `ikigai-linux-${process.arch}${glibc ? "" : "-musl"}`;
-}
-
-function findProgram() {
-  const name = platformPackage();
-  try {
-    return path.join(path.dirname(require.resolve(`${name}/package.json`)), "bin", "ikigai");
-  } catch {
+  const name = `ikigai-linux-${process.arch}`;
+  const [glibc, musl] = [programOf(name), programOf(`${name}-musl`)];
+  // Most package managers install only the one that fits, and the report takes a while.
+  const program = glibc && musl ? (hasGlibc() ? glibc : musl) : (glibc ?? musl);
+  if (program === undefined) {
+    const missing = hasGlibc() ? name : `${name}-musl`;
     fail(
-      `the package ${name} is not installed`,
-      `install again without --omit=optional or --no-optional, or add it: npm install ${name}`,
+      `the package ${missing} is not installed`,
+      `install again without --omit=optional or --no-optional, or add it: npm install ${missing}`,
     );
   }
+  return program;
 }
 
 const child = spawn(findProgram(), process.argv.slice(2), { stdio: "inherit" });

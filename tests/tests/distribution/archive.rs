@@ -55,7 +55,7 @@ fn an_archive_works_in_a_root_with_its_libraries_only() {
     let machine = Machine::new();
     let Some(root) = unpacked(&machine, ".tar.gz", "--gzip") else { return };
     let listed = machine.run("ldd", &[root.join("bin/ikigai").to_str().expect("UTF-8")]);
-    // A line is `NAME => PATH (ADDRESS)`, and that of the interpreter `PATH (ADDRESS)`.
+    // A line is `NAME => PATH (ADDRESS)`, or `PATH (ADDRESS)` for the interpreter.
     let libraries =
         listed.lines().filter_map(|line| line.split_whitespace().find(|it| it.starts_with('/')));
     for library in libraries {

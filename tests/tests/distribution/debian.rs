@@ -1,4 +1,4 @@
-//! The package for Debian: what lintian says, and its way through a root of its own.
+//! The package for Debian: lintian's findings, and its installation in an empty root.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use ikigai_tests::impossible_here;
 
 use crate::artifacts::{Machine, file, has};
 
-/// Runs dpkg on a root without programs. The scripts run outside, and are told its path.
+/// Runs dpkg on a root without programs. The scripts run outside, and `DPKG_ROOT` has its path.
 fn dpkg(machine: &Machine, root: &Path, args: &[&str]) {
     let mut dpkg = machine.command("dpkg");
     dpkg.arg(format!("--root={}", root.display()));

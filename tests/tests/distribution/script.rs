@@ -21,7 +21,7 @@ use server::{DownloadFault, ReleaseServer};
 /// A user with an empty home.
 struct Person {
     home: TempDir,
-    /// Directories that are looked up before those of the `PATH`, or in place of them.
+    /// The `PATH` of this person.
     path: String,
 }
 
@@ -311,7 +311,7 @@ fn a_release_without_a_key_is_reported() {
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
     let (person, release) = (Person::new(), MadeUpRelease::new("1.2.3"));
-    // Nobody can make a directory there, which is true for an administrator, too.
+    // Even an administrator cannot make a directory there.
     let ran = person.install(&release, &["--prefix", "/proc/ikigai"]);
     assert_refused(&ran, "cannot write to `/proc/ikigai/lib/ikigai`");
 }

@@ -20,8 +20,8 @@ use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
 
-/// Builds everything for `target` and returns the directory of the installation. `time` is that of
-/// the release.
+/// Builds everything for `target` and returns the directory of the installation. `time` is the
+/// release's, in seconds since 1970.
 pub(crate) fn build(
     project: &CargoProject,
     target: &ReleaseTarget,

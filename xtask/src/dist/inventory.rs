@@ -1,7 +1,9 @@
 //! The crates that the programs and the components of a release contain.
 //!
-//! cargo resolves them for one target. Crates that only tests, build scripts or derive macros use
-//! are left out, since no program contains them. cargo resolves the features of all packages of the
+//! cargo resolves them for one target. No program contains the crates that only tests, build scripts
+//! or derive macros use, so this module leaves them out.
+//!
+//! cargo resolves the features of all packages of the
 //! workspace together, so an optional crate of one program counts for all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,7 +30,7 @@ pub(crate) struct ShippedCrate {
     pub(crate) version: String,
     /// The licence as an SPDX expression.
     pub(crate) licence: Option<String>,
-    /// The digest of the file on the registry, from Cargo.lock. Crates of the workspace have none.
+    /// The digest of the file on the registry, from Cargo.lock. A crate of the workspace lacks it.
     pub(crate) checksum: Option<String>,
     pub(crate) folder: PathBuf,
     /// The package URLs of the crates that it uses.
@@ -153,7 +155,7 @@ fn checksums(lock: &str) -> HashMap<(&str, &str), &str> {
     lock.split("[[package]]").filter_map(checksum).collect()
 }
 
-/// Returns the value in `KEY = "VALUE"`, which is a line of its own in a Cargo.lock.
+/// Returns the value in `KEY = "VALUE"`, a whole line of a Cargo.lock.
 fn lock_value<'a>(package: &'a str, key: &str) -> Option<&'a str> {
     let is_key = |line: &&str| line.split(' ').next() == Some(key);
     package.lines().find(is_key)?.split('"').nth(1)

@@ -1,4 +1,4 @@
-//! The facts that all files of a release share: its version, its time, and where they go.
+//! The facts that all files of a release share: its version, its time and its directory.
 
 use std::env;
 use std::fs;
@@ -17,10 +17,10 @@ const TIME_VARIABLE: &str = "SOURCE_DATE_EPOCH";
 /// A release in the making.
 pub(crate) struct Release {
     pub(crate) version: String,
-    /// The time of every file, in seconds since 1970: that of the commit.
+    /// The time of every file, in seconds since 1970, taken from the commit.
     pub(crate) time: u64,
     pub(crate) effort: Effort,
-    /// Whether users may get the files. Others may need a newer glibc than a release promises.
+    /// `true` for files that users may get, whose programs must run with an old glibc.
     pub(crate) is_final: bool,
     /// The directory of the finished files.
     pub(crate) out: PathBuf,

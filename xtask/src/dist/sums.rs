@@ -1,5 +1,5 @@
 //! The lists of a release: the size of each file, and the digest of each file. The list of digests
-//! contains that of the list of sizes, so one signature covers both.
+//! covers the list of sizes, so one signature is enough for both.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 
-/// What the server does wrong with archives.
+/// The mistake of the server when it sends an archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DownloadFault {
     /// Nothing.
