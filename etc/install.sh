@@ -491,7 +491,7 @@ remove_old_versions() {
     for old in "$lib"/*; do
         [ -d "$old" ] && [ "$old" != "$lib/$release_version" ] || continue
         if [ -n "$(users_of "$old")" ]; then
-            say "note: ${old##*/} stays, because process$(users_of "$old") runs it; the next upgrade removes it"
+            say "note: ${old##*/} stays until the next upgrade, because processes run it:$(users_of "$old")"
             continue
         fi
         for file in $(shared_files "$old"); do
@@ -516,7 +516,7 @@ uninstall() {
     lock
     users=$(users_of "$lib")
     [ -z "$users" ] || [ -n "$force" ] ||
-        die "process$users runs ikigai" "quit your MCP clients, or use --force"
+        die "ikigai is running, as process$users" "quit your MCP clients, or use --force"
     rm -f "$link" || die "cannot remove \`$link\`"
     for version in "$lib"/*; do
         for file in $(shared_files "$version"); do
