@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
-use crate::dist::payload::Payload;
+use crate::dist::payload::ReleasePayload;
 use crate::dist::release::Release;
 use crate::dist::signing::ReleaseKey;
 use crate::dist::target::{CLibrary, ReleaseTarget, TARGETS};
@@ -108,7 +108,7 @@ pub(crate) fn dist(project: &CargoProject, options: &DistOptions) -> anyhow::Res
             None => build::build(project, target, &options.profile, release.time)?,
         };
         step(&format!("Packaging {} for {}", release.version, target.triple));
-        let payload = Payload::load(project, &release, target, &staged)?;
+        let payload = ReleasePayload::load(project, &release, target, &staged)?;
         for channel in channels {
             package(project, *channel, &release, &payload)?;
         }
@@ -117,7 +117,7 @@ pub(crate) fn dist(project: &CargoProject, options: &DistOptions) -> anyhow::Res
         match channel {
             ReleaseChannel::Npm => npm::main_package(project, &release, targets)?,
             ReleaseChannel::Script => {
-                let source = script::DownloadSource {
+                let source = script::ScriptSource {
                     base_url: options.base_url.as_deref(),
                     redirect_hosts: &options.redirect_hosts,
                 };
@@ -141,7 +141,7 @@ fn package(
     project: &CargoProject,
     channel: ReleaseChannel,
     release: &Release,
-    payload: &Payload,
+    payload: &ReleasePayload,
 ) -> anyhow::Result<()> {
     match channel {
         ReleaseChannel::Archive => archive::archive(project, release, payload),

@@ -2,7 +2,7 @@
 //! the bases of Debian and Alpine, take the one with gzip.
 
 use crate::dist::compress;
-use crate::dist::payload::Payload;
+use crate::dist::payload::ReleasePayload;
 use crate::dist::release::Release;
 use crate::dist::tar::tar;
 use crate::project::CargoProject;
@@ -13,7 +13,7 @@ const SCRIPT: &str = "share/ikigai/install.sh";
 pub(crate) fn archive(
     project: &CargoProject,
     release: &Release,
-    payload: &Payload,
+    payload: &ReleasePayload,
 ) -> anyhow::Result<()> {
     let mut tree = payload.tree.clone();
     tree.add_file(SCRIPT.to_owned(), &project.root.join("etc").join("install.sh"))?;

@@ -12,14 +12,14 @@ use flate2::{Compression, GzBuilder};
 
 /// The trade between time and size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
+pub(crate) enum CompressionEffort {
     /// For trying things: seconds.
     Low,
     /// For a release: the smallest file.
     High,
 }
 
-impl Effort {
+impl CompressionEffort {
     /// Returns the effort for a cargo profile.
     pub(crate) fn for_profile(profile: &str) -> Self {
         if profile == crate::build::EVERYDAY { Self::Low } else { Self::High }
@@ -35,17 +35,17 @@ impl Effort {
 }
 
 /// Compresses with gzip, without a name and a time in the header.
-pub(crate) fn gzip(bytes: &[u8], effort: Effort) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn gzip(bytes: &[u8], effort: CompressionEffort) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), effort.deflate());
     encoder.write_all(bytes)?;
     Ok(encoder.finish()?)
 }
 
 /// Compresses with zstd. The window covers the whole content, because the programs share code.
-pub(crate) fn zstd(bytes: &[u8], effort: Effort) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn zstd(bytes: &[u8], effort: CompressionEffort) -> anyhow::Result<Vec<u8>> {
     let level = match effort {
-        Effort::Low => "-3",
-        Effort::High => "-19",
+        CompressionEffort::Low => "-3",
+        CompressionEffort::High => "-19",
     };
     // 128 MiB is the largest window that `zstd -d` accepts without being asked. The number of
     // threads does not change the result.
@@ -53,10 +53,10 @@ pub(crate) fn zstd(bytes: &[u8], effort: Effort) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Compresses with xz, which every dpkg reads.
-pub(crate) fn xz(bytes: &[u8], effort: Effort) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn xz(bytes: &[u8], effort: CompressionEffort) -> anyhow::Result<Vec<u8>> {
     let level = match effort {
-        Effort::Low => "-0",
-        Effort::High => "-9",
+        CompressionEffort::Low => "-0",
+        CompressionEffort::High => "-9",
     };
     // With several threads, xz would cut the content into blocks.
     filter("xz", &[level, "--threads=1", "--check=crc64", "-c"], bytes)
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn gzip_writes_no_time() {
-        let written = gzip(b"text", Effort::High).expect("compressed");
+        let written = gzip(b"text", CompressionEffort::High).expect("compressed");
         assert_eq!(written[3..8], [0; 5], "no name, no time");
         let mut text = String::new();
         GzDecoder::new(&written[..]).read_to_string(&mut text).expect("decompressed");

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use anyhow::Context as _;
 
-use crate::dist::compress::{self, Effort};
-use crate::dist::payload::Payload;
+use crate::dist::compress::{self, CompressionEffort};
+use crate::dist::payload::ReleasePayload;
 use crate::dist::release::Release;
 use crate::dist::tar::tar;
 use crate::dist::target::GlibcVersion;
@@ -26,7 +26,7 @@ const SCRIPTS: [(&str, &str); 3] = [
     ("postrm", include_str!("../../../etc/debian/postrm")),
 ];
 
-pub(crate) fn package(release: &Release, payload: &Payload) -> anyhow::Result<()> {
+pub(crate) fn package(release: &Release, payload: &ReleasePayload) -> anyhow::Result<()> {
     let version = debian_version(&release.version);
     let architecture = payload.target.debian_architecture();
     let mut tree = payload.tree.renamed(place);
@@ -39,7 +39,7 @@ pub(crate) fn package(release: &Release, payload: &Payload) -> anyhow::Result<()
     for (name, script) in SCRIPTS {
         control.insert(name, script);
     }
-    let control = compress::xz(&tar(&control, ".", release.time)?, Effort::Low)?;
+    let control = compress::xz(&tar(&control, ".", release.time)?, CompressionEffort::Low)?;
     let data = compress::xz(&tar(&tree, ".", release.time)?, release.effort)?;
     let members = [
         ("debian-binary", b"2.0\n".as_slice()),
@@ -72,17 +72,20 @@ fn place(path: &str) -> Option<String> {
 fn add_documentation(
     tree: &mut FileTree,
     release: &Release,
-    payload: &Payload,
+    payload: &ReleasePayload,
     version: &str,
 ) -> anyhow::Result<()> {
     for (path, file) in payload.tree.iter().filter(|(path, _)| path.starts_with("share/man/")) {
-        tree.insert(format!("usr/{path}.gz"), compress::gzip(&file.bytes()?, Effort::High)?);
+        tree.insert(
+            format!("usr/{path}.gz"),
+            compress::gzip(&file.bytes()?, CompressionEffort::High)?,
+        );
     }
     let changes = payload.tree.bytes("share/doc/ikigai/CHANGELOG.md")?;
-    let changes = compress::gzip(&changes, Effort::High)?;
+    let changes = compress::gzip(&changes, CompressionEffort::High)?;
     tree.insert("usr/share/doc/ikigai/NEWS.md.gz", changes);
     let entry = changelog(version, release.time);
-    let entry = compress::gzip(entry.as_bytes(), Effort::High)?;
+    let entry = compress::gzip(entry.as_bytes(), CompressionEffort::High)?;
     tree.insert("usr/share/doc/ikigai/changelog.gz", entry);
     tree.insert("usr/share/doc/ikigai/copyright", COPYRIGHT);
     tree.insert("usr/share/lintian/overrides/ikigai", OVERRIDES);

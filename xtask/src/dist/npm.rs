@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::dist::compress;
-use crate::dist::payload::Payload;
+use crate::dist::payload::ReleasePayload;
 use crate::dist::release::Release;
 use crate::dist::tar::tar;
 use crate::dist::target::ReleaseTarget;
@@ -18,7 +18,7 @@ const MAIN: &str = "ikigai";
 const NODE: &str = ">=18";
 
 /// Writes the package with the programs for a platform.
-pub(crate) fn platform_package(release: &Release, payload: &Payload) -> anyhow::Result<()> {
+pub(crate) fn platform_package(release: &Release, payload: &ReleasePayload) -> anyhow::Result<()> {
     let target = payload.target;
     let name = target.npm_package();
     let mut manifest = common(&name, release);

@@ -43,7 +43,7 @@ const FILES: [(&str, &str); 8] = [
 ];
 
 /// The files for one target.
-pub(crate) struct Payload {
+pub(crate) struct ReleasePayload {
     pub(crate) target: &'static ReleaseTarget,
     /// The files, relative to the prefix of an installation.
     pub(crate) tree: FileTree,
@@ -51,7 +51,7 @@ pub(crate) struct Payload {
     pub(crate) glibc: GlibcVersion,
 }
 
-impl Payload {
+impl ReleasePayload {
     /// Reads the installation in `staged`, and adds the other files.
     pub(crate) fn load(
         project: &CargoProject,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::dist::compress::Effort;
+use crate::dist::compress::CompressionEffort;
 use crate::project::{CargoProject, HOST};
 use crate::run;
 
@@ -19,7 +19,7 @@ pub(crate) struct Release {
     pub(crate) version: String,
     /// The time of every file, in seconds since 1970, taken from the commit.
     pub(crate) time: u64,
-    pub(crate) effort: Effort,
+    pub(crate) effort: CompressionEffort,
     /// `true` for files that users may get, whose programs must run with an old glibc.
     pub(crate) is_final: bool,
     /// The directory of the finished files.
@@ -45,8 +45,8 @@ impl Release {
         let time = time.trim().parse();
         let time =
             time.with_context(|| format!("`{TIME_VARIABLE}` must be a number of seconds"))?;
-        let effort = Effort::for_profile(profile);
-        Ok(Self { version, time, effort, is_final: effort == Effort::High, out })
+        let effort = CompressionEffort::for_profile(profile);
+        Ok(Self { version, time, effort, is_final: effort == CompressionEffort::High, out })
     }
 
     /// Writes a finished file.

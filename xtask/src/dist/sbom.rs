@@ -69,7 +69,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::dist::compress::Effort;
+    use crate::dist::compress::CompressionEffort;
 
     #[test]
     fn times_are_written_as_dates() {
@@ -98,7 +98,7 @@ mod tests {
         let release = Release {
             version: "2.0.0".to_owned(),
             time: 0,
-            effort: Effort::Low,
+            effort: CompressionEffort::Low,
             is_final: false,
             out: PathBuf::new(),
         };

@@ -9,7 +9,7 @@ use crate::dist::signing::{KeyKind, NAMESPACE, ReleaseKey};
 use crate::project::CargoProject;
 
 /// The hosts that the script downloads from, unless its user names others.
-pub(crate) struct DownloadSource<'a> {
+pub(crate) struct ScriptSource<'a> {
     /// The URL of the directory with the files.
     pub(crate) base_url: Option<&'a str>,
     /// The hosts to which that URL may redirect.
@@ -20,7 +20,7 @@ pub(crate) struct DownloadSource<'a> {
 pub(crate) fn install_script(
     project: &CargoProject,
     release: &Release,
-    source: &DownloadSource<'_>,
+    source: &ScriptSource<'_>,
     key: Option<&ReleaseKey>,
 ) -> anyhow::Result<()> {
     let path = project.root.join("etc").join("install.sh");

@@ -8,8 +8,8 @@ use sha2::{Digest as _, Sha256};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, DateTime, ZipWriter};
 
-use crate::dist::compress::Effort;
-use crate::dist::payload::{NOTICES, Payload, SBOM};
+use crate::dist::compress::CompressionEffort;
+use crate::dist::payload::{NOTICES, ReleasePayload, SBOM};
 use crate::dist::release::Release;
 use crate::dist::tree::FileTree;
 
@@ -17,7 +17,7 @@ use crate::dist::tree::FileTree;
 const LICENCES: [&str; 3] =
     ["share/doc/ikigai/LICENSE-APACHE", "share/doc/ikigai/LICENSE-MIT", NOTICES];
 
-pub(crate) fn wheel(release: &Release, payload: &Payload) -> anyhow::Result<()> {
+pub(crate) fn wheel(release: &Release, payload: &ReleasePayload) -> anyhow::Result<()> {
     let version = python_version(&release.version);
     let tag = format!("py3-none-{}", payload.target.wheel_platform(payload.glibc));
     let data = format!("ikigai-{version}.data");
@@ -85,7 +85,11 @@ fn record(tree: &FileTree, information: &str) -> anyhow::Result<String> {
 }
 
 /// Returns a zip file with these files and, at its end, `last`, as the format of wheels recommends.
-fn packed(tree: &FileTree, effort: Effort, last: (&str, &str)) -> anyhow::Result<Vec<u8>> {
+fn packed(
+    tree: &FileTree,
+    effort: CompressionEffort,
+    last: (&str, &str),
+) -> anyhow::Result<Vec<u8>> {
     let level = i64::from(effort.deflate().level());
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
