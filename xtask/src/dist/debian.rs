@@ -1,7 +1,7 @@
 //! The package for Debian and Ubuntu: an installation in `/usr`, and an AppArmor profile in `/etc`.
 //!
-//! Written here and not by dpkg-deb, so that each distribution makes the same file. The texts of the
-//! package are in etc/debian.
+//! Written here and not by dpkg-deb, so that each distribution makes the same file. The package's
+//! texts are in etc/debian.
 
 use std::fmt::Write as _;
 

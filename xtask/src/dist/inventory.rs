@@ -1,10 +1,10 @@
 //! The crates that the programs and the components of a release contain.
 //!
-//! cargo resolves them for one target. No program contains the crates that only tests, build scripts
-//! or derive macros use, so this module leaves them out.
+//! cargo resolves them for one target. No program contains the crates that only tests, build
+//! scripts or derive macros use, so this module leaves them out.
 //!
-//! cargo resolves the features of all packages of the
-//! workspace together, so an optional crate of one program counts for all.
+//! cargo resolves the features of all packages of the workspace together, so an optional crate of
+//! one program counts for all.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
@@ -168,7 +168,8 @@ mod tests {
     #[test]
     fn checksums_are_read_from_the_lock() {
         let lock = "version = 4\n\n[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n\n[[package]]\n\
-                    name = \"b\"\nversion = \"2.0.0+x\"\nsource = \"registry\"\nchecksum = \"12ab\"\n";
+                    name = \"b\"\nversion = \"2.0.0+x\"\nsource = \"registry\"\n\
+                    checksum = \"12ab\"\n";
         let checksums = checksums(lock);
         assert_eq!(checksums.get(&("b", "2.0.0+x")), Some(&"12ab"));
         assert_eq!(checksums.len(), 1, "a crate of the workspace has none");

@@ -1,7 +1,7 @@
 //! Writes tar files that depend on nothing but their content: sorted, with one time for all
 //! entries, and owned by root.
 //!
-//! Long names have GNU's extra header: BusyBox and dpkg read it, and neither reads the one of POSIX.
+//! Long names have GNU's extra header: BusyBox and dpkg read it, and neither reads the POSIX one.
 
 use std::collections::BTreeSet;
 
