@@ -5,7 +5,7 @@ use crate::artifacts::{Machine, file, has};
 #[test]
 fn an_environment_gets_the_program_and_its_tools() {
     let machine = Machine::new();
-    let Some(wheel) = file("ikigai-", ".whl") else { return };
+    let Some(wheel) = file("ikigai_host-", ".whl") else { return };
     if !has("python3") {
         return;
     }
@@ -16,9 +16,9 @@ fn an_environment_gets_the_program_and_its_tools() {
     machine.run(&pip, &["install", "--no-index", "--disable-pip-version-check", wheel]);
     machine.assert_works(&environment.join("bin/ikigai"));
 
-    let files = machine.run(&pip, &["show", "--files", "ikigai"]);
+    let files = machine.run(&pip, &["show", "--files", "ikigai-host"]);
     assert!(files.contains(".dist-info/sboms/ikigai.cdx.json"), "{files}");
-    machine.run(&pip, &["uninstall", "--yes", "--disable-pip-version-check", "ikigai"]);
+    machine.run(&pip, &["uninstall", "--yes", "--disable-pip-version-check", "ikigai-host"]);
     for path in ["bin/ikigai", "libexec/ikigai", "libexec/ikigai-supervisor"] {
         assert!(!environment.join(path).exists(), "{path}");
     }

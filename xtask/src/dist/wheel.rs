@@ -13,6 +13,12 @@ use crate::dist::payload::{NOTICES, ReleasePayload, SBOM};
 use crate::dist::release::Release;
 use crate::dist::tree::FileTree;
 
+/// The project on PyPI, where `ikigai` is a project of other authors.
+const PROJECT: &str = "ikigai-host";
+
+/// The project in names of files.
+const FILE_NAME: &str = "ikigai_host";
+
 /// The licences in the metadata, by their paths relative to the prefix.
 const LICENCES: [&str; 3] =
     ["share/doc/ikigai/LICENSE-APACHE", "share/doc/ikigai/LICENSE-MIT", NOTICES];
@@ -20,8 +26,8 @@ const LICENCES: [&str; 3] =
 pub(crate) fn wheel(release: &Release, payload: &ReleasePayload) -> anyhow::Result<()> {
     let version = python_version(&release.version);
     let tag = format!("py3-none-{}", payload.target.wheel_platform(payload.glibc));
-    let data = format!("ikigai-{version}.data");
-    let information = format!("ikigai-{version}.dist-info");
+    let data = format!("{FILE_NAME}-{version}.data");
+    let information = format!("{FILE_NAME}-{version}.dist-info");
     let mut tree = payload.tree.renamed(|path| {
         Some(match path.strip_prefix("bin/") {
             Some(program) => format!("{data}/scripts/{program}"),
@@ -43,7 +49,7 @@ pub(crate) fn wheel(release: &Release, payload: &ReleasePayload) -> anyhow::Resu
     tree.insert(format!("{information}/sboms/ikigai.cdx.json"), payload.tree.bytes(SBOM)?);
     let record = record(&tree, &information)?;
     let content = packed(&tree, release.effort, (&format!("{information}/RECORD"), &record))?;
-    release.write(&format!("ikigai-{version}-{tag}.whl"), content)
+    release.write(&format!("{FILE_NAME}-{version}-{tag}.whl"), content)
 }
 
 /// Returns a version as PEP 440 writes it: `0.2.0-rc.1` becomes `0.2.0rc1`.
@@ -62,7 +68,7 @@ fn metadata(version: &str, readme: &str) -> String {
     let names = LICENCES.iter().filter_map(|path| path.rsplit('/').next());
     let licences: String = names.map(|name| format!("License-File: {name}\n")).collect();
     format!(
-        "Metadata-Version: 2.4\nName: ikigai\nVersion: {version}\n\
+        "Metadata-Version: 2.4\nName: {PROJECT}\nVersion: {version}\n\
          Summary: Runs the tools of language models in a sandbox\n\
          License-Expression: Apache-2.0 OR MIT\n{licences}\
          Keywords: mcp,sandbox,wasm,tools\n\
