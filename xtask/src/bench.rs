@@ -23,10 +23,10 @@ use serde_json::Value;
 
 use self::corpus::TreeShape;
 use self::samples::Figures;
-use crate::build;
+use crate::build::{self, RELEASE_LTO};
 use crate::environments;
 use crate::place::{self, PROGRAM};
-use crate::project::{CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR};
+use crate::project::CargoProject;
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::WASM_TARGET;
@@ -49,8 +49,6 @@ const BENCH: &str = "ikigai-bench";
 
 /// The program that measures inside one process.
 const BENCHMARK: &str = "calls";
-
-const RELEASE: &str = "release";
 
 pub(crate) fn bench(project: &CargoProject, options: &BenchOptions) -> anyhow::Result<()> {
     let layout = BenchLayout::new(project, options.quick);
@@ -152,9 +150,10 @@ impl BenchLayout {
 
 /// Builds everything that is measured, into a directory that nothing else writes to.
 fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()> {
-    let benchmark = natively(project)?;
-    let mut tools = build::native_tools(project, RELEASE)?;
-    let components = stage::components(project, RELEASE, &[])?;
+    build::native(project, RELEASE_LTO)?;
+    let benchmark = benchmark(project)?;
+    let mut tools = build::native_tools(project, RELEASE_LTO)?;
+    let components = stage::components(project, RELEASE_LTO, &[])?;
     if components.is_empty() {
         bail!("a benchmark without components says nothing; add the target {WASM_TARGET}");
     }
@@ -162,22 +161,18 @@ fn build_all(project: &CargoProject, layout: &BenchLayout) -> anyhow::Result<()>
 
     place::directory(&layout.root)?;
     place::directory(&layout.at("prefix/bin"))?;
-    place::file(&build::host(project, RELEASE).file, &layout.host(), PROGRAM)?;
-    stage::place_tools(&build::helpers(project, RELEASE), &layout.at("prefix/libexec"))?;
+    place::file(&build::host(project, RELEASE_LTO).file, &layout.host(), PROGRAM)?;
+    stage::place_tools(&build::helpers(project, RELEASE_LTO), &layout.at("prefix/libexec"))?;
     place::file(&benchmark, &layout.at(BENCHMARK), PROGRAM)?;
     stage::place_tools(&tools, &layout.tools())?;
     stage::precompile(&layout.host(), &layout.tools())
 }
 
-/// Builds the host, the native tools and the benchmark, and returns the path of the benchmark.
-///
-/// It is one command because cargo unifies features over all packages of a build, and the
-/// benchmark's own dependencies would have the host compiled a second time.
-fn natively(project: &CargoProject) -> anyhow::Result<PathBuf> {
-    let mut command = project.cargo(&["build", "--release", "--bins", "--bench", BENCHMARK]);
-    for package in [HOST, SUPERVISOR, NATIVE_TOOLS, BENCH] {
-        command.args(["--package", package]);
-    }
+/// Builds the benchmark and returns its path. It is a build apart, because it has the compilers,
+/// which the host that it is compared with lacks.
+fn benchmark(project: &CargoProject) -> anyhow::Result<PathBuf> {
+    let mut command = project.cargo(&["build", "--profile", RELEASE_LTO, "--bench", BENCHMARK]);
+    command.args(["--package", BENCH]);
     command.arg("--message-format=json-render-diagnostics");
     let messages = run::output(&mut command)?;
     let executable = |line: &str| {

@@ -14,6 +14,9 @@ use crate::toolchain::WASM_TARGET;
 /// The profile of daily work and of the tests.
 pub(crate) const EVERYDAY: &str = "dev";
 
+/// The profile of a release: each program is optimised as a whole.
+pub(crate) const RELEASE_LTO: &str = "release-lto";
+
 /// The profile of the components that go with a host of `profile`. All release profiles use the
 /// same one.
 fn of_components(profile: &str) -> &'static str {

@@ -48,7 +48,7 @@ pub(crate) struct DistOptions {
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
     /// Build with this cargo profile; `dev` also compresses less
-    #[arg(long, value_name = "NAME", default_value = "release")]
+    #[arg(long, value_name = "NAME", default_value = "release-lto")]
     profile: String,
     /// Write the files to DIR [default: dist in the target directory]
     #[arg(long, value_name = "DIR")]

@@ -15,7 +15,9 @@ use crate::build::EVERYDAY;
 use crate::dist::target::ReleaseTarget;
 use crate::install;
 use crate::place::{self, PROGRAM};
-use crate::project::{BuiltProgram, CargoProject, HOST, INSTALLED_WIT, NATIVE_TOOLS, SUPERVISOR};
+use crate::project::{
+    BuiltProgram, COMPILER, CargoProject, HOST, INSTALLED_WIT, NATIVE_TOOLS, SUPERVISOR,
+};
 use crate::run::{self, note, step};
 use crate::stage;
 use crate::toolchain::{self, WASM_TARGET};
@@ -30,7 +32,12 @@ pub(crate) fn build(
 ) -> anyhow::Result<PathBuf> {
     step(&format!("Building for {} ({profile})", target.triple));
     let project = &reproducible(project, target, time)?;
-    run::run(&mut cargo(project, target, profile)?)?;
+    // As for an installation: the compiler apart, so that the host has none in it.
+    for packages in [&[HOST, SUPERVISOR, NATIVE_TOOLS][..], &[COMPILER]] {
+        let mut command = cargo(project, target, profile)?;
+        command.args(packages.iter().flat_map(|package| ["--package", package]));
+        run::run(&mut command)?;
+    }
     let folder = if profile == EVERYDAY { "debug" } else { profile };
     let programs = project.target.join(target.triple).join(folder);
     let program = |name: String| BuiltProgram { file: programs.join(&name), name };
@@ -46,7 +53,8 @@ pub(crate) fn build(
     place::empty_directory(&prefix)?;
     let libexec = prefix.join("libexec");
     stage::place_tools(&tools, &libexec.join("ikigai"))?;
-    stage::place_tools(&[program(SUPERVISOR.to_owned())], &libexec)?;
+    let helpers = [SUPERVISOR, COMPILER].map(|name| program(name.to_owned()));
+    stage::place_tools(&helpers, &libexec)?;
     let host = prefix.join("bin").join(HOST);
     place::directory(&prefix.join("bin"))?;
     place::file(&programs.join(HOST), &host, PROGRAM)?;
@@ -92,7 +100,6 @@ fn cargo(project: &CargoProject, target: &ReleaseTarget, profile: &str) -> anyho
     }
     let mut command = project.cargo(&arguments);
     command.args(["--locked", "--bins", "--profile", profile, "--target", &triple]);
-    command.args(["--package", HOST, "--package", SUPERVISOR, "--package", NATIVE_TOOLS]);
     Ok(command)
 }
 

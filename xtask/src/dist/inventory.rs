@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::project::{COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, array, text};
+use crate::project::{
+    COMPILER, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, array, text,
+};
 use crate::run;
 use crate::toolchain::WASM_TARGET;
 
@@ -45,7 +47,7 @@ impl Inventory {
             .with_context(|| format!("cannot read `{}`", lock.display()))?;
         let checksums = checksums(&lock);
         let mut crates = BTreeMap::new();
-        let native: &[&str] = &[HOST, SUPERVISOR, NATIVE_TOOLS];
+        let native: &[&str] = &[HOST, SUPERVISOR, NATIVE_TOOLS, COMPILER];
         for (triple, roots) in [(triple, native), (WASM_TARGET, &COMPONENTS)] {
             let metadata = metadata(project, triple)?;
             DependencyGraph::new(&metadata).add_to(&mut crates, roots, &checksums)?;

@@ -19,7 +19,7 @@ use crate::run::note;
 
 /// The programs without which an installation does not work. Tools and components are found next
 /// to them.
-const PROGRAMS: [&str; 2] = ["bin/ikigai", "libexec/ikigai-supervisor"];
+const PROGRAMS: [&str; 3] = ["bin/ikigai", "libexec/ikigai-supervisor", "libexec/ikigai-compiler"];
 
 /// The directories of an installation.
 const DIRECTORIES: [&str; 3] = ["bin", "libexec", "share"];
