@@ -74,6 +74,14 @@ pub(crate) fn directory(path: &Path) -> anyhow::Result<()> {
     })
 }
 
+/// Creates an empty directory, and removes any earlier one at the path.
+pub(crate) fn empty_directory(path: &Path) -> anyhow::Result<()> {
+    if path.exists() {
+        fs::remove_dir_all(path).with_context(|| format!("cannot remove `{}`", path.display()))?;
+    }
+    directory(path)
+}
+
 fn replace(source: &Path, destination: &Path, mode: u32) -> io::Result<()> {
     let name = destination.file_name().unwrap_or_default().to_string_lossy();
     let temporary = destination.with_file_name(format!(".{name}.{}.tmp", process::id()));
