@@ -85,7 +85,9 @@ enum Command {
     Mcp(mcp::McpCommand),
     /// Check this machine and report what is missing
     ///
-    /// Exits 1 if policy requires something that the machine does not support.
+    /// Exits 1 if policy requires something that the machine does not support. With --verify, checks a downloaded
+    /// file of a release instead: its digest, and the signature of the list of digests. Exits 1 if a check fails, or
+    /// if neither --key nor a signer in the policy vouches for the list.
     Doctor(doctor::Arguments),
     /// Show the configuration
     #[command(subcommand)]

@@ -18,7 +18,7 @@ pub(crate) fn run(data: &[u8]) {
         if !bytes.starts_with(b"-----BEGIN SSH") {
             continue;
         }
-        let payload = Payload { file: FILE, manifest: None };
+        let payload = Payload::of_tool(FILE, None);
         let verdict = Signature::parse(bytes).and_then(|read| read.verify(payload, &[], &ROOT));
         let error = verdict.expect_err("nobody signed the file").to_string();
         assert!(!error.contains('\n'), "{error:?}");

@@ -107,14 +107,24 @@ pub fn beside(file: &Path) -> Vec<PathBuf> {
     <SignatureKind as strum::VariantArray>::VARIANTS.iter().map(with).collect()
 }
 
-/// The bytes that a signature is verified against.
+/// The bytes that a signature is verified against, and the purpose that it must have.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// The file of the tool.
+    /// The signed file.
     pub file: &'a [u8],
     /// The OCI manifest that has the file as a layer, if there is one. Sigstore bundles sign it
     /// instead of the file, as cosign does.
     pub manifest: Option<&'a [u8]>,
+    /// The namespace that an OpenSSH signature must name. The other kinds have none.
+    pub namespace: &'a str,
+}
+
+impl<'a> Payload<'a> {
+    /// Returns the payload of a signature over a tool, with the namespace [`SSH_NAMESPACE`].
+    #[must_use]
+    pub const fn of_tool(file: &'a [u8], manifest: Option<&'a [u8]>) -> Self {
+        Self { file, manifest, namespace: SSH_NAMESPACE }
+    }
 }
 
 /// A part of the payload.
@@ -195,7 +205,7 @@ impl Signature {
     ) -> Result<Signed, SignatureError> {
         let of_file = |signer| Signed { signer, part: SignedPart::File, at: None };
         match self {
-            Self::Ssh(signature) => signature.verify(payload.file).map(of_file),
+            Self::Ssh(signature) => signature.verify(payload.file, payload.namespace).map(of_file),
             Self::Minisign(signature) => signature.verify(payload.file, keys).map(of_file),
             Self::Sigstore(bundle) => bundle.verify(payload, keys, root),
         }

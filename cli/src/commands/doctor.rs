@@ -1,7 +1,8 @@
 //! `ikigai doctor`: checks of this machine, the installation and the configuration, each with
-//! advice if something is missing.
+//! advice if something is missing; and, with `--verify`, of a downloaded release.
 
 mod assets;
+mod download;
 mod locks;
 mod machine;
 mod offers;
@@ -30,6 +31,8 @@ use ikigai_host::registry::{ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
+    #[command(flatten)]
+    download: download::DownloadFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -83,6 +86,9 @@ pub(super) async fn run(
     options: &SharedOptions,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
+    if let Some(file) = &arguments.download.verify {
+        return download::run(options, file, &arguments.download, arguments.json);
+    }
     let checks = match options.host() {
         Ok(host) => all(options, &host).await?,
         Err(error) => without_host(options, &error).await?,

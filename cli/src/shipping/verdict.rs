@@ -170,7 +170,7 @@ fn signers(
     let keys = trust.keys();
     for (place, bytes) in &source.signatures {
         let verified = Signature::parse(bytes)
-            .and_then(|signature| signature.verify(Payload { file: &file, manifest }, &keys, root));
+            .and_then(|signature| signature.verify(Payload::of_tool(&file, manifest), &keys, root));
         match verified {
             Ok(signed) => good.push((signed.signer, signed.at)),
             Err(error) => refused.push((place.as_str(), error)),

@@ -4,7 +4,7 @@ use std::io;
 
 use ikigai_protocol::written_out;
 
-use super::{MAX_SIGNATURE_BYTES, SSH_NAMESPACE, SignatureKind};
+use super::{MAX_SIGNATURE_BYTES, SignatureKind};
 
 /// The reason why a signature is refused. None of these errors means that the file is unsigned.
 #[derive(Debug, thiserror::Error)]
@@ -43,14 +43,16 @@ pub enum SignatureError {
     Key(#[from] PublicKeyError),
     /// The OpenSSH signature was made for another purpose.
     #[error(
-        "the ssh signature by `{signer}` is for the namespace {found:?}; one over a tool is made \
-         with `ssh-keygen -Y sign -n {SSH_NAMESPACE}`"
+        "the ssh signature by `{signer}` is for the namespace {found:?}; this file needs one that \
+         is made with `ssh-keygen -Y sign -n {expected}`"
     )]
     Namespace {
         /// The signer.
         signer: String,
         /// The namespace in the signature.
         found: String,
+        /// The namespace for this file.
+        expected: String,
     },
     /// The signature does not verify.
     #[error("the {kind} by `{signer}` is bad: {reason}")]

@@ -13,7 +13,7 @@ use ring::digest::{Algorithm, SHA256, SHA512, digest};
 pub use key::SshKey;
 use wire::{SshReader, put_string};
 
-use super::{SSH_NAMESPACE, SignatureError, SignatureKind};
+use super::{SignatureError, SignatureKind};
 use crate::signer::Signer;
 use ikigai_protocol::written_out;
 
@@ -96,11 +96,14 @@ impl Sshsig {
     }
 
     /// Verifies the signature over the file with its own key.
-    pub(super) fn verify(&self, file: &[u8]) -> Result<Signer, SignatureError> {
+    pub(super) fn verify(&self, file: &[u8], namespace: &str) -> Result<Signer, SignatureError> {
         let signer = self.key.signer();
-        if self.namespace != SSH_NAMESPACE.as_bytes() {
-            let found = written_out(&String::from_utf8_lossy(&self.namespace));
-            return Err(SignatureError::Namespace { signer: signer.to_string(), found });
+        if self.namespace != namespace.as_bytes() {
+            return Err(SignatureError::Namespace {
+                signer: signer.to_string(),
+                found: written_out(&String::from_utf8_lossy(&self.namespace)),
+                expected: namespace.to_owned(),
+            });
         }
         self.key.verify(&self.message(file), &self.signature)?;
         Ok(signer)

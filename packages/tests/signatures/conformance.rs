@@ -68,7 +68,7 @@ impl Case {
     }
 
     fn verdict(&self) -> Result<Signed, SignatureError> {
-        self.verify(Payload { file: &self.artifact, manifest: None })
+        self.verify(Payload::of_tool(&self.artifact, None))
     }
 }
 
@@ -211,7 +211,7 @@ fn a_log_that_the_root_does_not_know_is_told() {
 fn a_bundle_over_another_file_is_bad_and_never_unsigned() {
     let case = Case::read("happy-path-v0.3");
     for file in [&b""[..], b"another file"] {
-        let error = case.verify(Payload { file, manifest: None }).expect_err("another file");
+        let error = case.verify(Payload::of_tool(file, None)).expect_err("another file");
         assert_eq!(word(&error), "bad", "{error}");
         assert!(error.to_string().contains(IDENTITY), "{error}");
     }
@@ -231,11 +231,11 @@ fn a_bundle_by_a_key_needs_that_key() {
 fn a_signed_manifest_has_to_name_the_file() {
     let case = Case::read("happy-path-v0.3");
     // The artifact takes the position of the manifest. A valid signature over it is not enough.
-    let payload = Payload { file: b"a tool", manifest: Some(&case.artifact) };
+    let payload = Payload::of_tool(b"a tool", Some(&case.artifact));
     let error = case.verify(payload).expect_err("no manifest").to_string();
     assert!(error.contains("the OCI manifest is not JSON"), "{error}");
     // If the file itself is signed, the manifest is not checked.
-    let payload = Payload { file: &case.artifact, manifest: Some(b"{}") };
+    let payload = Payload::of_tool(&case.artifact, Some(b"{}"));
     assert_eq!(case.verify(payload).expect("signed").part, SignedPart::File);
 }
 

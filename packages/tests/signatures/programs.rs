@@ -96,7 +96,7 @@ fn left_out(program: &str) {
 
 fn verdict(bytes: &[u8], file: &[u8], keys: &[&SignerKey]) -> Result<Signer, SignatureError> {
     let root = SigstoreRoot::compiled_in().expect("a root");
-    let signed = Signature::parse(bytes)?.verify(Payload { file, manifest: None }, keys, &root)?;
+    let signed = Signature::parse(bytes)?.verify(Payload::of_tool(file, None), keys, &root)?;
     Ok(signed.signer)
 }
 

@@ -1,5 +1,7 @@
 //! `ikigai doctor`: its checks of this machine, its advice, and its exit code.
 
+mod download;
+
 use std::fs;
 
 use ikigai_tests::host::{Host, Ran};

@@ -20,6 +20,6 @@ mod required;
 mod round_trips;
 pub(crate) mod scene;
 mod signers;
-mod signing;
+pub(crate) mod signing;
 mod sources;
 mod workspace;

@@ -250,7 +250,7 @@ fn signed(
     };
     let signature = Signature::parse(&bytes).map_err(bad)?;
     let manifest = packed.manifest();
-    let payload = Payload { file: component, manifest: Some(&manifest[..]) };
+    let payload = Payload::of_tool(component, Some(&manifest[..]));
     let signer = match signature.verify(payload, &trust.keys(), root) {
         Ok(signed) => signed.signer,
         // A minisign signature does not carry its key, and the author of the tool need not have the

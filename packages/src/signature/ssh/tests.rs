@@ -7,7 +7,7 @@ use ring::signature::{
 };
 
 use super::*;
-use crate::signature::PublicKeyError;
+use crate::signature::{PublicKeyError, SSH_NAMESPACE};
 
 const FILE: &[u8] = b"\0asm and the rest of a tool";
 
@@ -79,7 +79,7 @@ impl Parts {
     }
 
     fn verdict(&self) -> Result<Signer, SignatureError> {
-        Sshsig::parse(armoured(&self.blob()).as_bytes())?.verify(FILE)
+        Sshsig::parse(armoured(&self.blob()).as_bytes())?.verify(FILE, SSH_NAMESPACE)
     }
 }
 
@@ -108,7 +108,8 @@ fn a_signature_with_either_hash_names_its_key() {
 fn a_signature_over_another_file_is_bad() {
     let parts = Parts::signed(&ed25519(), SSH_NAMESPACE, "sha512");
     let signature = Sshsig::parse(armoured(&parts.blob()).as_bytes()).expect("a signature");
-    refused(signature.verify(b"another file"), "is bad: it is over another file");
+    let verdict = signature.verify(b"another file", SSH_NAMESPACE);
+    refused(verdict, "is bad: it is over another file");
 }
 
 #[test]
@@ -147,7 +148,7 @@ fn a_signature_that_is_cut_anywhere_is_refused() {
     let blob = Parts::signed(&ed25519(), SSH_NAMESPACE, "sha512").blob();
     for length in 0..blob.len() {
         let verdict = Sshsig::parse(armoured(&blob[..length]).as_bytes());
-        let verdict = verdict.and_then(|signature| signature.verify(FILE));
+        let verdict = verdict.and_then(|signature| signature.verify(FILE, SSH_NAMESPACE));
         assert!(matches!(verdict, Err(SignatureError::Malformed { .. })), "{length}: {verdict:?}");
     }
     let text = armoured(&blob);
@@ -180,7 +181,10 @@ fn any_changed_bit_is_refused() {
         let mut changed = blob.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let verdict = Sshsig::parse(armoured(&changed).as_bytes());
-        assert!(verdict.and_then(|signature| signature.verify(FILE)).is_err(), "{bit}");
+        assert!(
+            verdict.and_then(|signature| signature.verify(FILE, SSH_NAMESPACE)).is_err(),
+            "{bit}"
+        );
     }
 }
 
