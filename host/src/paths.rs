@@ -12,9 +12,13 @@ mod resolution;
 mod trust;
 
 use std::ffi::OsString;
+#[cfg(target_os = "linux")]
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Once;
@@ -130,7 +134,7 @@ impl Paths {
     /// [`of_installation`](Self::of_installation).
     #[must_use]
     pub fn of_user() -> Self {
-        let program = std::env::current_exe().ok().and_then(|program| resolved(&program).ok());
+        let program = running_program().ok().and_then(|program| resolved(&program).ok());
         // An installation has `bin/ikigai` and `libexec`. A build tree has `target/debug/ikigai`
         // and `target/libexec`.
         Self::with(program.as_deref().and_then(Path::parent).and_then(Path::parent))
@@ -210,9 +214,39 @@ impl Paths {
         let dirs = [system_tools, system_cache, user_tools, cache, config, data, state, policy];
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
-        let all = all.chain(programs).chain(std::env::current_exe()).chain(self.lock());
+        let all = all.chain(programs).chain(running_program()).chain(self.lock());
         all.flat_map(|path| resolution_steps(&path)).collect()
     }
+}
+
+/// Returns the path of the running program, with links resolved.
+///
+/// # Errors
+///
+/// Fails if the system does not know the path.
+pub fn running_program() -> io::Result<PathBuf> {
+    std::env::current_exe().or_else(|error| executed_path().ok_or(error))
+}
+
+/// Returns the path that was executed. The kernel hands it to each process, so that a root without
+/// `/proc` has it too. Unlike the link in `/proc`, the path may be relative or lead over links.
+#[cfg(target_os = "linux")]
+fn executed_path() -> Option<PathBuf> {
+    // SAFETY: without an entry, the call returns 0.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const libc::c_char;
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: the kernel wrote a string above the stack of this process, and nothing frees it.
+    let path = unsafe { CStr::from_ptr(path) };
+    let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+    path.canonicalize().ok().filter(|path| path.is_file())
+}
+
+/// Returns `None`: this kernel does not hand it over.
+#[cfg(not(target_os = "linux"))]
+fn executed_path() -> Option<PathBuf> {
+    None
 }
 
 /// The reason why a path cannot be the workspace.
@@ -403,6 +437,14 @@ pub(crate) fn log_uncached(dir: &Path, error: &io::Error) {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_kernel_knows_the_running_program_without_proc() {
+        let by_proc = std::env::current_exe().expect("a path");
+        assert_eq!(executed_path(), Some(by_proc.clone()));
+        assert_eq!(running_program().expect("a path"), by_proc);
+    }
 
     #[test]
     fn every_link_is_a_step() {

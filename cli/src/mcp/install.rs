@@ -13,6 +13,7 @@ use std::io;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, ensure};
+use ikigai_host::paths::running_program;
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
 use serde_json::{Map, Value, json};
@@ -72,7 +73,7 @@ impl ClientProgram {
 /// Returns a path of this program that stays the same after updates: the path in `PATH` if it leads
 /// to this program, or else its own path.
 pub(crate) fn program() -> io::Result<PathBuf> {
-    let own = env::current_exe()?;
+    let own = running_program()?;
     let name = own.file_name().unwrap_or_default().to_owned();
     let path = ProgramVariable::Path.value().unwrap_or_default();
     let found = env::split_paths(&path)

@@ -16,7 +16,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
-use super::open_regular;
+use super::{open_regular, running_program};
 
 pub use ancestors::{UntrustedAncestor, check_ancestors};
 pub(crate) use changeable::{is_changeable, other_names};
@@ -52,8 +52,7 @@ pub fn is_own(uid: u32) -> bool {
 /// Returns the owner of the running program.
 #[must_use]
 pub fn program_owner() -> Option<u32> {
-    let program = std::env::current_exe().ok()?;
-    Some(fs::metadata(program).ok()?.uid())
+    Some(fs::metadata(running_program().ok()?).ok()?.uid())
 }
 
 /// Returns whether `dir` is a directory, and not a link, that belongs to a trusted `owner` and that

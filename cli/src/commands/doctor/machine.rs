@@ -7,12 +7,12 @@ use std::thread;
 use bytesize::ByteSize;
 
 use super::DoctorCheck;
-use ikigai_host::Paths;
+use ikigai_host::paths::{Paths, running_program};
 
 const SECTION: &str = "machine";
 
 pub(super) fn checks(paths: &Paths) -> Vec<DoctorCheck> {
-    let program = std::env::current_exe();
+    let program = running_program();
     let program = program.map_or_else(|error| error.to_string(), |it| it.display().to_string());
     let supervisor = paths.supervisor.as_ref().map_or_else(
         || DoctorCheck::new(SECTION, "supervisor", "not found").warn("install ikigai again"),

@@ -13,6 +13,7 @@ use crate::output::{eprint, print, print_json};
 use crate::remedy::REINSTALL;
 use crate::shipping::{NotOffered, WorkspaceToolPaths};
 use ikigai_host::host::Host;
+use ikigai_host::paths::running_program;
 use ikigai_host::registry::{KnownServer, ScanDepth, Snapshot, Tool};
 
 #[derive(Debug, Args)]
@@ -32,6 +33,11 @@ pub(super) async fn run(
     let host = options.host()?;
     let snapshot = host.registry().scan(ScanDepth::Failed).await;
     print_warnings(&snapshot);
+    if host.registry().paths().system_tools.is_none()
+        && let Err(error) = running_program()
+    {
+        eprint(&no_installation(&error));
+    }
     print_not_offered(&host, &snapshot, &[]);
     if options.verbose {
         for skipped in snapshot.skipped() {
@@ -69,6 +75,14 @@ pub(in crate::commands) fn print_warnings(snapshot: &Snapshot) {
     for warning in snapshot.warnings() {
         eprint(&format!("warning: {warning}\n"));
     }
+}
+
+/// Returns the warning that the installation of this program cannot be found.
+fn no_installation(error: &std::io::Error) -> String {
+    format!(
+        "warning: the built-in tools are not found, because the path of this program is unknown: \
+         {error}\nhint: mount /proc, or start ikigai by its absolute path\n"
+    )
 }
 
 /// Prints a warning on stderr for each tool of the workspace's lock that is not offered. If `names`

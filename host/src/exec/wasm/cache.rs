@@ -17,7 +17,7 @@ mod lock;
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -332,9 +332,12 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component
     // SAFETY: this function has the same conditions as wasmtime's.
     let loaded = unsafe { Component::deserialize_file(engine, &path) };
     let loaded = match loaded {
-        // No page of such a file may run, but a copy of it may.
-        Err(_) if is_noexec(file) => {
-            let code = fs::read(&path).map_err(|error| format!("cannot be read: {error}"))?;
+        // No page of a file on `noexec` may run, but a copy of it may. Without `/proc`, the file has
+        // no such path.
+        Err(_) if is_noexec(file) || !Path::new(&path).exists() => {
+            let mut code = Vec::new();
+            let read = FileReader::from_file(file).read_to_end(&mut code);
+            read.map_err(|error| format!("cannot be read: {error}"))?;
             // SAFETY: as above.
             unsafe { Component::deserialize(engine, code) }
         }
