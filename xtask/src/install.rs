@@ -12,11 +12,11 @@ use std::{env, fs};
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use crate::build;
 use crate::place::{self, CopyResult, DATA, PROGRAM};
 use crate::project::{CargoProject, INSTALLED_WIT};
 use crate::run::{self, note, step};
 use crate::stage;
+use crate::{apparmor, build};
 
 #[derive(Args)]
 pub(crate) struct InstallOptions {
@@ -55,6 +55,7 @@ struct InstallLayout {
     tools: PathBuf,
     share: PathBuf,
     wit: PathBuf,
+    profile: PathBuf,
     sample: Sample,
 }
 
@@ -127,6 +128,7 @@ pub(crate) fn install(project: &CargoProject, options: &InstallOptions) -> anyho
     install_manual(project, &installed, &layout.share)?;
     let source = project.root.join("etc").join("ikigai").join("config.toml");
     install_sample(&source, &layout.sample)?;
+    install_profile(project, options, &layout)?;
 
     if sandboxed {
         step("Compiling the components ahead of their first use");
@@ -141,13 +143,7 @@ pub(crate) fn install(project: &CargoProject, options: &InstallOptions) -> anyho
 
 impl InstallLayout {
     fn new(options: &InstallOptions, home: Option<&Path>) -> anyhow::Result<Self> {
-        let prefix = match (&options.prefix, home) {
-            (Some(prefix), _) => std::path::absolute(prefix).context("cannot use `--prefix`")?,
-            (None, Some(home)) => home.join(".local"),
-            (None, None) => {
-                bail!("there is no home directory to install into; give `--prefix DIR`")
-            }
-        };
+        let prefix = prefix(options, home)?;
         let sysconfdir = match &options.sysconfdir {
             Some(given) => Some(std::path::absolute(given).context("cannot use `--sysconfdir`")?),
             // The file system hierarchy keeps the configuration of /usr in /etc.
@@ -170,8 +166,18 @@ impl InstallLayout {
             tools: place(prefix.join("libexec").join("ikigai")),
             share: place(prefix.join("share")),
             wit: place(prefix.join(INSTALLED_WIT)),
+            profile: place(prefix.join(apparmor::INSTALLED)),
             sample: Sample { file: place(directory.join("ikigai").join("config.toml")), role },
         })
+    }
+}
+
+/// Returns the directory below which the installed programs run.
+fn prefix(options: &InstallOptions, home: Option<&Path>) -> anyhow::Result<PathBuf> {
+    match (&options.prefix, home) {
+        (Some(prefix), _) => std::path::absolute(prefix).context("cannot use `--prefix`"),
+        (None, Some(home)) => Ok(home.join(".local")),
+        (None, None) => bail!("there is no home directory to install into; give `--prefix DIR`"),
     }
 }
 
@@ -252,6 +258,32 @@ fn install_sample(source: &Path, sample: &Sample) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Installs the AppArmor profile for the installed programs. An administrator loads it, if AppArmor
+/// keeps ikigai from user namespaces.
+fn install_profile(
+    project: &CargoProject,
+    options: &InstallOptions,
+    layout: &InstallLayout,
+) -> anyhow::Result<()> {
+    let prefix = prefix(options, env::home_dir().as_deref())?;
+    // AppArmor compares paths without links.
+    let prefix = match options.destdir {
+        Some(_) => prefix,
+        None => prefix.canonicalize().context("cannot find the installation")?,
+    };
+    let source = project.root.join(apparmor::SOURCE);
+    let text = fs::read_to_string(&source)
+        .with_context(|| format!("cannot read `{}`", source.display()))?;
+    let Some(profile) = apparmor::for_prefix(&text, &prefix)? else {
+        note(&format!("no AppArmor profile can name `{}`", prefix.display()));
+        return Ok(());
+    };
+    let written = empty(project, "apparmor")?.join("ikigai");
+    fs::write(&written, profile)
+        .with_context(|| format!("cannot write `{}`", written.display()))?;
+    put(&written, &layout.profile)
+}
+
 /// Makes one call with the installed programs, and prints its envelope.
 fn prove(project: &CargoProject, installed: &Path, sandboxed: bool) -> anyhow::Result<()> {
     let backend = if sandboxed { "wasm" } else { "native" };
@@ -316,7 +348,9 @@ mod tests {
         let libexec = tools.parent().expect("a parent").to_owned();
         let share = libexec.with_file_name("share");
         let wit = share.join("ikigai").join("wit");
-        let expected = InstallLayout { bin: bin.into(), libexec, tools, share, wit, sample };
+        let profile = share.join("ikigai").join("apparmor").join("ikigai");
+        let expected =
+            InstallLayout { bin: bin.into(), libexec, tools, share, wit, profile, sample };
         assert_eq!(layout.expect("a layout"), expected);
     }
 

@@ -1,6 +1,7 @@
 //! `ikigai doctor`: checks of this machine, the installation and the configuration, each with
 //! advice if something is missing; and, with `--verify`, of a downloaded release.
 
+mod apparmor;
 mod assets;
 mod download;
 mod locks;

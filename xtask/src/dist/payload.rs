@@ -8,6 +8,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 
+use crate::apparmor;
 use crate::dist::elf::ElfProgram;
 use crate::dist::inventory::Inventory;
 use crate::dist::release::Release;
@@ -37,7 +38,7 @@ const FILES: [(&str, &str); 8] = [
     ("LICENSE-APACHE", "share/doc/ikigai/LICENSE-APACHE"),
     ("LICENSE-MIT", "share/doc/ikigai/LICENSE-MIT"),
     ("etc/ikigai/config.toml", "share/doc/ikigai/config.toml"),
-    ("etc/apparmor/ikigai", "share/ikigai/apparmor/ikigai"),
+    (apparmor::SOURCE, apparmor::INSTALLED),
     ("etc/systemd/delegate.conf", "share/ikigai/systemd/delegate.conf"),
     ("etc/systemd/ikigai-mcp.service", "share/ikigai/systemd/ikigai-mcp.service"),
 ];
