@@ -90,6 +90,17 @@ fn the_list_of_digests_covers_every_file() {
     }
 }
 
+#[test]
+fn the_program_of_an_archive_finds_its_digest_in_the_list() {
+    let machine = Machine::new();
+    let Some(root) = unpacked(&machine, ".tar.gz", "--gzip") else { return };
+    let archive = file(PREFIX, ".tar.gz").expect("it was unpacked");
+    let mut doctor = machine.command(root.join("bin/ikigai"));
+    let ran = Ran::from_command(doctor.args(["doctor", "--verify"]).arg(archive), b"");
+    // Whether it is signed depends on the release.
+    assert!(ran.stdout().contains("  ok    its digest is the one in `SHA256SUMS`"), "{ran}");
+}
+
 /// Returns the bill of materials of an unpacked archive.
 fn bill(root: &Path) -> Value {
     let text = fs::read_to_string(root.join("share/doc/ikigai/sbom.cdx.json")).expect("read");
