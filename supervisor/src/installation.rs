@@ -13,16 +13,14 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, Stat, fstat};
 
 use super::view::{View, canonical, open_real, open_without_links};
 use crate::plan::{Plan, path_of};
-
-/// The length of the longest `#!` line that the kernel reads.
-const LINE: u64 = 256;
+use crate::shebang::{EnvPath, LINE, Shebang};
 
 /// The number of scripts that may interpret each other, which is the kernel's limit. Also the
 /// number of links that may lead to a program, and of environments that may be based on each other.
@@ -33,6 +31,9 @@ const LINKS: usize = 40;
 
 /// The directories that `env` searches without a PATH.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The paths of the system's `env`. A program elsewhere may have the name, and do something else.
+const ENV: [&str; 2] = ["/usr/bin/env", "/bin/env"];
 
 /// Directories in which files of many programs and users lie.
 const SHARED: [&str; 12] = [
@@ -61,9 +62,10 @@ pub(super) fn show(view: &mut View, plan: &Plan) -> (PathBuf, PathBuf) {
     if program.is_symlink() {
         installation.show_beside(&real, &named);
     }
+    let path = plan.variable("PATH").unwrap_or(OsStr::new(PATH));
     let mut script = real.clone();
     for _ in 0..DEPTH {
-        let Some(interpreters) = named_by(&script, plan) else { break };
+        let Some(interpreters) = named_by(&script, path) else { break };
         for interpreter in &interpreters {
             installation.show_interpreter(interpreter);
         }
@@ -343,35 +345,36 @@ fn base_of(config: &Path) -> Option<PathBuf> {
     home.map(|home| PathBuf::from(home.trim())).filter(|home| home.is_absolute())
 }
 
-/// Returns the programs that the `#!` line of a script names: the interpreter, and the
-/// program that `env` would look for.
-fn named_by(script: &Path, plan: &Plan) -> Option<Vec<PathBuf>> {
+/// Returns the programs that the `#!` line of a script starts: the interpreter, and the program
+/// that `env` looks for in `path`, the tool's PATH.
+fn named_by(script: &Path, path: &OsStr) -> Option<Vec<PathBuf>> {
     let (head, _) = head(&canonical(script).ok()?, LINE)?;
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let mut words = line
-        .split(|byte| matches!(byte, b' ' | b'\t'))
-        .filter(|word| !word.is_empty())
-        .map(|word| OsString::from_vec(word.to_vec()));
-    let interpreter = PathBuf::from(words.next()?);
-    if !interpreter.is_absolute() {
+    let line = Shebang::parse(&head)?;
+    if !line.interpreter.is_absolute() {
         return None;
     }
-    let mut named = vec![interpreter];
-    if named[0].file_name() == Some(OsStr::new("env")) {
-        let is_option =
-            |word: &OsString| word.as_bytes().starts_with(b"-") || word.as_bytes().contains(&b'=');
-        named.extend(words.find(|word| !is_option(word)).and_then(|name| find(&name, plan)));
-    }
-    Some(named)
+    let started = started_by_env(&line, path);
+    Some([Some(line.interpreter), started].into_iter().flatten().collect())
 }
 
-/// Looks for a program in the tool's PATH.
-fn find(name: &OsStr, plan: &Plan) -> Option<PathBuf> {
-    // The word may be the argument of an option.
+/// Returns the program that the system's `env` starts for a `#!` line, if it is certain.
+fn started_by_env(line: &Shebang, path: &OsStr) -> Option<PathBuf> {
+    if !ENV.iter().any(|env| line.interpreter == Path::new(env)) {
+        return None;
+    }
+    let command = line.env_command()?;
+    // With another PATH, the script would choose the directory that is shown.
+    if command.path != EnvPath::Inherited {
+        return None;
+    }
+    find(command.words.first()?, path)
+}
+
+/// Looks for a program by its name in a PATH.
+fn find(name: &OsStr, path: &OsStr) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return None;
     }
-    let path = plan.variable("PATH").unwrap_or(OsStr::new(PATH));
     std::env::split_paths(path)
         .map(|dir| dir.join(name))
         .find(|program| program.is_absolute() && is_executable(program))
@@ -558,6 +561,44 @@ mod tests {
         ] {
             assert_eq!(closed.decide(&root.join(path)), decides, "{path}");
         }
+    }
+
+    #[test]
+    fn a_line_shows_only_the_program_that_it_starts() {
+        let (_scratch, root) = scratch();
+        for name in ["deploy", "lang", "env"] {
+            file(&root.join("bin").join(name), "");
+        }
+        let (script, bin) = (root.join("script"), root.join("bin"));
+        let started = |line: &str| {
+            file(&script, &format!("{line}\n"));
+            let named = named_by(&script, bin.as_os_str()).expect("a script");
+            let names = named.iter().skip(1).filter_map(|it| it.strip_prefix(&bin).ok());
+            names.map(|name| name.display().to_string()).collect::<Vec<_>>()
+        };
+        for (line, expected) in [
+            ("#!/usr/bin/env lang", Some("lang")),
+            ("#!/bin/env -S lang -u deploy", Some("lang")),
+            ("#!/usr/bin/env -S -u deploy lang", Some("lang")),
+            ("#!/usr/bin/env -S --unset deploy -C deploy A=1 'lang' deploy", Some("lang")),
+            // No such program exists, so nothing starts.
+            ("#!/usr/bin/env -S -u deploy sh", None),
+            ("#!/usr/bin/env -u deploy", None),
+            ("#!/usr/bin/env deploy sh", None),
+            // It is not known what these start.
+            ("#!/usr/bin/env -S -P deploy lang", None),
+            ("#!/usr/bin/env -S --uns deploy lang", None),
+            ("#!/usr/bin/env -S ${A} deploy", None),
+            ("#!/usr/bin/env -S -S deploy", None),
+            // The script chooses the directory.
+            ("#!/usr/bin/env -S PATH=/nowhere deploy", None),
+            ("#!/usr/bin/env -S -i deploy", None),
+        ] {
+            let expected: Vec<&str> = expected.into_iter().collect();
+            assert_eq!(started(line), expected, "{line}");
+        }
+        // This program has the name of `env`, and may run anything.
+        assert!(started(&format!("#!{}/env deploy", bin.display())).is_empty());
     }
 
     #[test]

@@ -26,7 +26,8 @@
 //! - the messages ([`plan`]);
 //! - the terms for what was enforced ([`isolation`]);
 //! - the processes below a process ([`process_tree`]);
-//! - the classification of file systems ([`filesystems`]).
+//! - the classification of file systems ([`filesystems`]);
+//! - the reading of `#!` lines ([`shebang`]).
 //!
 //! # Layers
 //!
@@ -83,7 +84,7 @@
 //! A module uses modules of lower rows only. From low to high:
 //!
 //! 1. [`base_view`], `clone`, [`filesystems`], `filter`, [`isolation`], `lookup`, `privileges`,
-//!    [`process_tree`], `signals`, `user_watches`
+//!    [`process_tree`], [`shebang`], `signals`, `user_watches`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
@@ -154,6 +155,7 @@ mod sandbox;
 mod selection;
 #[cfg(target_os = "linux")]
 mod serve;
+pub mod shebang;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]

@@ -91,6 +91,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
             "lookup",
             "privileges",
             "process_tree",
+            "shebang",
             "signals",
             "user_watches",
         ],

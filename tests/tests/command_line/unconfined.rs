@@ -220,6 +220,33 @@ fn an_interpreter_in_a_workspace_is_not_found() {
 }
 
 #[test]
+fn a_line_with_quotes_or_variables_hides_no_interpreter() {
+    each_user(
+        |host| {
+            Rig::x(host, "user-tools/x", "/usr/bin/env -S \"lang\"");
+            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
+            symlink(host.workspace().join("venv/bin/lang"), host.home().join("bin/lang"))
+                .expect("a link");
+        },
+        |rig| {
+            let path = format!("/usr/bin:/bin:{}/bin", rig.host.home().display());
+            rig.work_in_the_first();
+            let ran = rig.call_in_the_second(&path);
+            rig.assert_not_taken_over(&ran);
+            let ran = ran.expect_code(1);
+            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+            assert!(ran.stdout().contains("its interpreter"), "{ran}");
+        },
+    );
+    each_user(
+        |host| {
+            Rig::x(host, "user-tools/x", "/usr/bin/env -S ${NOTHING}sh");
+        },
+        |rig| rig.assert_refused("arguments for `env` that ikigai does not understand"),
+    );
+}
+
+#[test]
 fn an_interpreter_in_a_workspace_shows_nothing_around_it() {
     each_user(
         |host| {

@@ -438,6 +438,43 @@ fn the_interpreter_line_of_a_tool_makes_nothing_else_visible() {
 }
 
 #[test]
+fn a_word_that_env_does_not_start_shows_no_installation() {
+    each_user(Sandbox::Require, |rig| {
+        let app = rig.path("app");
+        for dir in ["bin", "lib"] {
+            directory(&app.join(dir));
+        }
+        rig.file("app/bin/deploy", "#!/bin/sh\n", 0o755);
+        fs::write(app.join("lib/key"), "secret\n").expect("written");
+        directory(&rig.path("tools"));
+        // It has the name of `env`, and runs the script.
+        let other = rig.file("tools/env", "#!/bin/sh\nshift\nexec /bin/sh \"$@\"\n", 0o755);
+        for line in [
+            "#!/usr/bin/env -S -u deploy sh".to_owned(),
+            "#!/usr/bin/env -S -iu deploy PATH=/usr/bin:/bin sh".to_owned(),
+            "#!/usr/bin/env -S --unset deploy --chdir / 'sh'".to_owned(),
+            "#!/usr/bin/env -S --uns deploy sh".to_owned(),
+            format!("#!{} deploy", other.display()),
+        ] {
+            let script = format!("{line}\ncat {}/lib/key || exit 9\n", app.display());
+            let tool = rig.file("tools/tool", &script, 0o755);
+            let path = format!("/usr/bin:/bin:{}/bin", app.display());
+            let env = vec![("PATH".into(), path.into())];
+            let outcome = run(rig, &tool, |grant| {
+                grant.dirs.clear();
+                grant.env.clone_from(&env);
+            });
+            assert_eq!(outcome.exit, Exit::Code(9), "{line}: {outcome:?}");
+            let outcome = run(rig, &tool, |grant| {
+                grant.sandbox = Sandbox::Off;
+                grant.env.clone_from(&env);
+            });
+            assert_eq!(text(&outcome.stdout), "secret\n", "{line}: {outcome:?}");
+        }
+    });
+}
+
+#[test]
 fn a_link_in_an_installation_leads_nowhere_outside_of_it() {
     each_user(Sandbox::Require, |rig| {
         let private = rig.path("private");

@@ -6,9 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ikigai_supervisor::plan::StartStep;
-
-/// The longest `#!` line that the kernel reads, in bytes.
-const LINE: usize = 256;
+use ikigai_supervisor::shebang::{LINE, Shebang};
 
 /// Returns the message about a `step` of the start of `program` that failed with `errno`.
 pub(super) fn explain(
@@ -108,16 +106,15 @@ fn head(program: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     // The file may have been replaced since, and a FIFO would block the host.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(program)?;
-    file.take(LINE as u64).read_to_end(&mut head)?;
+    file.take(LINE).read_to_end(&mut head)?;
     Ok(head)
 }
 
 /// Returns the name after `#!`, without its argument. A carriage return, which an editor of
 /// another system may have left and which is part of the name to the kernel, is shown.
 fn interpreter(head: &[u8]) -> Option<String> {
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let line = String::from_utf8_lossy(line).replace('\r', "\\r");
-    line.split_whitespace().next().map(ToOwned::to_owned)
+    let line = Shebang::parse(head)?;
+    Some(line.interpreter.to_string_lossy().replace('\r', "\\r"))
 }
 
 #[cfg(test)]

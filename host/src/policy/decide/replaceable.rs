@@ -6,16 +6,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read as _;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use ikigai_supervisor::shebang::{EnvPath, LINE, Shebang};
 
 use super::reach::{WritablePlaces, WritableReason};
 use super::search::{self, PATH};
 use crate::paths;
-
-/// The largest `#!` line that the kernel reads, in bytes.
-const LINE: u64 = 256;
 
 /// The number of nested script interpreters before the kernel gives up.
 pub(super) const DEPTH: usize = 5;
@@ -131,15 +130,13 @@ fn has_other_names(real: &Path, what: &str) -> Option<String> {
     }
 }
 
-/// Returns the words of a script's `#!` line; or `None` for another program, or for an unreadable
-/// file, which an interpreter could not read either.
-pub(super) fn interpreter_line(program: &Path) -> Option<Vec<OsString>> {
+/// Returns the `#!` line of a script; or `None` for another program, or for an unreadable file,
+/// which an interpreter could not read either.
+pub(super) fn interpreter_line(program: &Path) -> Option<Shebang> {
     let (file, _) = paths::open_regular(program).ok()?;
     let mut head = Vec::new();
     file.take(LINE).read_to_end(&mut head).ok()?;
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
-    Some(words.map(|word| OsString::from_vec(word.to_vec())).collect())
+    Shebang::parse(&head)
 }
 
 /// Returns the list of directories in which a program is searched for by its name.
@@ -149,19 +146,28 @@ pub(super) fn search_path(start: &NativeStart<'_>) -> OsString {
 }
 
 /// Returns the programs that a `#!` line starts: the interpreter, and, for `env`, the programs that
-/// it looks for. Every word that could be a program's name counts as one.
-fn named_by(line: &[OsString], start: &NativeStart<'_>) -> Result<Vec<PathBuf>, String> {
-    let Some((interpreter, words)) = line.split_first() else { return Ok(Vec::new()) };
+/// it looks for. The program may start another one, so every word that could be a program's name
+/// counts as one.
+fn named_by(line: &Shebang, start: &NativeStart<'_>) -> Result<Vec<PathBuf>, String> {
     // A relative path is relative to the directory in which the tool starts.
-    let mut programs = vec![start.workspace.join(interpreter)];
-    if programs[0].file_name() != Some(OsStr::new("env")) {
+    let mut programs = vec![start.workspace.join(&line.interpreter)];
+    if !line.is_env() {
         return Ok(programs);
     }
-    let mut path = search_path(start);
-    for word in words {
-        let bytes = word.as_bytes();
-        let bytes = bytes.strip_prefix(b"--split-string=").unwrap_or(bytes);
-        let word = OsStr::from_bytes(bytes.strip_prefix(b"-S").unwrap_or(bytes));
+    let Some(command) = line.env_command() else {
+        return Err(
+            "its `#!` line has arguments for `env` that ikigai does not understand, so it \
+                    does not know which program they start"
+                .to_owned(),
+        );
+    };
+    let mut path = match command.path {
+        EnvPath::Inherited => search_path(start),
+        EnvPath::Unset => DEFAULT_PATH.into(),
+        EnvPath::Set(path) => path,
+    };
+    let dir = start.workspace.join(command.dir);
+    for word in &command.words {
         if word.is_empty() || word.as_bytes().starts_with(b"-") {
             continue;
         }
@@ -172,10 +178,12 @@ fn named_by(line: &[OsString], start: &NativeStart<'_>) -> Result<Vec<PathBuf>, 
             continue;
         }
         if word.as_bytes().contains(&b'/') {
-            programs.push(start.workspace.join(word));
+            programs.push(dir.join(word));
             continue;
         }
-        if let Some(found) = search::find(word, std::env::split_paths(&path)) {
+        // A relative directory in PATH is relative to the one in which the program starts.
+        let dirs = std::env::split_paths(&path).map(|searched| dir.join(searched));
+        if let Some(found) = search::find(word, dirs) {
             programs.push(found);
         } else if let Some(found) = search::find(word, start.lost.iter().cloned()) {
             return Err(format!(
