@@ -20,6 +20,7 @@ use toml::de::DeValue;
 pub(crate) use provenance::SettingSource;
 
 use ikigai_host::paths::{self, OtherWriter, Paths};
+use ikigai_host::policy::{EarlierReach, InEarlierReach};
 use ikigai_host::toml_file::{
     self, ReadError, ReadRules, TextPosition, TomlError, TomlFile, TomlItem, TomlPair, kind_of,
     pairs,
@@ -145,9 +146,17 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Fails if a file is malformed, cannot be read, or could have been written by another user.
+    /// Fails if a file is malformed, cannot be read, or could have been written by another user or
+    /// by a tool.
     pub(crate) fn load(paths: &Paths) -> Result<Self, TomlError> {
         let user = paths.config.as_ref().map(|dir| dir.join(CONFIG));
+        if let Some(path) = user.as_ref().filter(|path| path.exists())
+            && let Err(found) = EarlierReach::from_paths(paths).check(path)
+        {
+            let (dir, hint) = (found.dir.display(), InEarlierReach::HINT);
+            let what = format!("is not used: tools could write in `{dir}` in an earlier run");
+            return Err(TomlError::whole(path, what).hint(hint));
+        }
         let mut config = Self::default();
         for path in [Some(PathBuf::from(SYSTEM)), user].into_iter().flatten() {
             config.add(&path, paths.home.as_deref())?;

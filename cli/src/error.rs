@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use ikigai_host::BuildError;
 use ikigai_host::paths::{WorkspaceError, lock_holder};
-use ikigai_host::policy::Denial;
+use ikigai_host::policy::{Denial, InEarlierReach};
 use ikigai_host::toml_file::TomlError;
 use ikigai_packages::download::DownloadError;
 use ikigai_packages::layout::LayoutError;
@@ -117,8 +117,15 @@ impl From<BuildError> for CliError {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Policy(error) => error.into(),
+            BuildError::InEarlierReach(found) => found.into(),
             error => Self::usage(error),
         }
+    }
+}
+
+impl From<InEarlierReach> for CliError {
+    fn from(found: InEarlierReach) -> Self {
+        Self::usage(found).hint(InEarlierReach::HINT)
     }
 }
 

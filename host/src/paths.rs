@@ -124,6 +124,12 @@ pub struct Paths {
 /// The administrator's policy, which bounds every user.
 const CEILING: &str = "/etc/ikigai/policy.toml";
 
+/// The parent of the state directory without `XDG_STATE_HOME`, relative to the home.
+const USUAL_STATE: &str = ".local/state";
+
+/// The name of the user's directory for one kind of files.
+const OWN: &str = "ikigai";
+
 /// The name of a policy file.
 pub const POLICY: &str = "policy.toml";
 
@@ -153,7 +159,7 @@ impl Paths {
         // The XDG base directory specification: relative paths must be ignored.
         let xdg = |name: &str, default: &str| {
             let dir = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-            Some(dir.or_else(|| beneath_home(default))?.join("ikigai"))
+            Some(dir.or_else(|| beneath_home(default))?.join(OWN))
         };
         let config = xdg("XDG_CONFIG_HOME", ".config");
         let libexec = prefix.map(|prefix| prefix.join("libexec"));
@@ -169,7 +175,7 @@ impl Paths {
             policy: config.as_ref().map(|dir| dir.join(POLICY)),
             config,
             data: xdg("XDG_DATA_HOME", ".local/share"),
-            state: xdg("XDG_STATE_HOME", ".local/state"),
+            state: xdg("XDG_STATE_HOME", USUAL_STATE),
             ceiling: PathBuf::from(CEILING),
             home,
         }
@@ -189,6 +195,15 @@ impl Paths {
     #[must_use]
     pub fn workspace_tools(&self) -> Option<PathBuf> {
         Some(self.data.as_ref()?.join("tools"))
+    }
+
+    /// Returns the directories in which runs of this user record something: `state`, and the
+    /// directory that is the state without `XDG_STATE_HOME`. Without `state`, nothing is recorded.
+    pub(crate) fn states(&self) -> Vec<PathBuf> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let usual = self.home.as_ref().map(|home| home.join(USUAL_STATE).join(OWN));
+        let usual = usual.filter(|usual| usual != state);
+        [Some(state.clone()), usual].into_iter().flatten().collect()
     }
 
     /// Returns the paths that no tool may write: all of these fields except `home`, the lock file

@@ -75,6 +75,7 @@ mod commands;
 mod decide;
 mod decision;
 mod dirs;
+mod earlier_reach;
 mod edit;
 mod entry_lists;
 mod executed_places;
@@ -118,6 +119,7 @@ pub(crate) use decision::CalledProgram;
 pub use decision::{
     Decision, Denial, Effects, PolicyRequest, RegisteredTool, ServerTool, Variable,
 };
+pub use earlier_reach::{EarlierReach, InEarlierReach};
 pub use edit::{NewKey, NewValue};
 pub use entry_lists::{Conflict, EntryLists};
 pub use executed_places::{EXECUTED_PLACES, ExecutedPlace, GIT, IN_GIT, executed_place};

@@ -44,7 +44,9 @@ use crate::exec::wasm::cache::ComponentCache;
 use crate::exec::wasm::compiler::Compiler;
 use crate::limits::CallLimits;
 use crate::paths::{Paths, SYSTEM_CACHE};
-use crate::policy::{Authority, Backend, RemedyHints, Sandbox, ToolOrigin};
+use crate::policy::{
+    Authority, Backend, EarlierReach, InEarlierReach, RemedyHints, Sandbox, ToolOrigin,
+};
 use candidate::Candidate;
 use loader::Loader;
 use memo::Memo;
@@ -206,6 +208,24 @@ pub(crate) struct RegistrySettings {
     pub(crate) progress: ProgressFn,
 }
 
+/// Returns the user's cache, unless a tool could have put machine code or schemas there in an
+/// earlier run. Then logs a warning.
+#[must_use]
+pub fn usable_cache(paths: &Paths) -> Option<&Path> {
+    let cache = paths.cache.as_deref()?;
+    match EarlierReach::from_paths(paths).check(cache) {
+        Ok(()) => Some(cache),
+        Err(found) => {
+            tracing::warn!(
+                "the cache is not used, so each run compiles components and asks tools again: \
+                 {found}; {}",
+                InEarlierReach::HINT
+            );
+            None
+        }
+    }
+}
+
 /// The discovery of the tools of one host: [`Host::registry`](crate::Host::registry).
 ///
 /// [`Host::refresh`](crate::Host::refresh) is enough for most programs. The registry is for
@@ -225,7 +245,8 @@ impl Registry {
     pub(crate) fn new(settings: RegistrySettings) -> Self {
         let paths = &settings.paths;
         let system_cache = paths.system_cache.clone();
-        let user_cache = paths.cache.clone();
+        let user_cache = usable_cache(paths).map(Path::to_path_buf);
+        let memo = Memo::open(user_cache.as_deref(), memo::host_identity(paths));
         let cache = move || ComponentCache::open(system_cache.as_deref(), user_cache.as_deref());
         let loader = Loader::new(
             settings.budget,
@@ -235,7 +256,6 @@ impl Registry {
             Arc::clone(&settings.servers),
             Arc::clone(&settings.progress),
         );
-        let memo = Memo::open(paths.cache.as_deref(), memo::host_identity(paths));
         Self {
             loader: Arc::new(loader),
             memo: Arc::new(memo),

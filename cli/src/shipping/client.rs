@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use ikigai_host::paths::{Paths, lock_holder};
+use ikigai_host::policy::EarlierReach;
 use ikigai_packages::credentials::Credentials;
 use ikigai_packages::download::{CachedFile, DownloadCache, DownloadSource};
 use ikigai_packages::oci::Repository;
@@ -41,6 +42,7 @@ impl RegistryClient {
             let error = anyhow::Error::msg("no directory is known for downloads");
             CliError::usage(error).hint("set HOME or XDG_CACHE_HOME")
         })?;
+        EarlierReach::from_paths(paths).check(&directory)?;
         Ok(Self {
             transport: OnceLock::new(),
             credentials: Arc::new(Credentials::of_environment(variables::listed)),

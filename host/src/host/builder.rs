@@ -19,8 +19,8 @@ use crate::exec::wasm::compiler::Compiler;
 use crate::limits::CallLimits;
 use crate::paths::{self, Paths, WorkspaceError};
 use crate::policy::{
-    Authority, BackendChoice, LimitKey, Override, Overrides, PolicyFiles, Profile, Remedy,
-    RemedyHints, Signatures,
+    Authority, BackendChoice, EarlierReach, InEarlierReach, LimitKey, Override, Overrides,
+    PolicyFiles, Profile, Remedy, RemedyHints, Signatures,
 };
 use crate::registry::{
     CompileEvent, GuestBudget, ProgressFn, Registry, RegistrySettings, WorkspaceTool,
@@ -53,6 +53,10 @@ pub enum BuildError {
     /// it.
     #[error(transparent)]
     Policy(#[from] TomlError),
+    /// A policy file, or the directory of the configuration, the data or the state, lies where
+    /// tools could write in an earlier run.
+    #[error(transparent)]
+    InEarlierReach(#[from] InEarlierReach),
 }
 
 /// Settings for a new [`Host`], made by [`Host::builder`].
@@ -331,8 +335,8 @@ impl HostBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the workspace is not a directory, or if a policy file cannot be used. See
-    /// [`BuildError`].
+    /// Fails if the workspace is not a directory, if a policy file cannot be used, or if tools
+    /// could have written the host's own files in an earlier run. See [`BuildError`].
     pub fn build(self) -> Result<Arc<Host>, BuildError> {
         let workspace: Arc<Path> = paths::workspace(&self.workspace)?.into();
         let paths = self.paths.unwrap_or_else(Paths::of_user);
@@ -347,6 +351,11 @@ impl HostBuilder {
             state: paths.state.clone(),
             further_ceilings: ceilings,
         };
+        let earlier = EarlierReach::from_paths(&paths);
+        let own = [&paths.config, &paths.data, &paths.state, &files.user].into_iter().flatten();
+        for place in own.chain(&files.further_ceilings) {
+            earlier.check(place)?;
+        }
         let mut protected = paths.protected();
         protected.extend(files.further_ceilings.iter().cloned());
         let (assets, agent) = self.assets.unzip();

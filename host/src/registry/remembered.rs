@@ -1,17 +1,20 @@
 //! The tools that an earlier scan found, for callers that cannot wait for another scan.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::candidate;
 use super::memo::{self, Memo, SchemaKey, SchemaReply};
 use crate::paths::Paths;
-use crate::policy::ToolOrigin;
+use crate::policy::{EarlierReach, ToolOrigin};
 
 /// Returns the names and descriptions of the tools whose files are unchanged since they were last
 /// asked. Before the first scan, the result is empty. Runs, compiles, digests and writes nothing.
 #[must_use]
 pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
-    let cache = paths.cache.as_deref().filter(|cache| cache.is_dir());
+    let earlier = EarlierReach::from_paths(paths);
+    let is_usable = |cache: &&Path| cache.is_dir() && earlier.check(cache).is_ok();
+    let cache = paths.cache.as_deref().filter(is_usable);
     let memo = Memo::open(cache, memo::host_identity(paths));
     let dirs = [(&paths.system_tools, ToolOrigin::System), (&paths.user_tools, ToolOrigin::User)];
     let listed = dirs.into_iter().filter_map(|(dir, origin)| {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::{Host, Ran};
@@ -36,6 +36,36 @@ fn a_tool_cannot_install_a_tool() {
     }
     assert_eq!(fs::read(&tool).expect("readable"), before);
     assert!(!host.user_tools().join("another").exists());
+}
+
+#[test]
+fn own_files_that_a_tool_could_have_written_are_refused() {
+    // The state is where it is without a variable.
+    let host = Host::new().env("XDG_STATE_HOME", "");
+    let moved = host.workspace().join("moved");
+    host.write("workspace/moved/ikigai/config.toml", "", 0o600);
+    let policy = host.write("workspace/moved/ikigai/policy.toml", "", 0o600);
+    let list = |variable: &str, value: &Path| {
+        let mut command = host.command();
+        Ran::from_command(command.env(variable, value).args(["tool", "list"]), b"")
+    };
+    let variables = [
+        ("XDG_CONFIG_HOME", &moved),
+        ("XDG_DATA_HOME", &moved),
+        ("XDG_STATE_HOME", &moved),
+        ("IKIGAI_POLICY", &policy),
+        ("IKIGAI_CEILING", &policy),
+    ];
+    for (variable, value) in variables {
+        list(variable, value).expect_code(0);
+    }
+    write(&host, &[], "free");
+    for (variable, value) in variables {
+        let ran = list(variable, value).expect_code(2);
+        assert!(ran.stderr().contains("tools could write in"), "{variable}\n{ran}");
+        assert!(ran.stderr().contains("hint: use a directory"), "{variable}\n{ran}");
+    }
+    host.run(["tool", "list"]).expect_code(0);
 }
 
 #[test]

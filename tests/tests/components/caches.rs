@@ -265,6 +265,71 @@ fn three_components() -> Host {
     host
 }
 
+/// Returns the compiled code in a host's cache, without the files of locks and attempts.
+fn code(host: &Host) -> Vec<PathBuf> {
+    let mut code = entries(host);
+    code.retain(|path| path.extension().is_some_and(|it| it == "cwasm"));
+    code
+}
+
+#[test]
+fn code_that_a_tool_could_have_put_into_the_cache_is_not_loaded() {
+    let host = Host::new();
+    for name in ["a", "b"] {
+        host.program(&format!("{name}.wasm"), printing(schema(name), Ending::Well));
+    }
+    // No process replaces the code in the background.
+    let _turn = host.take_turn_behind();
+    call(&host, "a");
+    let own = code(&host).remove(0);
+    let name = own.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+    let (digest, _) = name.split_once('.').expect("a digest");
+    call(&host, "b");
+    let is_of_b = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        path.parent() == own.parent() && !name.starts_with(digest)
+    };
+    let other = code(&host).into_iter().find(is_of_b).expect("the code of `b`");
+    let other_name = other.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+    let (_, rest) = other_name.split_once('.').expect("a checksum");
+    // A tool plants the code of `b` for `a`, where the user will have the cache later.
+    let write = r#"{"file_path": "made", "content": "1"}"#;
+    host.run(["tool", "call", "file_write", write]).expect_code(0);
+    let cache = host.workspace().join(".cache");
+    let engine = own.parent().and_then(Path::file_name).expect("an engine").to_owned();
+    let planted = cache.join("ikigai/components").join(engine);
+    fs::create_dir_all(&planted).expect("made");
+    for dir in planted.ancestors().take_while(|dir| *dir != host.workspace()) {
+        permit(dir, 0o700);
+    }
+    fs::copy(&other, planted.join(format!("{digest}.{rest}"))).expect("copied");
+    let before = walk(&cache);
+    let host = host.env("XDG_CACHE_HOME", &cache);
+    for _ in 0..2 {
+        let ran = call(&host, "a");
+        assert_eq!(compiled(&ran), 1, "{ran}");
+        assert!(ran.stderr().contains("where tools could write in an earlier run"), "{ran}");
+    }
+    assert_eq!(walk(&cache), before, "the cache is left as it is");
+    let doctor = host.run(["doctor", "--json"]);
+    assert!(doctor.stdout().contains("where tools could write in an earlier run"), "{doctor}");
+}
+
+#[test]
+fn a_cache_in_a_workspace_is_used_if_no_tool_could_write_there() {
+    let host = Host::new();
+    let cache = host.workspace().join(".cache");
+    let host = host.env("XDG_CACHE_HOME", &cache);
+    host.program("a.wasm", printing(schema("a"), Ending::Well));
+    assert_eq!(compiled(&call(&host, "a")), 1);
+    let write = r#"{"file_path": "made", "content": "1"}"#;
+    let ran = host.run(["tool", "call", "file_write", write]);
+    assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{ran}");
+    let again = call(&host, "a");
+    assert_eq!(compiled(&again), 0, "{again}");
+    assert!(!again.stderr().contains("earlier run"), "{again}");
+}
+
 #[test]
 fn a_read_only_home_costs_only_time() {
     let host = three_components();

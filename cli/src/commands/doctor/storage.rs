@@ -11,6 +11,7 @@ use super::DoctorCheck;
 use crate::remedy::REINSTALL;
 use ikigai_host::audit::{self, LogReader};
 use ikigai_host::paths::{self, Paths};
+use ikigai_host::policy::{EarlierReach, InEarlierReach};
 
 const SECTION: &str = "caches and audit log";
 
@@ -20,7 +21,7 @@ const LITTLE: u64 = 64 << 20;
 pub(super) fn checks(paths: &Paths) -> Vec<DoctorCheck> {
     vec![
         system_cache(paths.system_cache.as_deref()),
-        cache(paths.cache.as_deref()),
+        cache(paths),
         audit_log(paths.state.as_deref()),
     ]
 }
@@ -41,14 +42,18 @@ fn system_cache(dir: Option<&Path>) -> DoctorCheck {
     }
 }
 
-fn cache(dir: Option<&Path>) -> DoctorCheck {
+fn cache(paths: &Paths) -> DoctorCheck {
     let what = "cache";
-    let Some(dir) = dir else {
+    let Some(dir) = paths.cache.as_deref() else {
         return DoctorCheck::new(SECTION, what, "none").warn("set HOME or XDG_CACHE_HOME");
     };
     let shown = dir.display();
-    if let Some(check) = unusable(what, dir, "every run recompiles components and asks tools again")
-    {
+    let effect = "every run recompiles components and asks tools again";
+    if let Err(found) = EarlierReach::from_paths(paths).check(dir) {
+        let text = format!("not used, so {effect}: {found}");
+        return DoctorCheck::new(SECTION, what, text).warn(InEarlierReach::HINT);
+    }
+    if let Some(check) = unusable(what, dir, effect) {
         return check;
     }
     let text = match size(dir) {

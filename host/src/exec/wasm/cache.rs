@@ -9,7 +9,8 @@
 //! that compiles behind the calls of a host has a lock on `components/behind.lock`.
 //!
 //! Compiled code is machine code: loading it is trusting it. So the cache reads only files and
-//! directories that no other user can write to.
+//! directories that no other user can write to. The caller names no directory in which a tool could
+//! write in an earlier run.
 
 #[cfg(feature = "compiler")]
 mod behind;

@@ -15,6 +15,7 @@ use ikigai_host::exec::envelope::Envelope;
 use ikigai_host::host::Host;
 use ikigai_host::paths::Paths;
 use ikigai_host::policy::BackendChoice;
+use ikigai_host::registry::usable_cache;
 use ikigai_packages::needs::AssetNeed;
 use ikigai_packages::{Manifest, PROJECT_FILE};
 use ikigai_protocol::Digest;
@@ -84,7 +85,10 @@ impl Trials {
             Ok(Digest::from_bytes(&bytes))
         };
         let digest = with_path(lay_out(), "lay out the calls in", scratch.path())?;
+        let found = options.paths();
         let paths = Paths {
+            // The record of earlier runs is in the user's state.
+            cache: usable_cache(&found).map(Path::to_path_buf),
             system_tools: None,
             system_cache: None,
             user_tools: Some(tools),
@@ -95,7 +99,7 @@ impl Trials {
             home: None,
             // Compiled components, a supervisor and the administrator's bounds come from the user's
             // paths.
-            ..options.paths()
+            ..found
         };
         let (ceiling, project) = (options.ceiling().cloned(), project.path.clone());
         Ok(Self { scratch, paths, ceiling, manifest, project, built, digest })
