@@ -18,6 +18,7 @@ mod guarded_writes;
 mod guest;
 mod held;
 mod hidden;
+mod instance_memory;
 mod linkers;
 mod listing;
 mod net;
@@ -49,14 +50,16 @@ use ikigai_protocol::Digest;
 use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+#[cfg(feature = "compiler")]
 use wasmtime::component::Component;
 use wasmtime_wasi::p2::bindings::CommandPre;
 
-use self::cache::{CompileLock, ComponentCache, LockTimeouts};
+use self::cache::{CompileLock, CompiledComponent, ComponentCache, LockTimeouts};
 #[cfg(feature = "compiler")]
 use self::compiler::adapt::AdaptError;
 use self::compiler::{Compiler, Excess};
 use self::guest::{Guest, GuestOutcome};
+use self::instance_memory::InstanceMemory;
 use self::linkers::{Linkers, imports};
 use self::state::{GuestState, MemoryBudget};
 use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
@@ -349,17 +352,22 @@ impl Runtime {
                 },
             }
         })?;
-        // SAFETY: it was compiled the line before.
+        let instances = InstanceMemory::after_code(&code).ok_or_else(|| {
+            ComponentError::Invalid("its code does not say what its instances take".to_owned())
+        })?;
+        // SAFETY: it was compiled above.
         let component = unsafe { Component::deserialize(&self.linkers.engine, code) };
-        self.link(&component.map_err(invalid)?, tier)
+        let component = component.map_err(invalid)?;
+        self.link(&CompiledComponent { component, instances }, tier)
     }
 
     fn link(
         self: &Arc<Self>,
-        component: &Component,
+        compiled: &CompiledComponent,
         tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
-        let code = CompiledCommand { component: self.linkers.link(component)?, tier };
+        let component = self.linkers.link(&compiled.component)?;
+        let code = CompiledCommand { component, instances: compiled.instances, tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
             code: Arc::new(RwLock::new(code)),
@@ -389,6 +397,7 @@ pub struct GuestProgram {
 #[derive(Clone)]
 struct CompiledCommand {
     component: CommandPre<GuestState>,
+    instances: InstanceMemory,
     tier: Tier,
 }
 
@@ -430,8 +439,10 @@ impl GuestProgram {
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
+        let code = self.code();
         let guest = Guest {
-            component: self.code().component,
+            component: code.component,
+            instances: code.instances,
             call,
             stdout: stdout.clone(),
             stderr: stderr.clone(),
@@ -563,6 +574,65 @@ mod tests {
         };
         let (ended, ()) = tokio::join!(program.run(call), meanwhile);
         assert_eq!((ended.limit, ended.cancelled), (None, true));
+    }
+
+    /// Returns the command with more in its component.
+    fn component(more: &str) -> String {
+        COMMAND.replacen("(component", &format!("(component {more}"), 1)
+    }
+
+    #[tokio::test]
+    async fn what_its_instances_take_counts_into_the_memory_of_a_component() {
+        let elements = "$function ".repeat(10_000);
+        let module = format!("(core module $large (func $function) (elem func {elements}))");
+        let large = module + &"(core instance (instantiate $large))".repeat(40);
+        let resource = "(type $r (resource (rep i32))) (export \"r\" (type $r))".to_owned();
+        let nested = (0..3).fold(resource, |inner, level| {
+            let instances = format!("(instance (instantiate $c{level}))").repeat(4);
+            format!("(component $c{level} {inner}) {instances}")
+        });
+        for more in [large, nested] {
+            let program = compiled(&component(&more));
+            let run = |wasm_memory| {
+                let limits = CallLimits { wasm_memory, ..CallLimits::default() };
+                program.run(Call { limits, ..call() })
+            };
+            let refused = run(1 << 20).await;
+            assert_eq!(refused.limit, Some(Limit::Memory), "{refused:?}");
+            assert_eq!(refused.usage.peak_memory, Some(0), "{refused:?}");
+            let ran = run(64 << 20).await;
+            assert_eq!(ran.exit, Exit::Code(0), "{ran:?}");
+            assert!(ran.usage.peak_memory > Some(4 << 20), "{ran:?}");
+        }
+        let ordinary = compiled(COMMAND).run(call()).await;
+        assert_eq!(ordinary.usage.peak_memory, Some(0), "{ordinary:?}");
+    }
+
+    #[tokio::test]
+    async fn a_component_has_a_limit_on_the_resources_that_it_makes_itself() {
+        const MAKES: &str = r#"(component
+            (type $resource (resource (rep i32)))
+            (core func $new (canon resource.new $resource))
+            (core module $module
+                (import "" "new" (func $new (param i32) (result i32)))
+                (func (export "run") (result i32)
+                    (local $made i32)
+                    (loop $again
+                        (drop (call $new (i32.const 0)))
+                        (local.set $made (i32.add (local.get $made) (i32.const 1)))
+                        (br_if $again (i32.lt_u (local.get $made) (i32.const COUNT))))
+                    (i32.const 0)))
+            (core instance $core
+                (instantiate $module (with "" (instance (export "new" (func $new))))))
+            (func $run (result (result)) (canon lift (core func $core "run")))
+            (instance $command (export "run" (func $run)))
+            (export "wasi:cli/run@0.2.0" (instance $command)))"#;
+        let made = async |count: usize| {
+            compiled(&MAKES.replace("COUNT", &count.to_string())).run(call()).await.exit
+        };
+        assert_eq!(made(bounds::RESOURCES).await, Exit::Code(0));
+        let refused = made(bounds::RESOURCES + 1).await;
+        assert!(format!("{refused:?}").contains("handle limit"), "{refused:?}");
     }
 
     #[cfg(target_arch = "x86_64")]

@@ -34,12 +34,27 @@ pub(super) const CHUNK: usize = 16 << 10;
 /// addition to that memory.
 pub(super) const COPIED: u64 = 8;
 
+/// The number of handles on resources that a guest may have at once. Each object of the host that
+/// it uses is one; the others are resources that its own components define.
+pub(super) const RESOURCES: usize = 16_384;
+
+/// The size of a handle in wasmtime, in bytes.
+pub(super) const HANDLE: u64 = 16;
+
+/// The size of wasmtime's own data for a component instance, in bytes, rounded up.
+pub(super) const COMPONENT_INSTANCE: u64 = 512;
+
+/// The bytes of the instances of a component that do not count into its memory: more than an
+/// interpreter takes, with a second component in it. So a guest with one page of linear memory runs
+/// with a limit of one page.
+pub(super) const UNCOUNTED: u64 = 2 << 20;
+
 /// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;
 
-/// The size of wasmtime's data for all instances of a component together (globals, functions,
-/// imports), in bytes. It is the one part of a guest that does not count into its memory. A
-/// module with a full table takes half of it.
+/// The size of the globals, functions and imports of all instances of a component together, in
+/// bytes. A module with a full table takes half of it. They count into the guest's memory as well,
+/// with everything else that its instances take ([`super::instance_memory`]).
 const INSTANCES: usize = 4 << 20;
 
 /// The largest linear memory, in bytes: all that 32-bit addresses reach. The limit of a call is

@@ -29,10 +29,17 @@ use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use super::instance_memory::InstanceMemory;
 use crate::paths;
 
 use self::lock::try_lock;
 pub(super) use self::lock::{CompileLock, LockTimeouts};
+
+/// A component whose compiled code is loaded.
+pub(super) struct CompiledComponent {
+    pub(super) component: Component,
+    pub(super) instances: InstanceMemory,
+}
 
 /// A cache of compiled components.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +93,7 @@ impl ComponentCache {
         engine: &Engine,
         fingerprint: u64,
         digest: &Digest,
-    ) -> Option<Component> {
+    ) -> Option<CompiledComponent> {
         let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool, damaged: Damaged| {
             load_from(dir.as_deref()?, owner, engine, fingerprint, digest, damaged)
         };
@@ -273,7 +280,7 @@ fn load_from(
     fingerprint: u64,
     digest: &Digest,
     damaged: Damaged,
-) -> Option<Component> {
+) -> Option<CompiledComponent> {
     let dir = entries(dir, fingerprint);
     if !dir.is_dir() {
         return None;
@@ -302,7 +309,7 @@ fn load_entry(
     owner: &dyn Fn(u32) -> bool,
     engine: &Engine,
     checksum: &str,
-) -> Result<Component, String> {
+) -> Result<CompiledComponent, String> {
     let file = paths::open_trusted(path, owner);
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     // In pieces: a short process would spend more on pages for the whole file than on reading and
@@ -326,7 +333,9 @@ fn load_entry(
 ///
 /// An engine with this one's fingerprint compiled the file, and only trusted users can write to it:
 /// the code is not verified.
-pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component, String> {
+pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<CompiledComponent, String> {
+    let instances = InstanceMemory::after_code_in(file);
+    let instances = instances.map_err(|error| format!("cannot be read: {error}"))?;
     // wasmtime maps components by a path only. This path leads to the file that is open, even if
     // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -344,7 +353,8 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<Component
         }
         loaded => loaded,
     };
-    loaded.map_err(|error| format!("does not load: {error:#}"))
+    let component = loaded.map_err(|error| format!("does not load: {error:#}"))?;
+    Ok(CompiledComponent { component, instances })
 }
 
 /// Returns whether a file is on a file system that is mounted with `noexec`.

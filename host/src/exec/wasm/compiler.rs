@@ -18,6 +18,8 @@ pub(super) mod code;
 pub(super) mod exit;
 mod limits;
 #[cfg(feature = "compiler")]
+mod measure;
+#[cfg(feature = "compiler")]
 mod process;
 
 use std::fs::File;

@@ -12,9 +12,10 @@ use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::guard::Guard;
 use super::hidden::HiddenPaths;
+use super::instance_memory::InstanceMemory;
 use super::net::{messages, sockets};
 use super::path_widening::PathWidening;
-use super::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit};
+use super::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit, table_entries};
 use super::stdio::{GuestOutput, GuestStdin};
 use super::threads::Until;
 use super::{assets, bounds, listing, paths, preopens, streams, workspace};
@@ -70,6 +71,7 @@ pub(super) struct GuestOutcome {
 /// A run that is ready to begin.
 pub(super) struct Guest {
     pub(super) component: CommandPre<GuestState>,
+    pub(super) instances: InstanceMemory,
     pub(super) call: Call,
     pub(super) stdout: Pipe,
     pub(super) stderr: Pipe,
@@ -96,7 +98,9 @@ impl Guest {
             biased;
             () = self.cancel.cancelled() => GuestEnd::Cancelled,
             () = self.call.deadline.watch(&limits).over(started) => GuestEnd::Deadline,
-            result = command(&self.component, &mut store) => GuestEnd::Result(result),
+            result = command(&self.component, self.instances, &mut store) => {
+                GuestEnd::Result(result)
+            }
         };
         let usage = usage(&mut store, started, limits);
         let memory_refused = store.data().memory.was_refused();
@@ -128,6 +132,7 @@ impl Guest {
         // not count it. `workspace.replace` has the largest.
         let copied = usize::try_from(limits.wasm_memory / bounds::COPIED).unwrap_or(usize::MAX);
         store.set_hostcall_fuel(copied.min(workspace::MAX_CONTENTS) + LEAST_COPIED);
+        store.set_max_component_handles(table_entries(limits.handles).max(bounds::RESOURCES));
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1);
         store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
@@ -258,8 +263,13 @@ enum GuestEnd {
 
 async fn command(
     component: &CommandPre<GuestState>,
+    instances: InstanceMemory,
     store: &mut Store<GuestState>,
 ) -> wasmtime::Result<Result<(), ()>> {
+    let counted = instances.counted(store.max_component_handles());
+    if !store.data_mut().memory.take(counted) {
+        return Err(wasmtime::Error::msg("there is no memory for its instances"));
+    }
     let command = component.instantiate_async(&mut *store).await?;
     command.wasi_cli_run().call_run(&mut *store).await
 }

@@ -31,6 +31,12 @@ const TABLE_ENTRIES_PER_HANDLE: usize = 8;
 /// The number of HTTP requests of one guest at once. Each has a socket and a read buffer.
 const MAX_CONNECTIONS: usize = 32;
 
+/// Returns the number of objects of the host that a guest with this number of handles may have at
+/// once.
+pub(super) fn table_entries(handles: usize) -> usize {
+    handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64)
+}
+
 /// A directory that a guest is reading.
 pub(super) struct GuestListing {
     pub(super) entries: Dir,
@@ -86,7 +92,7 @@ impl GuestState {
         let mut table = ResourceTable::new();
         // Opening a file fails with an error at `handles`. This larger limit is for streams and
         // pollables, and exceeding it traps.
-        table.set_max_capacity(handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64));
+        table.set_max_capacity(table_entries(handles));
         let mut http = WasiHttpCtx::new();
         http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
@@ -181,8 +187,8 @@ impl MemoryLimit {
         self.refused
     }
 
-    /// Returns the size of the guest's linear memories, tables and messages, in bytes. They only
-    /// ever grow.
+    /// Returns the size of the guest's linear memories, tables, messages and instances, in bytes.
+    /// They only ever grow.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
@@ -214,7 +220,7 @@ impl MemoryLimit {
     }
 
     /// Takes `more` bytes. Returns whether enough is left.
-    fn take(&mut self, more: u64) -> bool {
+    pub(super) fn take(&mut self, more: u64) -> bool {
         let fits = self.used.saturating_add(more) <= self.limit && self.budget.take(more);
         if fits {
             self.used += more;
@@ -226,7 +232,7 @@ impl MemoryLimit {
 }
 
 /// wasmtime asks before a memory or a table is made, with 0 as its current size, and before it
-/// grows. It does not ask for instances: their memory is bounded when the component is compiled.
+/// grows. It does not ask for instances: their memory is taken before they are made.
 impl ResourceLimiter for MemoryLimit {
     fn memory_growing(
         &mut self,

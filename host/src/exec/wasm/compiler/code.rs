@@ -10,7 +10,7 @@ use wasmtime_environ::{FlagValue, Tunables, obj::ELF_WASM_ENGINE};
 
 use super::super::wasi_version::{OfWasi03, UsesAsync};
 use super::super::{Tier, bounds, code_version, engine};
-use super::{adapt, binary};
+use super::{adapt, binary, measure};
 
 /// The extensions that every processor has on which compiled code runs: those of x86-64-v2 (*System
 /// V psABI*), which has been sold since 2009. With them, code that was compiled on one machine runs
@@ -26,7 +26,8 @@ const EXTENSIONS: [&str; 0] = [];
 const EXTENSIONS_FOR_VECTORS: [&str; 2] = ["has_avx", "has_avx2"];
 
 /// Compiles a component, the build in it that is meant for this host, or a core module. The engine
-/// of every process runs the code.
+/// of every process runs the code. The memory of its instances follows it
+/// ([`super::super::instance_memory`]).
 ///
 /// # Errors
 ///
@@ -51,6 +52,7 @@ pub(in super::super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<V
     if tier == Tier::Baseline {
         relabel(&mut code)?;
     }
+    measure::instance_memory(&code)?.append_to(&mut code);
     Ok(code)
 }
 

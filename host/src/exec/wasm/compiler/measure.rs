@@ -1,0 +1,103 @@
+//! Measures the memory that the instances of a compiled component take in the host.
+//!
+//! Reads what wasmtime itself makes the instances from, so that no nesting of components is read
+//! twice in two ways.
+
+use object::{Object as _, ObjectSection as _};
+use wasmtime_environ::component::{
+    ComponentArtifacts, GlobalInitializer, InstantiateModule, VMComponentOffsets,
+};
+use wasmtime_environ::{HostPtr, Module, VMOffsets, obj::ELF_WASMTIME_INFO};
+
+use super::super::instance_memory::InstanceMemory;
+
+/// The size of an entry of a passive element segment in wasmtime, in bytes (`ValRaw`).
+const ELEMENT: u64 = 16;
+
+/// The size of wasmtime's own data for a segment, a memory or a table, in bytes, rounded up.
+const PART: u64 = 256;
+
+/// The size of wasmtime's own data for an instance of a core module, in bytes, rounded up.
+const CORE_INSTANCE: u64 = 512;
+
+/// The size of the type of a resource in wasmtime, in bytes, rounded up.
+const RESOURCE_TYPE: u64 = 64;
+
+/// Returns the memory of the instances of the component with this code.
+pub(super) fn instance_memory(code: &[u8]) -> wasmtime::Result<InstanceMemory> {
+    let file = object::File::parse(code)?;
+    let section = file
+        .section_by_name(ELF_WASMTIME_INFO)
+        .ok_or_else(|| wasmtime::Error::msg("its code does not describe its instances"))?;
+    let artifacts: ComponentArtifacts = postcard::from_bytes(section.data()?)?;
+    let component = &artifacts.info.component;
+    let mut allocated = u64::from(VMComponentOffsets::new(HostPtr, component).size_of_vmctx())
+        + RESOURCE_TYPE * u64::from(component.num_resources);
+    for initializer in &component.initializers {
+        // The host offers no core modules, so an instance of an imported one is never made.
+        if let GlobalInitializer::InstantiateModule(InstantiateModule::Static(index, _), _) =
+            initializer
+        {
+            let size = core_instance(&artifacts.static_modules[*index].module);
+            allocated = allocated.saturating_add(size);
+        }
+    }
+    let components = u64::from(component.num_runtime_component_instances);
+    Ok(InstanceMemory { allocated, components })
+}
+
+/// Returns the memory of one instance of a core module.
+fn core_instance(module: &Module) -> u64 {
+    let parts =
+        module.passive_elements.len() + module.num_defined_memories() + module.num_defined_tables();
+    let elements = module
+        .passive_elements
+        .values()
+        .fold(0_u64, |all, (_, length)| all.saturating_add(length.saturating_mul(ELEMENT)));
+    u64::from(VMOffsets::new(HostPtr, module).size_of_vmctx())
+        .saturating_add(CORE_INSTANCE + PART * parts as u64)
+        .saturating_add(elements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::code::compile;
+    use super::*;
+    use crate::exec::wasm::Tier;
+
+    fn measured(text: &str) -> InstanceMemory {
+        let component = wat::parse_str(text).expect("a component");
+        let code = compile(&component, Tier::Optimised).expect("compiled");
+        InstanceMemory::after_code(&code).expect("measured")
+    }
+
+    #[test]
+    fn passive_elements_count_for_each_instance() {
+        let with = |elements: usize, instances: usize| {
+            let instances = "(core instance (instantiate $module))".repeat(instances);
+            let elements = "$function ".repeat(elements);
+            let module = format!("(core module $module (func $function) (elem func {elements}))");
+            measured(&format!("(component {module} {instances})")).allocated
+        };
+        let (few, many) = (with(1, 5), with(10_001, 5));
+        assert_eq!(many - few, 5 * 10_000 * ELEMENT);
+        assert!(with(1, 6) > few);
+    }
+
+    #[test]
+    fn nested_components_count() {
+        let nested = |instances: usize| {
+            let instances = "(instance (instantiate $inner))".repeat(instances);
+            let inner = "(type $r (resource (rep i32))) (export \"r\" (type $r))";
+            measured(&format!("(component (component $inner {inner}) {instances})"))
+        };
+        let (one, many) = (nested(1), nested(9));
+        assert_eq!(many.components - one.components, 8);
+        assert!(many.allocated > one.allocated);
+    }
+
+    #[test]
+    fn code_without_a_description_of_its_instances_is_an_error() {
+        assert!(instance_memory(b"").is_err());
+    }
+}
