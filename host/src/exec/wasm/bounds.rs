@@ -49,6 +49,13 @@ pub(super) const COMPONENT_INSTANCE: u64 = 512;
 /// with a limit of one page.
 pub(super) const UNCOUNTED: u64 = 2 << 20;
 
+/// The size of the buffer of a stream of bytes, of datagrams or of directory entries, in bytes. It
+/// has what was read ahead, or what is still to be written.
+pub(super) const STREAM_BUFFER: u64 = 64 << 10;
+
+/// The number of open streams whose buffers do not count into a guest's memory.
+pub(super) const UNCOUNTED_STREAMS: usize = 16;
+
 /// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;
 

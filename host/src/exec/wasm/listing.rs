@@ -2,8 +2,9 @@
 //!
 //! wasmtime reads a directory to its end as soon as a stream is made, and keeps the entries in the
 //! host until the guest drops the stream. No limit counts that memory. Here a stream is an open
-//! directory, is read as the guest asks, and counts as a handle. The types of entries come from the
-//! directory, without a system call for each. Names that the guest does not see are left out.
+//! directory, is read as the guest asks, and counts as a handle. Its buffer counts into the guest's
+//! memory. The types of entries come from the directory, without a system call for each. Names that
+//! the guest does not see are left out.
 
 use std::ffi::CStr;
 use std::io;
@@ -56,7 +57,7 @@ fn read_directory(
     state: &mut GuestState,
     directory: &Resource<Descriptor>,
 ) -> FsResult<EntryStream> {
-    if !state.may_open() {
+    if !state.may_open() || !state.may_stream(1) {
         // WASI has no "too many open files"; this is the nearest.
         return Err(ErrorCode::InsufficientMemory.into());
     }

@@ -10,7 +10,10 @@ use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
-use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
+use wasmtime_wasi::p2::bindings::sockets::udp::{
+    IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
+};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -119,6 +122,19 @@ impl GuestState {
         });
         descriptors.count() < self.handles
     }
+
+    /// Reserves memory for the buffers of `more` streams. Returns whether enough is left.
+    pub(super) fn may_stream(&mut self, more: usize) -> bool {
+        let streams = self.table.iter_mut().filter(|entry| {
+            entry.is::<DynInputStream>()
+                || entry.is::<DynOutputStream>()
+                || entry.is::<IncomingDatagramStream>()
+                || entry.is::<OutgoingDatagramStream>()
+                || entry.is::<GuestListing>()
+        });
+        let all = streams.count() + more;
+        self.memory.set_aside_for_streams(all)
+    }
 }
 
 impl WasiView for GuestState {
@@ -172,13 +188,15 @@ pub(super) struct MemoryLimit {
     tables: u64,
     /// The part of `used` for messages of HTTP, which lie in the host.
     messages: u64,
+    /// The part of `used` for the buffers of streams, which lie in the host.
+    streams: u64,
     refused: bool,
     budget: MemoryBudget,
 }
 
 impl MemoryLimit {
     pub(super) fn new(limit: u64, budget: MemoryBudget) -> Self {
-        Self { limit, used: 0, tables: 0, messages: 0, refused: false, budget }
+        Self { limit, used: 0, tables: 0, messages: 0, streams: 0, refused: false, budget }
     }
 
     /// Returns whether growth was refused: a trap or a failed allocation of the guest was then
@@ -187,8 +205,8 @@ impl MemoryLimit {
         self.refused
     }
 
-    /// Returns the size of the guest's linear memories, tables, messages and instances, in bytes.
-    /// They only ever grow.
+    /// Returns the size of the guest's linear memories, tables, messages, instances and streams, in
+    /// bytes. They only ever grow.
     pub(super) fn used(&self) -> u64 {
         self.used
     }
@@ -215,6 +233,18 @@ impl MemoryLimit {
         let fits = self.take(messages - self.messages);
         if fits {
             self.messages = messages;
+        }
+        fits
+    }
+
+    /// Reserves memory for the buffers of this number of streams at once. What is reserved stays
+    /// for others. Returns whether enough is left.
+    fn set_aside_for_streams(&mut self, streams: usize) -> bool {
+        let counted = streams.saturating_sub(bounds::UNCOUNTED_STREAMS) as u64;
+        let buffers = counted.saturating_mul(bounds::STREAM_BUFFER);
+        let fits = self.take(buffers.saturating_sub(self.streams));
+        if fits {
+            self.streams = self.streams.max(buffers);
         }
         fits
     }

@@ -1,4 +1,8 @@
-//! `write` of `wasi:io/streams`, instead of wasmtime's own.
+//! The streams of files, and `write` of `wasi:io/streams`, instead of wasmtime's own.
+//!
+//! A stream of a file has a buffer in the host, for what was read ahead or is still to be written.
+//! With wasmtime's own calls, a guest can make as many as the table has entries, and no limit
+//! counts their buffers. Here they count into the memory of the guest.
 //!
 //! A guest may write as much as `check-write` permits. wasmtime leaves the check to each stream. A
 //! file takes any size, and keeps it in the host until a thread has written it. Here every stream
@@ -8,9 +12,13 @@ use bytes::Bytes;
 use wasmtime::StoreContextMut;
 use wasmtime::component::{Linker, Resource, WasmList};
 use wasmtime_wasi::WasiView as _;
-use wasmtime_wasi::p2::DynOutputStream;
+use wasmtime_wasi::filesystem::{WasiFilesystemCtxView, WasiFilesystemView as _};
+use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, HostDescriptor as _};
 use wasmtime_wasi::p2::bindings::io::streams::{Host as _, StreamError};
+use wasmtime_wasi::p2::{DynOutputStream, FsResult};
 
+use super::paths::answer;
+use super::places::Handle;
 use super::state::GuestState;
 
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
@@ -21,8 +29,35 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
             Ok((write(store, &stream, &bytes)?,))
         },
     )?;
+    let mut types = linker.instance("wasi:filesystem/types@0.2.12")?;
+    types.func_wrap(
+        "[method]descriptor.read-via-stream",
+        |mut store, (file, offset): (Handle, u64)| {
+            answer(open(store.data_mut(), |files| files.read_via_stream(file, offset)))
+        },
+    )?;
+    types.func_wrap(
+        "[method]descriptor.write-via-stream",
+        |mut store, (file, offset): (Handle, u64)| {
+            answer(open(store.data_mut(), |files| files.write_via_stream(file, offset)))
+        },
+    )?;
+    types.func_wrap("[method]descriptor.append-via-stream", |mut store, (file,): (Handle,)| {
+        answer(open(store.data_mut(), |files| files.append_via_stream(file)))
+    })?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// Returns a new stream of a file, if there is memory for its buffer.
+fn open<T>(
+    state: &mut GuestState,
+    make: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
+) -> FsResult<T> {
+    if !state.may_stream(1) {
+        return Err(ErrorCode::InsufficientMemory.into());
+    }
+    make(&mut state.filesystem())
 }
 
 fn write(

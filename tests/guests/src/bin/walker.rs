@@ -1,6 +1,7 @@
 //! A guest that performs file operations of different kinds, and reports the result of each.
 
 use std::fs::{self, OpenOptions};
+use std::hint::black_box;
 use std::io::Write as _;
 
 use ikigai_test_guests::{Attempts, Order};
@@ -127,6 +128,7 @@ fn raw(dir: &Descriptor, verb: &str, words: &[&str]) -> String {
         ("rename", [from, to]) => dir.rename_at(from, dir, to),
         ("replace", [path, text]) => replace(dir, path, text.as_bytes()),
         ("list", [path]) => return list(dir, path),
+        ("streams", [path, count]) => return streams(dir, path, count.parse().unwrap_or_default()),
         // Starts from a handle on a directory below.
         ("open-in", [sub, path]) => {
             let sub = dir.open_at(FOLLOW, sub, OpenFlags::DIRECTORY, DescriptorFlags::READ);
@@ -152,6 +154,24 @@ fn raw(dir: &Descriptor, verb: &str, words: &[&str]) -> String {
 fn read(opened: Result<Descriptor, ErrorCode>) -> String {
     let contents = opened.and_then(|file| file.read(1024, 0));
     contents.map_or_else(name, |(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Opens as many streams of a file at once, and returns how many there are.
+fn streams(dir: &Descriptor, path: &str, count: usize) -> String {
+    let file = match dir.open_at(FOLLOW, path, OpenFlags::empty(), DescriptorFlags::READ) {
+        Ok(file) => file,
+        Err(code) => return name(code),
+    };
+    // The result needs memory, too.
+    drop(black_box(Vec::<u8>::with_capacity(32 << 10)));
+    let mut opened = Vec::with_capacity(count);
+    for _ in 0..count {
+        match file.read_via_stream(0) {
+            Ok(stream) => opened.push(stream),
+            Err(code) => return format!("{}, {}", opened.len(), name(code)),
+        }
+    }
+    opened.len().to_string()
 }
 
 fn list(dir: &Descriptor, path: &str) -> String {

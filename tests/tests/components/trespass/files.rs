@@ -232,3 +232,17 @@ fn the_tools_count_the_names_that_they_leave_out() {
         );
     }
 }
+
+/// A stream of a file has a buffer of 64 KiB in the host.
+#[test]
+fn the_buffers_of_open_streams_count_into_the_memory_of_a_call() {
+    let tree = Tree::from_files(&["work/file"]);
+    let grant = tree.grant(&[(RO, "work")], &[]);
+    let step = format!("streams {} file 400", tree.name("work"));
+    let opened = |memory| tree.walk_within(memory, &grant, &[&step]).remove(0);
+    assert_eq!(opened(64 << 20), "400");
+    let seen = opened(8 << 20);
+    let (open, refused) = seen.split_once(", ").expect("a refusal");
+    let open: usize = open.parse().expect("a number");
+    assert!((16..=144).contains(&open) && refused == "insufficient-memory", "{seen}");
+}

@@ -69,7 +69,13 @@ impl Tree {
 
     /// Makes the guest take steps, and returns the result of each.
     pub(crate) fn walk(&self, grant: &Grant, steps: &[&str]) -> Vec<String> {
-        let outcome = self.call(walker(), grant, &["steps", &steps.join(";")], b"");
+        self.walk_within(CallLimits::default().wasm_memory, grant, steps)
+    }
+
+    /// Makes the guest take steps with this memory limit, and returns the result of each.
+    pub(crate) fn walk_within(&self, memory: u64, grant: &Grant, steps: &[&str]) -> Vec<String> {
+        let limits = CallLimits { wasm_memory: memory, ..CallLimits::default() };
+        let outcome = self.call(walker(), grant, limits, &["steps", &steps.join(";")], b"");
         let seen = object(&outcome);
         let came = |step: &&str| {
             let seen = seen.get(*step).and_then(Value::as_str);
@@ -83,16 +89,23 @@ impl Tree {
         let bytes =
             fs::read(paths::tools().join(format!("{tool}.wasm"))).expect("a staged component");
         let program = runtime().compile_here(&bytes).expect("compiled");
-        object(&self.call(&program, grant, &[], input.as_bytes()))
+        object(&self.call(&program, grant, CallLimits::default(), &[], input.as_bytes()))
     }
 
-    fn call(&self, program: &GuestProgram, grant: &Grant, args: &[&str], input: &[u8]) -> Outcome {
+    fn call(
+        &self,
+        program: &GuestProgram,
+        grant: &Grant,
+        limits: CallLimits,
+        args: &[&str],
+        input: &[u8],
+    ) -> Outcome {
         let call = Call {
             args: args.iter().map(Into::into).collect(),
             stdin: Stdin::Bytes(Bytes::copy_from_slice(input)),
             stderr: Sink::Tail(64 << 10),
             grant: grant.clone().into(),
-            limits: CallLimits { wall_clock: TIMEOUT, ..CallLimits::default() },
+            limits: CallLimits { wall_clock: TIMEOUT, ..limits },
             ..Call::new(self.path("work"))
         };
         let one_thread = tokio::runtime::Builder::new_current_thread().enable_time().build();

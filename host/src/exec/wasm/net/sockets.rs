@@ -22,7 +22,9 @@ use wasmtime_wasi::p2::bindings::sockets::udp::{
     HostUdpSocket, IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
 };
 use wasmtime_wasi::p2::bindings::sockets::udp_create_socket::Host as _;
-use wasmtime_wasi::p2::{DynPollable, Pollable, SocketError, subscribe};
+use wasmtime_wasi::p2::{
+    DynInputStream, DynOutputStream, DynPollable, Pollable, SocketError, subscribe,
+};
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, poll_noop, spawn};
 use wasmtime_wasi::sockets::{SocketAddrUse, WasiSocketsView as _};
 use wasmtime_wasi::{WasiCtxBuilder, WasiView as _};
@@ -60,6 +62,10 @@ pub(super) use bindings::wasi::sockets::ip_name_lookup;
 /// much memory for it.
 pub(super) const BUFFER: u64 = 128 << 10;
 
+/// The number of addresses that a guest gets for a name. More lie in the host until the guest has
+/// taken them.
+const ADDRESSES: usize = 64;
+
 /// Links the host's own functions instead of wasmtime's, which are linked already.
 pub(in crate::exec::wasm) fn add_to_linker(
     linker: &mut Linker<GuestState>,
@@ -82,6 +88,12 @@ pub(in crate::exec::wasm) fn add_to_linker(
         "[method]udp-socket.stream",
         |mut store, (socket, remote): (Resource<UdpSocket>, Option<IpSocketAddress>)| {
             Box::new(async move { Ok((stream(store.data_mut(), socket, remote).await?,)) })
+        },
+    )?;
+    linker.instance("wasi:sockets/tcp@0.2.12")?.func_wrap(
+        "[method]tcp-socket.finish-connect",
+        |mut store, (socket,): (Resource<TcpSocket>,)| {
+            Ok((finish_connect(store.data_mut(), socket)?,))
         },
     )?;
     macro_rules! bound {
@@ -206,8 +218,25 @@ pub(super) async fn stream(
     remote: Option<IpSocketAddress>,
 ) -> wasmtime::Result<Result<DatagramStreams, ErrorCode>> {
     tasks::finish_aborted().await;
+    if !state.may_stream(2) {
+        return Ok(Err(ErrorCode::OutOfMemory));
+    }
     answer(state.sockets().stream(socket, remote).await)
 }
+
+/// Returns the streams of a connected socket, if there is memory for their buffers.
+fn finish_connect(
+    state: &mut GuestState,
+    socket: Resource<TcpSocket>,
+) -> wasmtime::Result<Result<ByteStreams, ErrorCode>> {
+    if !state.may_stream(2) {
+        return Ok(Err(ErrorCode::OutOfMemory));
+    }
+    answer(HostTcpSocket::finish_connect(&mut state.sockets(), socket))
+}
+
+/// The streams of bytes that come in and go out.
+type ByteStreams = (Resource<DynInputStream>, Resource<DynOutputStream>);
 
 /// The streams of datagrams that come in and go out.
 type DatagramStreams = (Resource<IncomingDatagramStream>, Resource<OutgoingDatagramStream>);
@@ -240,6 +269,13 @@ pub enum Lookup {
 #[allow(unreachable_pub, reason = "it is a part of `Lookup`")]
 pub type LookupResult = Result<vec::IntoIter<IpAddr>, ErrorCode>;
 
+/// Returns those of the addresses of a name that a guest gets.
+fn first_addresses(mut found: Vec<IpAddr>) -> vec::IntoIter<IpAddr> {
+    found.truncate(ADDRESSES);
+    found.shrink_to_fit();
+    found.into_iter()
+}
+
 impl ip_name_lookup::Host for GuestState {
     fn resolve_addresses(
         &mut self,
@@ -259,7 +295,7 @@ impl ip_name_lookup::Host for GuestState {
                 let reach = Arc::clone(&self.reach);
                 Lookup::Pending(spawn(async move {
                     let found = reach.resolve(&name, None).await;
-                    found.map(Vec::into_iter).map_err(|error| error_code(&error))
+                    found.map(first_addresses).map_err(|error| error_code(&error))
                 }))
             }
         };
