@@ -176,19 +176,39 @@ impl Authority {
 
     /// Returns the environment of a command that the host's program starts as its user, without a
     /// sandbox, in the directory `/`: one that prints a token or a key. `words` are its program and
-    /// its arguments. Check the command before each start.
+    /// its arguments. The environment has known variables only. Check the command before each
+    /// start.
     ///
     /// # Errors
     ///
-    /// Fails if a tool could replace a program of the command, or if a ceiling cannot be used. The
-    /// text is the reason.
+    /// Fails if a tool could change a program or a file of the command, or if a ceiling cannot be
+    /// used. The text is the reason.
     pub fn for_user_command(
         &self,
         words: &[OsString],
     ) -> Result<Vec<(OsString, OsString)>, String> {
+        let mut env = self.for_user_program(words, Path::new("/"))?;
+        env.retain(|(name, _)| decide::is_for_commands(name));
+        Ok(env)
+    }
+
+    /// Returns the environment of another program that the host's program starts as its user,
+    /// without a sandbox, in this directory: the user's editor. It has all variables, without the
+    /// paths at which a tool may write. Check the program before each start.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a tool could change the program or a file in its arguments, or if a ceiling cannot
+    /// be used. The text is the reason.
+    pub fn for_user_program(
+        &self,
+        words: &[OsString],
+        directory: &Path,
+    ) -> Result<Vec<(OsString, OsString)>, String> {
         let layers = self.current().map_err(|denial| denial.to_string())?;
         let context = self.context(&self.signing, &[]);
-        decide::for_user_command(&layers.user, &context, self.home(), words)
+        let program = decide::UserProgram { words, directory, home: self.home() };
+        decide::for_user_program(&layers.user, &context, &program)
     }
 
     /// Records the directories in which a call with this grant may write. From then on, in any

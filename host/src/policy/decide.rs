@@ -27,6 +27,7 @@ use self::refusals::{
     check_bounds, check_denied, check_offered, check_replaceable, check_strict, granting,
 };
 use self::replaceable::NativeStart;
+pub(super) use self::search::is_for_commands;
 use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, PolicyRequest};
 use super::provenance::{LayerKind, Provenance, ProvenanceMap};
@@ -217,19 +218,35 @@ pub(super) fn for_schema(
     grant
 }
 
-/// Returns the environment of a command that the host starts with all rights of its user, in the
-/// root directory, or the reason why a tool could control the command.
-pub(super) fn for_user_command(
+/// A program of the user that the host starts with all rights of its user.
+pub(super) struct UserProgram<'a> {
+    /// Its name or path, and its arguments.
+    pub(super) words: &'a [OsString],
+    /// The directory that it starts in.
+    pub(super) directory: &'a Path,
+    /// The user's home.
+    pub(super) home: Option<&'a Path>,
+}
+
+/// Returns the environment of a program of the user, or the reason why a tool could control the
+/// program. No variable leads to a place where tools may write.
+pub(super) fn for_user_program(
     user: &PolicyLayer,
     context: &PolicyContext<'_>,
-    home: Option<&Path>,
-    words: &[OsString],
+    program: &UserProgram<'_>,
 ) -> Result<Vec<(OsString, OsString)>, String> {
+    let UserProgram { words, directory, home } = *program;
     let reach = WritablePlaces::new(user, context);
     let mut env = context.variables.all();
     let lost = search::keep_out_of_reach(&mut env, true, &reach);
-    let root = Path::new("/");
-    let start = NativeStart { path: root, program: None, workspace: root, env: &env, lost: &lost };
+    search::leave_out_written(&mut env, &reach);
+    let start = NativeStart {
+        path: Path::new("/"),
+        program: None,
+        workspace: directory,
+        env: &env,
+        lost: &lost,
+    };
     let weakness = user_command::weakness(words, home, &start, &reach);
     weakness.map_or(Ok(env), Err)
 }

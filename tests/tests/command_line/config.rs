@@ -240,6 +240,9 @@ fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
     host.write("workspace/get-key", &script, 0o755);
     host.write("workspace/plain", &script, 0o644);
     host.write("bin/get-key", &script, 0o755);
+    for name in ["key.awk", "key.mk", "key.sed", "key.gdb", "lib/Key.pm"] {
+        host.write(format!("workspace/{name}"), "two words", 0o644);
+    }
     let ask = |command: &str| {
         let text = format!("[providers.anthropic]\nkey_command = {command:?}");
         fs::write(&file, text).expect("a file");
@@ -254,17 +257,53 @@ fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
         format!("sh -c '. {inside}/plain'"),
         // A tool could make it between the check and the start.
         format!("{inside}/absent"),
+        // Any file may be code for the program that gets it.
+        format!("awk -f {inside}/key.awk"),
+        format!("make -s -f{inside}/key.mk"),
+        format!("sed -nf {inside}/key.sed /etc/hostname"),
+        format!("gdb -batch --command={inside}/key.gdb"),
+        format!("make -C {inside}"),
+        format!("env PERL5OPT=-I{inside}/lib {scratch}/bin/get-key"),
+        format!("cat {inside}/key.awk | sh"),
+        format!("$(cat {inside}/key.awk)"),
     ] {
         let refused = ask(&command);
         assert!(refused.contains("a tool could change the command"), "{command}: {refused}");
         assert!(refused.contains("move the program to a directory outside"), "{refused}");
     }
     assert!(!host.scratch().join("ran").exists());
-    for command in [format!("cat {inside}/plain | grep x"), format!("{scratch}/bin/get-key")] {
+    for command in [
+        format!("cat {inside}/plain | grep x"),
+        format!("sh -c 'head -n 1 {inside}/key.awk'"),
+        "echo op://a/b/c pass/show/x".to_owned(),
+        format!("{scratch}/bin/get-key"),
+    ] {
         let ran = ask(&command);
         assert!(!ran.contains("a tool could change"), "{command}: {ran}");
     }
     assert!(host.scratch().join("ran").exists());
+}
+
+#[test]
+fn a_command_for_a_key_starts_with_known_variables() {
+    let (host, file) = configured("");
+    let seen = host.scratch().join("seen");
+    let script = format!(
+        "#!/bin/sh\necho \"${{PERL5OPT-none}} ${{PERLLIB-none}} ${{AWS_CONFIG_FILE-none}} \
+         ${{AWS_PROFILE-none}}\" > '{}'\n",
+        seen.display()
+    );
+    let program = host.write("bin/get-key", script, 0o755);
+    fs::write(&file, format!("[providers.anthropic]\nkey_command = \"{}\"", program.display()))
+        .expect("a file");
+    let inside = host.workspace().display().to_string();
+    let host = host
+        .env("PERL5OPT", format!("-I{inside}/lib"))
+        .env("PERLLIB", format!("{inside}/lib"))
+        .env("AWS_CONFIG_FILE", format!("{inside}/aws"))
+        .env("AWS_PROFILE", "mine");
+    host.run(["ask", "--provider", "anthropic", "--model", "m", "hi"]).expect_code(2);
+    assert_eq!(fs::read_to_string(seen).expect("it ran"), "none none none mine\n");
 }
 
 #[test]

@@ -108,7 +108,7 @@ pub(super) fn program_weakness(
     has_other_names(steps.last()?, role)
 }
 
-fn replaced(what: &str, place: &Path, within: &WritableReason) -> String {
+pub(super) fn replaced(what: &str, place: &Path, within: &WritableReason) -> String {
     format!("{what} `{}`{within}, so that one of them could replace it", place.display())
 }
 

@@ -2,6 +2,7 @@
 //! never include a directory in which another tool may write.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::reach::WritablePlaces;
@@ -12,7 +13,7 @@ pub(super) const PATH: &str = "PATH";
 
 /// The variables that name directories or files with code for the loader and for interpreters. In
 /// the sandbox they keep the values from the tool's entry, and affect only that tool.
-const CODE: [&str; 10] = [
+const CODE: [&str; 12] = [
     "BASH_ENV",
     "ENV",
     "LD_AUDIT",
@@ -20,10 +21,66 @@ const CODE: [&str; 10] = [
     "LD_PRELOAD",
     "NODE_PATH",
     "PERL5LIB",
+    "PERLLIB",
     "PYTHONHOME",
     "PYTHONPATH",
+    "PYTHONUSERBASE",
     "RUBYLIB",
 ];
+
+/// The variables with which a user's command for a token or a key starts. A `*` stands for any
+/// text. docs/concepts/policy.md lists them.
+const FOR_COMMANDS: [&str; 45] = [
+    "*_PROXY",
+    "*_proxy",
+    "AWS_*",
+    "AZURE_*",
+    "BITWARDENCLI_*",
+    "BROWSER",
+    "BW_*",
+    "CLOUDSDK_*",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DESKTOP_SESSION",
+    "DISPLAY",
+    "DOCKER_*",
+    "GH_*",
+    "GITHUB_TOKEN",
+    "GNOME_*",
+    "GNUPGHOME",
+    "GOOGLE_*",
+    "GPG_*",
+    "HOME",
+    "KDE_*",
+    "KRB5CCNAME",
+    "KUBECONFIG",
+    "LANG",
+    "LANGUAGE",
+    "LC_*",
+    "LOGNAME",
+    "OP_*",
+    "PASSWORD_STORE_*",
+    "PATH",
+    "PINENTRY_USER_DATA",
+    "REGISTRY_AUTH_FILE",
+    "SOPS_*",
+    "SSH_AUTH_SOCK",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+    "VAULT_*",
+    "WAYLAND_DISPLAY",
+    "WSLENV",
+    "WSL_*",
+    "XAUTHORITY",
+    "XDG_*",
+];
+
+/// The variables that keep their values even if tools may write there. No program runs without
+/// them, and they name no code.
+const KEPT: [&str; 2] = ["HOME", "TMPDIR"];
 
 /// Removes from the environment of a native tool the directories of `PATH` that are relative or in
 /// which a tool may write. For an unconfined tool, also removes such directories from the variables
@@ -54,6 +111,34 @@ pub(super) fn keep_out_of_reach(
     lost
 }
 
+/// Removes from the variables of a program that the host starts without a sandbox every path at
+/// which a tool may write: such a file could be a program, a module or a configuration that starts
+/// one. A variable is read as a list, as `PATH` is. An empty variable is removed.
+pub(super) fn leave_out_written(env: &mut Vec<(OsString, OsString)>, reach: &WritablePlaces<'_>) {
+    env.retain_mut(|(name, value)| {
+        if KEPT.iter().any(|kept| name == kept) {
+            return true;
+        }
+        let (kept, left_out): (Vec<PathBuf>, Vec<PathBuf>) = std::env::split_paths(value)
+            .partition(|path| !path.is_absolute() || is_out_of_reach(path, reach));
+        if left_out.is_empty() {
+            return true;
+        }
+        *value = std::env::join_paths(kept).unwrap_or_default();
+        !value.is_empty()
+    });
+}
+
+/// Returns whether a user's command for a token or a key starts with this variable.
+pub(in crate::policy) fn is_for_commands(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    FOR_COMMANDS.iter().any(|known| match known.as_bytes() {
+        [start @ .., b'*'] => name.starts_with(start),
+        [b'*', end @ ..] => name.ends_with(end),
+        known => name == known,
+    })
+}
+
 fn is_out_of_reach(dir: &Path, reach: &WritablePlaces<'_>) -> bool {
     dir.is_absolute() && paths::resolution_steps(dir).iter().all(|step| reach.holds(step).is_none())
 }
@@ -64,4 +149,35 @@ pub(super) fn find(name: &OsStr, dirs: impl IntoIterator<Item = PathBuf>) -> Opt
         path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
     };
     dirs.into_iter().map(|dir| dir.join(name)).find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_starts_with_known_variables_only() {
+        for (name, expected) in [
+            ("PATH", true),
+            ("HOME", true),
+            ("LC_ALL", true),
+            ("https_proxy", true),
+            ("HTTPS_PROXY", true),
+            ("AWS_PROFILE", true),
+            ("OP_SESSION_my", true),
+            ("SSH_AUTH_SOCK", true),
+            ("PERL5OPT", false),
+            ("PERLLIB", false),
+            ("PYTHONPATH", false),
+            ("NODE_OPTIONS", false),
+            ("GIT_CONFIG_COUNT", false),
+            ("LD_PRELOAD", false),
+            ("BASH_ENV", false),
+            ("SSH_AUTH_SOCK_2", false),
+            ("HOMEBREW", false),
+        ] {
+            assert_eq!(is_for_commands(name.as_ref()), expected, "{name}");
+        }
+        assert!(FOR_COMMANDS.is_sorted());
+    }
 }

@@ -145,6 +145,7 @@ fn a_command_that_a_tool_could_change_prints_no_token() {
         format!("/bin/sh {inside}"),
         format!("/bin/sh -c 'exec {inside}'"),
         format!("/usr/bin/env {inside}"),
+        format!("awk -f {}/key.awk", host.workspace().display()),
     ] {
         let refused = add(&command).expect_code(1).stderr();
         assert!(refused.contains("a tool could change the command"), "{command}: {refused}");
