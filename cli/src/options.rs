@@ -3,6 +3,7 @@
 //! Each of these flags and its environment variable is declared here and nowhere else.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::progress;
 use crate::servers::Servers;
 use crate::servers::logins::Logins;
 use crate::shipping::{LockedSignatures, WorkspaceToolPaths};
-use crate::user_command::{self, CommandGate};
+use crate::user_command::{self, CommandEnv, CommandGate};
 use crate::variables::{self, ProgramVariable};
 use ikigai_agent::assets::StoredAssets;
 use ikigai_agent::{self, Session, SessionAssets, Spend};
@@ -30,7 +31,7 @@ use ikigai_host::host::Host;
 use ikigai_host::limits::{self, CallLimits};
 use ikigai_host::paths::{self, Paths};
 use ikigai_host::policy::{
-    BackendChoice, LimitKey, Override, Overrides, Profile, Provenance, STORE_VARIABLE,
+    Authority, BackendChoice, LimitKey, Override, Overrides, Profile, Provenance, STORE_VARIABLE,
 };
 use ikigai_host::registry::ProgressFn;
 
@@ -352,14 +353,27 @@ impl SharedOptions {
         ])
     }
 
-    /// Returns the check of the commands that print keys. It reads the policy when a command is about
-    /// to start.
+    /// Returns the check of the commands that print keys, and of credential helpers. It reads the
+    /// policy when a command is about to start.
     pub(crate) fn command_gate(&self) -> Result<CommandGate, CliError> {
+        self.gate(user_command::check)
+    }
+
+    /// Returns the check of the user's editor. It reads the policy when the editor is about to
+    /// start.
+    pub(crate) fn editor_gate(&self) -> Result<CommandGate, CliError> {
+        self.gate(user_command::check_editor)
+    }
+
+    fn gate(
+        &self,
+        check: fn(&Authority, &[OsString]) -> Result<CommandEnv, String>,
+    ) -> Result<CommandGate, CliError> {
         let (workspace, paths) = (self.workspace()?, self.paths());
         Ok(CommandGate::new(move |words| {
             let host = Host::builder(workspace.clone()).paths(paths.clone()).build();
             let host = host.map_err(|error| error.to_string())?;
-            user_command::check(host.authority(), words)
+            check(host.authority(), words)
         }))
     }
 

@@ -44,6 +44,7 @@ use crate::error::CliError;
 use crate::kept::SessionChoice;
 use crate::model::Models;
 use crate::person::Person;
+use crate::user_command::{self, CommandGate};
 use crate::{own_editor, remedy};
 use command::SlashCommand;
 use confirm::KeyboardConfirm;
@@ -512,7 +513,10 @@ impl Repl {
     /// Opens the line in the user's editor.
     async fn edit(&mut self, text: String) -> io::Result<Option<ExitReason>> {
         let lent = self.keyboard.lend()?;
-        let work = tokio::task::spawn_blocking(move || own_editor::edited(&text));
+        let host = Arc::clone(&self.host);
+        let gate =
+            CommandGate::new(move |words| user_command::check_editor(host.authority(), words));
+        let work = tokio::task::spawn_blocking(move || own_editor::edited(&text, &gate));
         let (edited, ended) = self.signals.beside(work, &CancellationToken::new()).await;
         drop(lent);
         match edited.map_err(io::Error::other)? {

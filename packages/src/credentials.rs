@@ -11,6 +11,7 @@ mod helper;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use error::CredentialError;
@@ -18,6 +19,12 @@ use file::{AuthFile, CredentialLookup};
 
 /// The time limit for a helper. Some helpers ask the user to unlock their keys.
 const HELPER: Duration = Duration::from_secs(60);
+
+/// The variables of a helper.
+pub type HelperEnv = Vec<(OsString, OsString)>;
+
+/// The check of a helper, which gets its name and its argument.
+type HelperCheck = dyn Fn(&[OsString]) -> Result<HelperEnv, String> + Send + Sync;
 
 /// A credential for a registry.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,11 +41,11 @@ pub enum Credential {
 }
 
 /// The places of credentials. The first one with a match wins.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Credentials {
     files: Vec<PathBuf>,
-    /// The directories that are searched for helpers, if they differ from this process's `PATH`.
-    path: Option<OsString>,
+    /// The check of helpers. Without one, helpers start as this process did.
+    check: Option<Arc<HelperCheck>>,
     helper: Option<Duration>,
 }
 
@@ -61,13 +68,19 @@ impl Credentials {
     /// Returns the credentials in these files. The first file with a match wins.
     #[must_use]
     pub fn of_files(files: Vec<PathBuf>) -> Self {
-        Self { files, path: None, helper: None }
+        Self { files, check: None, helper: None }
     }
 
-    /// Returns the same places with other directories for helpers, written as in `PATH`.
+    /// Returns the same places with a check of helpers before each start. The check gets the name
+    /// of the helper and its argument. It returns the variables with which the helper starts, in
+    /// `/`, or the reason why it may not start. The helper is searched for in the `PATH` of these
+    /// variables.
     #[must_use]
-    pub fn with_path(self, path: OsString) -> Self {
-        Self { path: Some(path), ..self }
+    pub fn with_helper_check(
+        self,
+        check: impl Fn(&[OsString]) -> Result<HelperEnv, String> + Send + Sync + 'static,
+    ) -> Self {
+        Self { check: Some(Arc::new(check)), ..self }
     }
 
     /// Returns the same places with another time limit for helpers.
@@ -94,7 +107,7 @@ impl Credentials {
                 Some(CredentialLookup::Credential(credential)) => Some(credential),
                 Some(CredentialLookup::Helper { name, server }) => {
                     let longest = self.helper.unwrap_or(HELPER);
-                    helper::get(&name, &server, self.path.as_deref(), longest).await?
+                    helper::get(&name, &server, self.check.as_deref(), longest).await?
                 }
                 Some(CredentialLookup::Unreadable) => {
                     let (path, reason) =
@@ -107,6 +120,12 @@ impl Credentials {
             }
         }
         Ok(None)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("files", &self.files).finish_non_exhaustive()
     }
 }
 

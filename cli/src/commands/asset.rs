@@ -79,7 +79,9 @@ pub(super) async fn run(
         AssetCommand::List(arguments) => list::run(store, &agent, arguments).await,
         AssetCommand::Get(arguments) => history::get(store, arguments).await,
         AssetCommand::Put(arguments) => change::put(&assets, &agent, arguments).await,
-        AssetCommand::Edit(arguments) => edit::run(store, &agent, arguments).await,
+        AssetCommand::Edit(arguments) => {
+            edit::run(store, &agent, arguments, &options.editor_gate()?).await
+        }
         AssetCommand::Rm(arguments) => change::remove(store, &agent, arguments).await,
         AssetCommand::Purge(arguments) => purge::run(store, arguments).await,
         AssetCommand::Log(arguments) => history::log(store, arguments).await,

@@ -20,6 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CliError;
 use crate::output::eprint;
+use crate::user_command::CommandGate;
 use crate::variables;
 
 /// The time after which a download prints a line if there is no terminal.
@@ -36,8 +37,11 @@ pub(crate) struct RegistryClient {
 }
 
 impl RegistryClient {
-    /// Returns the client of this user. An `offline` client only has earlier downloads.
-    pub(crate) fn new(paths: &Paths, offline: bool) -> Result<Self, CliError> {
+    /// Returns the client of this user. An `offline` client only has earlier downloads. `gate`
+    /// checks credential helpers.
+    pub(crate) fn new(paths: &Paths, offline: bool, gate: CommandGate) -> Result<Self, CliError> {
+        let credentials = Credentials::of_environment(variables::listed)
+            .with_helper_check(move |words| gate.env(words));
         let directory = paths.cache.clone().ok_or_else(|| {
             let error = anyhow::Error::msg("no directory is known for downloads");
             CliError::usage(error).hint("set HOME or XDG_CACHE_HOME")
@@ -45,7 +49,7 @@ impl RegistryClient {
         EarlierReach::from_paths(paths).check(&directory)?;
         Ok(Self {
             transport: OnceLock::new(),
-            credentials: Arc::new(Credentials::of_environment(variables::listed)),
+            credentials: Arc::new(credentials),
             cache: DownloadCache::new(&directory).with_wait(tell_wait),
             staging: directory.join("staging"),
             offline,

@@ -25,6 +25,14 @@ pub enum CredentialError {
         /// The system's message.
         reason: String,
     },
+    /// The helper may not be started.
+    #[error("the credential helper `{program}` was not started: {reason}")]
+    HelperRefused {
+        /// The program.
+        program: String,
+        /// The reason of the check.
+        reason: String,
+    },
     /// The helper failed.
     #[error("the credential helper `{program}` failed for `{server}`: {reason}")]
     Helper {
@@ -53,7 +61,7 @@ impl CredentialError {
             Self::File { .. } | Self::HelperName(_) => {
                 "correct the file, or log in anew with `docker login` or `podman login`"
             }
-            Self::NoHelper { .. } => {
+            Self::NoHelper { .. } | Self::HelperRefused { .. } => {
                 "install the helper, or remove its name from the configuration of docker or podman"
             }
             Self::Helper { .. } | Self::HelperTime { .. } => {

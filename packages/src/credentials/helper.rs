@@ -1,6 +1,5 @@
 //! Credential helpers: programs `docker-credential-NAME` that a file of the user names.
 
-use std::ffi::OsStr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::{Credential, CredentialError};
+use super::{Credential, CredentialError, HelperCheck};
 use crate::harmless;
 
 /// The largest answer in bytes.
@@ -33,7 +32,7 @@ struct HelperAnswer {
 pub(super) async fn get(
     name: &str,
     server: &str,
-    path: Option<&OsStr>,
+    check: Option<&HelperCheck>,
     longest: Duration,
 ) -> Result<Option<Credential>, CredentialError> {
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
@@ -42,7 +41,7 @@ pub(super) async fn get(
         return Err(CredentialError::HelperName(harmless::line(name)));
     }
     let program = format!("docker-credential-{name}");
-    let mut child = spawn(&program, path)?;
+    let mut child = spawn(&program, check)?;
     let answer = timeout(longest, talk(&mut child, server)).await;
     let late = || CredentialError::HelperTime { program: program.clone(), after: longest };
     let failed = |reason: String| CredentialError::Helper {
@@ -76,10 +75,16 @@ pub(super) async fn get(
 }
 
 #[allow(clippy::disallowed_methods, reason = "a helper that the user configured")]
-fn spawn(program: &str, path: Option<&OsStr>) -> Result<Child, CredentialError> {
+fn spawn(program: &str, check: Option<&HelperCheck>) -> Result<Child, CredentialError> {
     let mut command = Command::new(program);
-    if let Some(path) = path {
-        command.env("PATH", path);
+    if let Some(check) = check {
+        let env = check(&[program.into(), "get".into()]);
+        let env = env.map_err(|reason| CredentialError::HelperRefused {
+            program: program.to_owned(),
+            reason,
+        })?;
+        // The helper is searched for in the `PATH` of this environment.
+        command.env_clear().envs(env).current_dir("/");
     }
     let spawned = command
         .arg("get")

@@ -68,15 +68,25 @@ async fn helpers_are_asked_ended_and_heard() {
     script("empty", "echo 'credentials not found in native keychain'; exit 1");
     script("locked", "echo 'the keys are locked' >&2; exit 1");
     script("babbling", "echo secret");
+    script("bad", "echo never");
+    script("placed", r#"echo "{\"Username\":\"$PWD\",\"Secret\":\"${CARGO_MANIFEST_DIR-none}\"}""#);
     script("stuck", "exec sleep 1000");
     let old = std::env::var_os("PATH").unwrap_or_default();
     let mut path = vec![directory.path().to_owned()];
     path.extend(std::env::split_paths(&old));
     let path = std::env::join_paths(path).expect("a path");
+    let check = move |words: &[OsString]| -> Result<HelperEnv, String> {
+        match words {
+            [program, get] if program == "docker-credential-bad" && get == "get" => {
+                Err("a tool could change it".to_owned())
+            }
+            _ => Ok(vec![("PATH".into(), path.clone())]),
+        }
+    };
     let ask = async |name: &str, longest: u64| {
         let longest = Duration::from_millis(longest);
         let text = format!(r#"{{"credHelpers": {{"ghcr.io": "{name}"}}}}"#);
-        let all = credentials(directory.path(), &text).with_path(path.clone());
+        let all = credentials(directory.path(), &text).with_helper_check(check.clone());
         all.with_helper_time(longest).find("ghcr.io", "a").await
     };
     assert_eq!(ask("good", 60_000).await.expect("asked"), password("ghcr.io", "s"));
@@ -87,6 +97,10 @@ async fn helpers_are_asked_ended_and_heard() {
     assert!(locked.ends_with("failed for `ghcr.io`: the keys are locked"), "{locked}");
     let babbling = ask("babbling", 60_000).await.expect_err("no JSON").to_string();
     assert!(!babbling.contains("secret"), "{babbling}");
+    // It starts in `/`, with the variables of the check.
+    assert_eq!(ask("placed", 60_000).await.expect("asked"), password("/", "none"));
+    let bad = ask("bad", 60_000).await.expect_err("refused").to_string();
+    assert!(bad.ends_with("was not started: a tool could change it"), "{bad}");
     assert!(matches!(ask("stuck", 50).await, Err(CredentialError::HelperTime { .. })));
     assert!(matches!(ask("absent", 50).await, Err(CredentialError::NoHelper { .. })));
     assert!(matches!(ask("../good", 50).await, Err(CredentialError::HelperName(_))));

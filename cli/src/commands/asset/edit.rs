@@ -15,6 +15,7 @@ use crate::complete;
 use crate::error::{self, CliError};
 use crate::output::{eprint, print_json};
 use crate::own_editor;
+use crate::user_command::CommandGate;
 use ikigai_agent::assets::display;
 
 #[derive(Debug, Args)]
@@ -31,6 +32,7 @@ pub(super) async fn run(
     store: &Store,
     agent: &Agent,
     arguments: Arguments,
+    gate: &CommandGate,
 ) -> Result<ExitCode, CliError> {
     let before = before(store, &arguments.path).await?;
     let path = &before.path;
@@ -44,7 +46,7 @@ pub(super) async fn run(
     let mut file = file.context("cannot make a file to edit").map_err(CliError::failed)?;
     file.write_all(&before.content)?;
     file.flush()?;
-    let edited = own_editor::edit(file.path());
+    let edited = own_editor::edit(file.path(), gate);
     let edited = edited.map_err(|error| CliError::failed(error).hint("the asset is unchanged"));
     // Open the file again, because many editors replace it.
     let after = std::fs::read(file.path());

@@ -1,5 +1,6 @@
 //! `ikigai mcp login`: the user logs in to a server over HTTP with a browser.
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use anyhow::Context as _;
 use clap::Args;
 use ikigai_host::Host;
 use ikigai_host::exec::mcp::{Auth, Remote};
+use ikigai_host::policy::Authority;
 use ikigai_mcp::{
     Authorization, Callback, Issuer, OAuthClient, OAuthError, OAuthHttp, OAuthSession, Protection,
 };
@@ -24,6 +26,7 @@ use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::servers::logins::{Login, Logins};
 use crate::servers::oauth::{issuer_http, server_http};
+use crate::user_command;
 use crate::variables;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
@@ -78,7 +81,9 @@ pub(super) async fn run(
     // nothing.
     let cancel = cancelled_by_signals()?;
     let logins = Logins::from_paths(host.registry().paths());
-    let work = log_in(&remote, &arguments, &logins);
+    let authority = host.authority();
+    let work =
+        log_in(LoginRun { remote: &remote, arguments: &arguments, logins: &logins, authority });
     match cancel.run_until_cancelled(work).await {
         Some(logged_in) => logged_in,
         None => {
@@ -86,6 +91,16 @@ pub(super) async fn run(
             Ok(ExitCode::from(error::INTERRUPTED))
         }
     }
+}
+
+/// The inputs of a login.
+#[derive(Clone, Copy)]
+struct LoginRun<'a> {
+    remote: &'a Remote,
+    arguments: &'a Arguments,
+    logins: &'a Logins,
+    /// The policy that checks the program that opens the browser.
+    authority: &'a Authority,
 }
 
 /// Returns the server, which must use a login.
@@ -104,11 +119,8 @@ fn remote(host: &Host, name: &str) -> Result<Remote, CliError> {
     Ok(remote)
 }
 
-async fn log_in(
-    remote: &Remote,
-    arguments: &Arguments,
-    logins: &Logins,
-) -> Result<ExitCode, CliError> {
+async fn log_in(login_run: LoginRun<'_>) -> Result<ExitCode, CliError> {
+    let LoginRun { remote, arguments, logins, .. } = login_run;
     let name = &remote.name;
     let certificates = |reason: String| CliError::failed(anyhow::Error::msg(reason));
     let server = server_http(remote).map_err(certificates)?;
@@ -123,7 +135,7 @@ async fn log_in(
     let issuer = http.issuer(issuer).await.map_err(|error| failed(name, error))?;
     let scope = arguments.scope.as_deref();
     let scope = scope.map(|scope| scope_with(scope, remote, issuer.name(), logins));
-    let session = with_browser(&http, issuer, &protection, arguments, scope).await;
+    let session = with_browser(&http, issuer, &protection, login_run, scope).await;
     let mut session = session?.map_err(|error| failed(name, error))?;
     if arguments.client_secret_env.is_some() {
         // The secret stays in its variable.
@@ -189,9 +201,10 @@ async fn with_browser(
     http: &OAuthHttp,
     issuer: Issuer,
     protection: &Protection,
-    arguments: &Arguments,
+    login_run: LoginRun<'_>,
     scope: Option<String>,
 ) -> Result<Result<OAuthSession, OAuthError>, CliError> {
+    let LoginRun { arguments, authority, .. } = login_run;
     let callback = Callback::bind(arguments.port).await;
     let place = || format!("cannot listen on port {} of this machine", arguments.port);
     let callback = callback.with_context(place).map_err(CliError::failed)?;
@@ -214,7 +227,7 @@ async fn with_browser(
     };
     eprint(&format!("open this URL to log in:\n{url}\n"));
     if io::stdout().is_terminal() && !arguments.no_browser {
-        open(url.as_str());
+        open(url.as_str(), authority);
     }
     let waiting = waiting();
     let code = tokio::time::timeout(TIME, callback.code(&login)).await;
@@ -264,14 +277,25 @@ fn waiting() -> CancellationToken {
     over
 }
 
-/// Opens an address in the user's browser. The address was also printed, in case no browser opens.
+/// Opens an address in the user's browser, unless a tool could change the program that opens it.
+/// The address was also printed, in case no browser opens.
 #[allow(clippy::disallowed_methods, reason = "the browser of the person, and not a tool")]
-fn open(url: &str) {
+fn open(url: &str, authority: &Authority) {
     use std::os::unix::process::CommandExt as _;
 
     let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let env = match user_command::check(authority, &[OsString::from(opener)]) {
+        Ok(env) => env,
+        Err(reason) => {
+            eprint(&format!("no browser was opened: `{opener}` was not started: {reason}\n"));
+            return;
+        }
+    };
     let started = std::process::Command::new(opener)
         .arg(url)
+        .env_clear()
+        .envs(env)
+        .current_dir("/")
         // An interrupt of this program must not reach the browser.
         .process_group(0)
         .stdin(Stdio::null())

@@ -51,7 +51,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let Arguments { references, out, version, network, json } = arguments;
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
-    let client = RegistryClient::new(&options.paths(), network.offline)?;
+    let client = RegistryClient::new(&options.paths(), network.offline, options.command_gate()?)?;
     let host = options.host()?;
     let layout = OciLayout::create(&out)?;
     let mut fetched: Vec<Value> = Vec::new();

@@ -91,7 +91,7 @@ pub(super) async fn run(
     // Parse all of them first, so that nothing is installed if one reference is invalid.
     let references = references.iter().map(|text| typed(text)).collect::<Result<Vec<_>, _>>()?;
     let (host, paths) = (options.host()?, options.paths());
-    let client = RegistryClient::new(&paths, network.offline)?;
+    let client = RegistryClient::new(&paths, network.offline, options.command_gate()?)?;
     let target = InstallTarget::from_options(options, &paths, in_workspace)?;
     let flags = Flags {
         grant: consent.grant,

@@ -67,7 +67,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let Arguments { in_workspace, network, json } = arguments;
     let paths = options.paths();
-    let client = RegistryClient::new(&paths, network.offline)?;
+    let client = RegistryClient::new(&paths, network.offline, options.command_gate()?)?;
     let lock = InstallTarget::from_options(options, &paths, in_workspace)?.lock()?;
     let rows = stream::iter(lock.iter())
         .map(async |(name, tool)| OutdatedRow {

@@ -60,7 +60,7 @@ pub(super) async fn run(
     let Arguments { reference, file, sign, replace, network, json } = arguments;
     let reference = typed(&reference)?;
     let host = options.host()?;
-    let client = RegistryClient::new(&options.paths(), network.offline)?;
+    let client = RegistryClient::new(&options.paths(), network.offline, options.command_gate()?)?;
     let request = ToolRequest { reference: Reference::Path(file), versions: None, locked: None };
     let mut fetched = request.fetch(&client).await?;
     let fetched = match (fetched.pop(), fetched.is_empty()) {

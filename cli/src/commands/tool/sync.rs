@@ -41,7 +41,7 @@ pub(super) async fn run(
 ) -> Result<ExitCode, CliError> {
     let Arguments { locked: is_locked, consent, shown, network, json } = arguments;
     let (host, paths) = (options.host()?, options.paths());
-    let client = RegistryClient::new(&paths, network.offline)?;
+    let client = RegistryClient::new(&paths, network.offline, options.command_gate()?)?;
     let flags = Flags {
         grant: consent.grant,
         yes: consent.yes,

@@ -80,7 +80,7 @@ pub(super) async fn run(
     let lock = target.lock()?;
     let verifier = Verifier {
         host: &host,
-        client: RegistryClient::new(&paths, network.offline)?,
+        client: RegistryClient::new(&paths, network.offline, options.command_gate()?)?,
         target,
         trust: trust(&*host.authority().signers()?)?,
         root: root(network.trusted_root.as_deref())?,

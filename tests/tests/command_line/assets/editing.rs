@@ -42,6 +42,31 @@ fn what_the_editor_leaves_is_stored() {
 }
 
 #[test]
+fn an_editor_that_a_tool_could_replace_is_not_started() {
+    let host = host();
+    let ran = host.scratch().join("ran");
+    let script = format!("#!/bin/sh\n: > '{}'\n", ran.display());
+    let inside = host.write("workspace/bin/vi", script, 0o755);
+    host.write("bin/vi", "#!/bin/sh\necho new > \"$1\"\n", 0o755);
+    let dirs = [host.workspace().join("bin"), host.scratch().join("bin")];
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(dirs.into_iter().chain(std::env::split_paths(&old)));
+    let host = host.env("PATH", path.expect("a path"));
+    // Without a variable, the editor is the first `vi` that no tool can replace.
+    host.run(["asset", "edit", "blocks/a.md"]).expect_code(0);
+    assert_eq!(get(&host, "a"), "new\n");
+    for editor in [inside.display().to_string(), "bin/vi".to_owned(), "./bin/vi -c x".to_owned()] {
+        let mut command = host.command();
+        command.env("EDITOR", &editor).args(["asset", "edit", "a"]);
+        let refused = Ran::from_command(&mut command, b"").expect_code(1);
+        let text = refused.stderr();
+        assert!(text.contains("was not started: a tool could change the command"), "{refused}");
+        assert!(text.contains("the asset is unchanged"), "{refused}");
+    }
+    assert!(!ran.exists());
+}
+
+#[test]
 fn a_text_that_cannot_be_stored_is_kept() {
     let host = host();
     put(&host, "blocks/a.md", b"mine\n");

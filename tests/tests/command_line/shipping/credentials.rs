@@ -53,6 +53,33 @@ fn a_kept_password_is_sent_to_its_registry_and_shown_nowhere() {
 }
 
 #[test]
+fn a_helper_that_a_tool_could_replace_is_not_started() {
+    let net = Net::new();
+    let fake = guarded(&net, &format!("Basic {BASIC}"), "Basic realm=\"r\"");
+    let (host, _) = installed();
+    let ran = host.scratch().join("ran");
+    let answer = "echo '{\"Username\":\"me\",\"Secret\":\"secret\"}'";
+    let script = format!("#!/bin/sh\n: > '{}'\n{answer}\n", ran.display());
+    host.write("workspace/bin/docker-credential-of-test", script, 0o755);
+    host.write("home/.docker/config.json", r#"{"credsStore": "of-test"}"#, 0o600);
+    let dirs = [host.workspace().join("bin"), host.scratch().join("bin")];
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(dirs.into_iter().chain(std::env::split_paths(&old)));
+    let host = host.env("PATH", path.expect("a path"));
+    let reference = at(&fake.host(), ":2.0.0");
+    let install = ["tool", "install", "--yes", &reference, "--replace"];
+    let refused = host.run(install).stderr();
+    assert!(refused.contains("`docker-credential-of-test` was not started"), "{refused}");
+    assert!(refused.contains("where tools may write"), "{refused}");
+    // The next directory of `PATH` counts.
+    let script = format!("#!/bin/sh\n{answer}\n");
+    host.write("bin/docker-credential-of-test", script, 0o755);
+    host.run(install).expect_code(0);
+    answers(&host, "2.0.0");
+    assert!(!ran.exists());
+}
+
+#[test]
 fn a_redirect_takes_no_password_along() {
     let net = Net::new();
     let fake = guarded(&net, &format!("Basic {BASIC}"), "Basic realm=\"r\"");

@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::thread;
 
+use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::mode::permit;
 use rustix::process::Signal;
@@ -227,6 +228,39 @@ fn an_attack_ends_without_tokens() {
         has_no_secret(&ran.stderr());
         assert!(!kept(&host).exists());
     }
+}
+
+#[test]
+fn no_browser_is_opened_by_a_program_that_a_tool_could_replace() {
+    let host = Host::without_system_tools();
+    let _peer = start(&host, &json!({}));
+    let [bad, good] = ["bad", "good"].map(|name| host.scratch().join(name));
+    for opener in ["open", "xdg-open"] {
+        for (dir, mark) in [("workspace/bin", &bad), ("bin", &good)] {
+            let script = format!("#!/bin/sh\n: > '{}'\n", mark.display());
+            host.write(format!("{dir}/{opener}"), script, 0o755);
+        }
+    }
+    let dirs = [host.workspace().join("bin"), host.scratch().join("bin")];
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(dirs.into_iter().chain(std::env::split_paths(&old)));
+    let mut command = host.command();
+    command.env("PATH", path.expect("a path")).args(["mcp", "login", "peer", "--yes"]);
+    let mut terminal = Terminal::start(&command, 240, 60);
+    terminal.wait_until("a browser was opened", |_| good.exists());
+    terminal.signal(Signal::TERM);
+    terminal.wait();
+    assert!(!bad.exists(), "{}", terminal.everything());
+
+    // A machine without another one prints the address only.
+    let only = std::env::join_paths([host.workspace().join("bin"), host.scratch().join("empty")]);
+    command.env("PATH", only.expect("a path"));
+    let mut terminal = Terminal::start(&command, 240, 60);
+    terminal.wait_for("no browser was opened");
+    assert!(terminal.everything().contains("open this URL to log in"));
+    terminal.signal(Signal::TERM);
+    terminal.wait();
+    assert!(!bad.exists(), "{}", terminal.everything());
 }
 
 #[test]
