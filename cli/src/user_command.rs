@@ -15,9 +15,13 @@ pub(crate) type CommandEnv = Vec<(OsString, OsString)>;
 const MOVE: &str = "move the program to a directory outside of the workspace in which no tool may \
     write, such as `~/bin`, and its files with it";
 
+/// The check of a command, given as its words. It returns the command's environment, or the reason
+/// that the command may not start.
+type CommandCheck = dyn Fn(&[OsString]) -> Result<CommandEnv, String> + Send + Sync;
+
 /// The check of the user's commands before each start.
 #[derive(Clone)]
-pub(crate) struct CommandGate(Arc<dyn Fn(&[OsString]) -> Result<CommandEnv, String> + Send + Sync>);
+pub(crate) struct CommandGate(Arc<CommandCheck>);
 
 impl CommandGate {
     /// Returns the check by a function, which gets a command's program and arguments.
