@@ -32,7 +32,7 @@ pub struct InEarlierReach {
 }
 
 impl InEarlierReach {
-    /// What the user can do.
+    /// The step that the user can take.
     pub const HINT: &str = "use a directory in which no tool could write, such as one in your home";
 }
 

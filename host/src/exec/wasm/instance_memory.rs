@@ -14,7 +14,7 @@ use super::bounds;
 /// The memory of all instances of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InstanceMemory {
-    /// What wasmtime allocates when it makes the instances, in bytes.
+    /// The memory that wasmtime allocates when it makes the instances, in bytes.
     pub(super) allocated: u64,
     /// The number of component instances, nested ones too. Each has a table of handles, which
     /// grows during the call and never shrinks.
