@@ -1,7 +1,6 @@
 //! The program `ikigai-compiler`, which the host starts for each component that it has no code of.
 //!
-//! It is a program of its own so that `ikigai` has no compiler: Cranelift and Winch are half of the
-//! size of a program that has them, and every start would pay for it.
+//! It is a separate program so that an installed `ikigai` does not contain Cranelift and Winch.
 
 use std::process::ExitCode;
 

@@ -120,6 +120,24 @@ fn each_user(place: impl Fn(&Host), case: impl Fn(&Rig)) {
     }
 }
 
+/// Gives the user an interpreter that is a link into the workspace.
+fn link_an_interpreter(host: &Host) {
+    host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
+    let link = host.home().join("bin/lang");
+    symlink(host.workspace().join("venv/bin/lang"), link).expect("a link");
+}
+
+/// Rewrites the interpreter of the user, and asserts that the tool is refused because of it.
+fn assert_the_interpreter_is_refused(rig: &Rig) {
+    let path = format!("/usr/bin:/bin:{}/bin", rig.host.home().display());
+    rig.work_in_the_first();
+    let ran = rig.call_in_the_second(&path);
+    rig.assert_not_taken_over(&ran);
+    let ran = ran.expect_code(1);
+    assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
+    assert!(ran.stdout().contains("its interpreter"), "{ran}");
+}
+
 #[test]
 fn a_link_into_a_workspace_is_not_followed() {
     each_user(
@@ -203,19 +221,9 @@ fn an_interpreter_in_a_workspace_is_not_found() {
     each_user(
         |host| {
             script(host);
-            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
-            symlink(host.workspace().join("venv/bin/lang"), host.home().join("bin/lang"))
-                .expect("a link");
+            link_an_interpreter(host);
         },
-        |rig| {
-            let path = format!("/usr/bin:/bin:{}/bin", rig.host.home().display());
-            rig.work_in_the_first();
-            let ran = rig.call_in_the_second(&path);
-            rig.assert_not_taken_over(&ran);
-            let ran = ran.expect_code(1);
-            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
-            assert!(ran.stdout().contains("its interpreter"), "{ran}");
-        },
+        assert_the_interpreter_is_refused,
     );
 }
 
@@ -224,19 +232,9 @@ fn a_line_with_quotes_or_variables_hides_no_interpreter() {
     each_user(
         |host| {
             Rig::x(host, "user-tools/x", "/usr/bin/env -S \"lang\"");
-            host.write("workspace/venv/bin/lang", "#!/bin/sh\nexec /bin/sh \"$@\"\n", 0o755);
-            symlink(host.workspace().join("venv/bin/lang"), host.home().join("bin/lang"))
-                .expect("a link");
+            link_an_interpreter(host);
         },
-        |rig| {
-            let path = format!("/usr/bin:/bin:{}/bin", rig.host.home().display());
-            rig.work_in_the_first();
-            let ran = rig.call_in_the_second(&path);
-            rig.assert_not_taken_over(&ran);
-            let ran = ran.expect_code(1);
-            assert_eq!(ran.json()["error_code"], "PERMISSION_DENIED", "{ran}");
-            assert!(ran.stdout().contains("its interpreter"), "{ran}");
-        },
+        assert_the_interpreter_is_refused,
     );
     each_user(
         |host| {

@@ -17,8 +17,8 @@ const WASMTIME: &str = "48.0.8";
 const ENCODER: &str = "0.254.2";
 
 /// A number that changes when components must be compiled again for a reason that no version shows.
-/// Code of earlier generations was not compiled under the bounds of [`super::bounds`], or for the
-/// machine that compiled it, or lacks the memory of its instances ([`super::instance_memory`]).
+/// Generation 1 brought the bounds of [`super::bounds`], 2 code that every processor of its kind
+/// runs, and 3 the memory of the instances ([`super::instance_memory`]).
 const GENERATION: u32 = 3;
 
 /// The digest of the adapter of core modules, computed when this crate is compiled: hashing 50 KB
