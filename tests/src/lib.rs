@@ -4,11 +4,13 @@
 //!    [`component`], [`core_module`] or the build.
 //! 2. [`conformance`] and [`fidelity`] run the recorded cases of the standard tools.
 //! 3. [`leftovers`] and [`openings`] observe the effects of a run.
-//! 4. [`mcp::Client`] talks to a server of the Model Context Protocol.
+//! 4. [`mcp::Client`] talks to a server of the Model Context Protocol, [`mcp::peer`] runs such a
+//!    server, and [`browser`] logs in at it.
 //! 5. [`paths`] has the paths of the programs under test.
 //! 6. [`wait::eventually`] waits for a state that no event announces, and [`mode::permit`] sets
 //!    the mode of a file.
 
+pub mod browser;
 pub mod component;
 pub mod conformance;
 pub mod core_module;

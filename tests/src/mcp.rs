@@ -1,6 +1,7 @@
 //! An MCP client that writes and reads lines, and does not use the protocol's library.
 
 pub mod http;
+pub mod peer;
 pub mod suite;
 
 use std::collections::VecDeque;

@@ -13,22 +13,11 @@ mod sandbox;
 mod unconfined;
 
 use std::fs;
-use std::path::PathBuf;
 
 use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::mcp::Client;
-use ikigai_tests::paths;
+use ikigai_tests::mcp::peer::{define, program};
 use serde_json::{Value, json};
-
-/// Writes the peer's file, and returns its path. The file may be changed later.
-fn define(host: &Host, definition: &Value) -> PathBuf {
-    host.write("peer/peer.json", definition.to_string(), 0o644)
-}
-
-/// Returns the program of the peer.
-fn program() -> String {
-    paths::programs().join("mcp-peer").display().to_string()
-}
 
 /// Adds the peer as `peer`, with the directory of its file, and approves all its tools.
 fn add(host: &Host, definition: &Value) -> Ran {

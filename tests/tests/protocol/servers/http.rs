@@ -1,42 +1,13 @@
 //! Servers over HTTP as tools: their address, their token, and the places they may redirect to.
 
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::symlink;
-use std::process::{ChildStdin, Command};
 
-use ikigai_tests::host::{Host, Ran, Running};
+use ikigai_tests::host::{Host, Ran};
 use ikigai_tests::mcp::Client;
-use serde_json::{Value, json};
+use ikigai_tests::mcp::peer::HttpPeer;
+use serde_json::json;
 
-use crate::servers::{define, doing, offered, program, text};
-
-/// A peer over HTTP, which ends when this value is dropped.
-pub(crate) struct Peer {
-    pub(crate) url: String,
-    stdin: Option<ChildStdin>,
-    running: Option<Running>,
-}
-
-impl Peer {
-    pub(crate) fn start(host: &Host, definition: &Value) -> Self {
-        let file = define(host, definition);
-        let mut running = Running::start(Command::new(program()).arg("--http").arg(file));
-        let (stdin, stdout) = running.take_pipes();
-        let mut url = String::new();
-        BufReader::new(stdout).read_line(&mut url).expect("the address of the peer");
-        Self { url: url.trim().to_owned(), stdin: Some(stdin), running: Some(running) }
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // The peer ends with its stdin.
-        drop(self.stdin.take());
-        if let Some(running) = self.running.take() {
-            running.wait();
-        }
-    }
-}
+use crate::servers::{doing, offered, text};
 
 #[test]
 fn a_server_over_http_is_used_in_each_of_its_forms() {
@@ -52,7 +23,7 @@ fn a_server_over_http_is_used_in_each_of_its_forms() {
         for (key, value) in form.as_object().expect("an object") {
             definition[key] = value.clone();
         }
-        let peer = Peer::start(&host, &definition);
+        let peer = HttpPeer::start(&host, &definition);
         host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
         assert_eq!(offered(&host), ["peer__echo"], "{form}");
         let listed = host.run(["tool", "list", "--json"]).json();
@@ -69,7 +40,7 @@ fn a_token_is_sent_to_the_server_and_named_nowhere() {
     let host = Host::without_system_tools().env("PEER_TOKEN", "t0psecret");
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "token": "t0psecret" });
-    let peer = Peer::start(&host, &definition);
+    let peer = HttpPeer::start(&host, &definition);
     let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
     assert!(refused.contains("cannot be used"), "{refused}");
     let args = ["mcp", "add", "peer", &peer.url, "--token-env", "PEER_TOKEN", "--yes"];
@@ -91,7 +62,7 @@ fn a_command_prints_the_token_and_is_asked_again_when_it_is_refused() {
     let host = Host::without_system_tools();
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "token": "t0psecret" });
-    let peer = Peer::start(&host, &definition);
+    let peer = HttpPeer::start(&host, &definition);
     // The first time, the command prints an expired token.
     let seen = host.scratch().join("seen").display().to_string();
     let script = format!(
@@ -128,7 +99,7 @@ fn a_command_that_a_tool_could_change_prints_no_token() {
     let host = Host::without_system_tools();
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "token": "t0psecret" });
-    let peer = Peer::start(&host, &definition);
+    let peer = HttpPeer::start(&host, &definition);
     let ran = host.scratch().join("ran");
     let script = format!("#!/bin/sh\n: > '{}'\necho t0psecret\n", ran.display());
     let inside = host.write("workspace/print-token", script, 0o755);
@@ -192,12 +163,12 @@ fn a_server_leads_nowhere_but_to_itself() {
     let host = Host::without_system_tools();
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "redirect": "cross" });
-    let peer = Peer::start(&host, &definition);
+    let peer = HttpPeer::start(&host, &definition);
     let refused = host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(1).stderr();
     assert!(refused.contains("cannot be used"), "{refused}");
     drop(peer);
     // The address must be granted, as for a component.
-    let peer = Peer::start(&host, &doing(&["echo"]));
+    let peer = HttpPeer::start(&host, &doing(&["echo"]));
     let args = ["mcp", "add", "peer", &peer.url, "--net", "mcp.example.com:443", "--yes"];
     let refused = host.run(args).expect_code(1).stderr();
     assert!(refused.contains("is granted"), "{refused}");
@@ -207,7 +178,8 @@ fn a_server_leads_nowhere_but_to_itself() {
 fn clients_are_told_that_a_server_over_http_is_in_the_open_world() {
     let host = Host::without_system_tools();
     let hints = json!({ "readOnlyHint": true, "openWorldHint": false });
-    let peer = Peer::start(&host, &json!({ "tools": [{ "name": "mild", "annotations": hints }] }));
+    let peer =
+        HttpPeer::start(&host, &json!({ "tools": [{ "name": "mild", "annotations": hints }] }));
     host.run(["mcp", "add", "peer", &peer.url, "--yes"]).expect_code(0);
     let mut client = Client::start(host.command().args(["mcp", "serve"]));
     let listed = client.result("tools/list", json!({}));

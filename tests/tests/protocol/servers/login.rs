@@ -2,30 +2,29 @@
 //! at once.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::thread;
 
 use ikigai_terminal_testing::Terminal;
+use ikigai_tests::browser::WebPage;
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mcp::peer::HttpPeer;
 use ikigai_tests::mode::permit;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::servers::http::Peer;
 use crate::servers::{doing, offered, text};
 
 /// The beginnings of the secrets that the test's issuer hands out.
 const SECRETS: [&str; 2] = ["access-", "refresh-"];
 
 /// Starts a peer with an issuer, and adds it.
-fn start(host: &Host, oauth: &Value) -> Peer {
+fn start(host: &Host, oauth: &Value) -> HttpPeer {
     let mut definition = doing(&["echo"]);
     definition["http"] = json!({ "oauth": oauth });
     definition["journal"] = journal(host).display().to_string().into();
-    let peer = Peer::start(host, &definition);
+    let peer = HttpPeer::start(host, &definition);
     let added = host.run(["mcp", "add", "peer", &peer.url, "--oauth", "--yes"]).expect_code(0);
     assert!(added.stderr().contains("`ikigai mcp login peer`"), "{added}");
     peer
@@ -45,43 +44,15 @@ fn kept(host: &Host) -> PathBuf {
     host.scratch().join("state/ikigai/logins/peer.json")
 }
 
-/// Sends a request without a body, and returns the status, the redirect target, and the page.
-fn get(url: &str) -> (String, Option<String>, String) {
-    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("another scheme: {url}"));
-    let (address, path) = rest.split_once('/').expect("a path");
-    let mut stream = TcpStream::connect(address).expect("connected");
-    let request = format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut reader = BufReader::new(stream);
-    let (mut head, mut length) = (Vec::new(), 0);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        let line = line.trim_end().to_owned();
-        if line.is_empty() {
-            break;
-        }
-        if let Some(value) = line.strip_prefix("content-length: ") {
-            length = value.parse().expect("a number");
-        }
-        head.push(line);
-    }
-    let mut page = vec![0; length];
-    reader.read_exact(&mut page).expect("a page");
-    let status = head[0].split(' ').nth(1).expect("a status").to_owned();
-    let place = head.iter().find_map(|line| line.strip_prefix("location: "));
-    (status, place.map(ToOwned::to_owned), String::from_utf8(page).expect("UTF-8"))
-}
-
 /// Logs in with these flags, and acts as the browser. Returns the command's result and the final
 /// page.
 fn log_in(host: &Host, flags: &[&str]) -> (Ran, String) {
     let mut running = host.start(["mcp", "login", "peer", "--yes"].iter().chain(flags));
     let url = format!("http{}", running.line_of_stderr("http"));
-    let (_, place, page) = get(&url);
-    let place = place.unwrap_or_else(|| panic!("no way back: {page}"));
-    let (_, _, page) = get(&place);
-    (running.wait(), page)
+    let page = WebPage::get(&url);
+    let place = page.location.unwrap_or_else(|| panic!("no way back: {}", page.text));
+    let page = WebPage::get(&place);
+    (running.wait(), page.text)
 }
 
 #[track_caller]
@@ -270,10 +241,10 @@ fn an_answer_with_a_foreign_state_is_not_taken_and_the_wait_can_be_given_up() {
         let _peer = start(&host, &json!({ "fault": "state" }));
         let mut running = host.start(["mcp", "login", "peer", "--yes"]);
         let url = format!("http{}", running.line_of_stderr("http"));
-        let place = get(&url).1.expect("a way back");
-        let (status, _, page) = get(&place);
-        assert_eq!(status, "400", "{page}");
-        assert!(page.contains("no login that ikigai waits for"), "{page}");
+        let place = WebPage::get(&url).location.expect("a way back");
+        let WebPage { status, text, .. } = WebPage::get(&place);
+        assert_eq!(status, "400", "{text}");
+        assert!(text.contains("no login that ikigai waits for"), "{text}");
         running.signal(signal);
         let ran = running.wait().expect_code(130);
         assert!(ran.stderr().contains("login cancelled"), "{ran}");
