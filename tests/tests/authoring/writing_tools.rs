@@ -3,7 +3,9 @@
 
 mod recorded;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -84,6 +86,42 @@ fn the_commands_of_the_page_work_from_an_empty_folder() {
         said += &Ran::from_command(&mut shell, b"").expect_code(0).stdout();
     }
     assert!(said.contains(r#""words":2"#), "{said}");
+}
+
+/// A block of a page with commands and the answer of the last one.
+pub(crate) struct ConsoleBlock<'p> {
+    pub(crate) commands: Vec<&'p str>,
+    answer: &'p str,
+}
+
+impl<'p> ConsoleBlock<'p> {
+    /// Finds the first block whose first command begins with `start`.
+    #[track_caller]
+    pub(crate) fn find(page: &'p str, start: &str) -> Self {
+        let mut blocks = page.split("```console\n").skip(1);
+        let block = blocks.find(|block| block.starts_with(&format!("$ {start}")));
+        let block = block.and_then(|block| block.split_once("\n```")).map(|(block, _)| block);
+        let block = block.unwrap_or_else(|| panic!("no block begins with `{start}`"));
+        let (_, answer) = block.rsplit_once('\n').expect("more lines than one");
+        let commands = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+        Self { commands, answer }
+    }
+
+    /// Runs the commands where ikigai is installed, with the other programs on `path`, and checks
+    /// the answer.
+    #[track_caller]
+    pub(crate) fn run(&self, host: &Host, path: &OsStr) -> Ran {
+        let bin = host.scratch().join("bin");
+        fs::create_dir_all(&bin).expect("made");
+        symlink(paths::host(), bin.join("ikigai")).expect("linked");
+        let all = [bin].into_iter().chain(std::env::split_paths(path));
+        let mut shell = host.command_of("sh");
+        shell.args(["-eu", "-c", &self.commands.join("\n")]);
+        shell.env("PATH", std::env::join_paths(all).expect("a PATH"));
+        let ran = Ran::from_command(&mut shell, b"").expect_code(0);
+        assert!(ran.stdout().ends_with(&format!("{}\n", self.answer)), "{ran}");
+        ran
+    }
 }
 
 /// Returns the path and the text of each block of `page` that follows a comment with a file name.
@@ -212,18 +250,19 @@ fn the_wrapped_module() {
     if !zig.is_file() {
         return left_out("the wrapped module", "Zig").unwrap_or_default();
     }
-    let host = Host::new();
-    let folder = examples().join("wrapped-module");
-    let mut cc = Command::new(zig);
-    cc.args(["cc", "-target", "wasm32-wasi", "-Oz", "-s", "-o"])
-        .arg(host.user_tools().join("greet.wasm"))
-        .arg(folder.join("greet.c"))
-        .env("ZIG_GLOBAL_CACHE_DIR", paths::shared_scratch().join("zig"));
-    Ran::from_command(&mut cc, b"").expect_code(0);
-    let tool = Example::install(host, "greet", &folder.join("greet.wrap.toml"));
+    let host = Host::new().env("ZIG_GLOBAL_CACHE_DIR", paths::shared_scratch().join("zig"));
+    for name in ["greet.c", "greet.wrap.toml"] {
+        let file = examples().join("wrapped-module").join(name);
+        fs::copy(file, host.workspace().join(name)).expect("copied");
+    }
+    fs::create_dir(host.home().join(".ikigai")).expect("made");
+    symlink(host.user_tools(), host.home().join(".ikigai/tools")).expect("linked");
+    host.write("bin/zig", format!("#!/bin/sh\nexec '{}' \"$@\"\n", zig.display()), 0o755);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    ConsoleBlock::find(&pages(), "zig cc ").run(&host, &path);
+    let path = host.user_tools().join("greet.wrap.toml");
+    let tool = Example { host, name: "greet", path };
     tool.is_a_good_tool();
-    let answer = tool.call(&json!({ "names": ["Ada", "Grace"] }));
-    assert_eq!(answer, json!({ "output": "Hello, Ada!\nHello, Grace!\n", "exit_code": 0 }));
     tool.refuses(&json!({ "names": "Ada" }));
 }
 

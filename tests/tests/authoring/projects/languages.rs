@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::host::Host;
 use ikigai_tests::{left_out, paths};
 use serde_json::json;
+
+use crate::writing_tools::ConsoleBlock;
 
 /// Returns a host whose user has this machine's compilers. Their results are kept for the next run
 /// of the tests.
@@ -117,22 +119,8 @@ fn the_first_commands_of_the_page_lead_to_a_call() {
     }
     let page = fs::read_to_string(paths::repository().join("docs/guides/write-a-tool.md"));
     let page = page.expect("docs/guides/write-a-tool.md");
-    let (_, rest) = page.split_once("```console\n").expect("the first block");
-    let (block, _) = rest.split_once("```\n").expect("its end");
-    let typed = block.lines().filter_map(|line| line.strip_prefix("$ "));
-    let typed: Vec<&str> = typed.collect();
-    assert!(typed[0].starts_with("ikigai tool new ") && typed.len() <= 6, "{typed:?}");
-    let (_, answer) = block.trim_end().rsplit_once('\n').expect("more lines than one");
-
-    let host = host();
-    let bin = host.scratch().join("bin");
-    fs::create_dir(&bin).expect("made");
-    symlink(paths::host(), bin.join("ikigai")).expect("linked");
-    let all = [bin].into_iter().chain(std::env::split_paths(&path()).collect::<Vec<_>>());
-    let mut shell = host.command_of("sh");
-    shell.args(["-eu", "-c", &typed.join("\n")]);
-    shell.env("PATH", std::env::join_paths(all).expect("a PATH"));
-    let ran = Ran::from_command(&mut shell, b"").expect_code(0);
-    assert!(ran.stdout().ends_with(&format!("{answer}\n")), "{ran}");
+    let block = ConsoleBlock::find(&page, "ikigai tool new ");
+    assert!(block.commands.len() <= 6, "{:?}", block.commands);
+    let ran = block.run(&host(), &path());
     assert!(ran.stdout().contains("10 passed, 0 failed\n"), "{ran}");
 }
