@@ -6,7 +6,9 @@
 //!     as ikigai tool new weather --lang c  the command that runs, if the page has placeholders
 //!     0 created weather                    its exit code, and a text of its output
 //!     at-terminal o deny                   or the key that answers a screen which ends with `deny`
-//!     in FILE TEST                         or the other test or script that runs the command
+//!     serves 200 file_read                 or the status of a server's answer, and a text of it
+//!     in FILE TEST                         or the other test, which reads the commands of the page
+//!     in SCRIPT TEXT                       or the script with the command
 //! ```
 //!
 //! Each command in a block needs a row, and so does each in backquotes that is more than a name
@@ -24,9 +26,13 @@ use ikigai_provider_testing::{FakeServer, Reply, Vendor};
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::component::{Ending, printing};
 use ikigai_tests::host::{Host, Ran, schema};
+use ikigai_tests::mcp::http::Server;
+use ikigai_tests::mcp::peer::HttpPeer;
 use ikigai_tests::paths;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use regex::Regex;
+use rustix::process::Signal;
+use serde_json::json;
 
 use crate::shipping::scene::{Net, program};
 
@@ -127,6 +133,7 @@ struct DocumentedCommand<'t> {
 enum ExpectedOutcome<'t> {
     Exit { code: i32, output: &'t str },
     Terminal { key: &'t str, end: &'t str },
+    Serving { status: u16, answer: &'t str },
     Elsewhere { file: &'t str, mark: &'t str },
 }
 
@@ -148,6 +155,9 @@ fn rows(file: &str) -> Vec<DocumentedCommand<'_>> {
                 continue;
             }
             "at-terminal" => ExpectedOutcome::Terminal { key: first, end: last },
+            "serves" => {
+                ExpectedOutcome::Serving { status: first.parse().expect("a status"), answer: last }
+            }
             "in" => ExpectedOutcome::Elsewhere { file: first, mark: last },
             code => {
                 ExpectedOutcome::Exit { code: code.parse().expect("an exit code"), output: rest }
@@ -159,7 +169,7 @@ fn rows(file: &str) -> Vec<DocumentedCommand<'_>> {
 
 impl DocumentedCommand<'_> {
     #[track_caller]
-    fn check(&self, host: &Host) {
+    fn check(&self, host: &Host, page: &str) {
         match self.outcome {
             ExpectedOutcome::Exit { code, output } => {
                 let ran = Ran::from_command(&mut shell(host, self.run), b"").expect_code(code);
@@ -170,16 +180,39 @@ impl DocumentedCommand<'_> {
                 let mut terminal = Terminal::start(&shell(host, self.run), 120, 40);
                 let what = format!("the screen ends with `{end}`");
                 terminal.wait_until(&what, |screen| screen.trim_end().ends_with(end));
-                terminal.send(if key == "ctrl-d" { "\x04" } else { key });
+                terminal.send(match key {
+                    "ctrl-d" => "\x04",
+                    "yes" => "y\r",
+                    key => key,
+                });
                 assert!(terminal.wait().success(), "{}", terminal.screen());
+            }
+            ExpectedOutcome::Serving { status, answer } => {
+                // The shell becomes the server, which the signal must reach.
+                let mut server = shell(host, &format!("exec {}", self.run));
+                let server = match status {
+                    401 => Server::start(&mut server),
+                    _ => Server::with_token(&mut server),
+                };
+                let answered = server.request("tools/list", json!({}));
+                assert_eq!(answered.status, status, "{answered:?}");
+                let body = answered.body.to_string();
+                let is_there = answered.headers.contains(answer) || body.contains(answer);
+                assert!(is_there, "`{answer}` is missing\n{answered:?}");
+                server.end(Signal::TERM).expect_code(130);
             }
             ExpectedOutcome::Elsewhere { file, mark } => {
                 let is_test = file.ends_with(".rs");
                 let folder = if is_test { "tests/tests" } else { "" };
                 let source = fs::read_to_string(paths::repository().join(folder).join(file));
-                let mark = if is_test { format!("fn {mark}(") } else { mark.to_owned() };
-                let is_there = source.is_ok_and(|source| source.contains(&mark));
-                assert!(is_there, "`{}`: there is no `{mark}` in {file}", self.text);
+                let source = source.expect(file);
+                let page = page.rsplit('/').next().expect("a name");
+                let function = format!("fn {mark}(");
+                let marks = if is_test { [&*function, page] } else { [mark, self.text] };
+                for mark in marks {
+                    let is_there = source.contains(mark);
+                    assert!(is_there, "`{}`: there is no `{mark}` in {file}", self.text);
+                }
             }
         }
     }
@@ -193,7 +226,7 @@ fn shell(host: &Host, command: &str) -> Command {
 }
 
 /// Returns the host of a user who has everything that the pages start from: tools, files,
-/// toolchains and the programs of MCP servers. `$REGISTRY` replaces `ghcr.io`.
+/// toolchains, a browser and the programs of MCP servers. `$REGISTRY` replaces `ghcr.io`.
 fn host(server: &FakeServer, registry: &Fake) -> Host {
     // The sandbox replaces `/tmp`, so the home directory must be elsewhere.
     let host = Host::within(&paths::shown_scratch()).with_shared_cache();
@@ -222,12 +255,19 @@ fn host(server: &FakeServer, registry: &Fake) -> Host {
         host.write(path, content, mode);
     }
     fs::copy(paths::programs().join("mcp-peer"), host.home().join("mcp/peer")).expect("copied");
+    for name in ["count-lines.wrap.toml", "disk-free", "open-questions"] {
+        let file = paths::repository().join("tests/examples").join(name);
+        fs::copy(file, host.workspace().join(name)).expect("copied");
+    }
     for name in ["data", "notes", "out", "shots", "work"] {
         fs::create_dir(host.home().join(name)).expect("a directory");
     }
     let bin = host.scratch().join("bin");
     fs::create_dir(&bin).expect("a directory");
     symlink(paths::host(), bin.join("ikigai")).expect("linked");
+    // ikigai would refuse the build itself, which has a hard link in another directory.
+    let opener = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    fs::copy(env!("CARGO_BIN_EXE_browser"), bin.join(opener)).expect("copied");
     let path = format!("{}:{}/toolchain/bin:/usr/bin:/bin", bin.display(), host.home().display());
     host.env("PATH", path)
         .env("API_KEY", "key-of-the-test")
@@ -266,12 +306,17 @@ fn follow(page: &str) {
     let net = Net::new();
     let registry = net.registry();
     let host = host(&server, &registry);
+    // `$DOCS` replaces `https://mcp.example.com/mcp`. Its issuer asks no person.
+    let docs = json!({ "tools": [{ "name": "echo", "does": "echo" }], "http": { "oauth": {} } });
+    let docs = HttpPeer::start(&host, &docs);
+    let host = host.env("DOCS", &docs.url);
     for name in names.iter().filter(|name| !listed.contains(name.as_str())) {
         Ran::from_command(&mut shell(&host, &format!("{name} --help")), b"").expect_code(0);
     }
     for row in &rows {
-        row.check(&host);
+        row.check(&host, page);
     }
+    drop(docs);
     host.assert_nothing_left();
 }
 
