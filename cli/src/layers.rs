@@ -44,8 +44,12 @@ pub(crate) struct ParsedCommandLine {
 }
 
 /// Reads the command line of this process. Prints help and usage errors itself, and then returns
-/// the exit code as the error.
-pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, ExitCode> {
+/// the exit code as the error. `quick` defines the same commands as `commands`, or fewer; `commands`
+/// is used if that is not enough, and for all messages.
+pub(crate) fn read(
+    commands: CommandDefinition,
+    quick: CommandDefinition,
+) -> Result<ParsedCommandLine, ExitCode> {
     let mut line: Vec<OsString> = std::env::args_os().collect();
     if is_only(&line, ["--version", "-V"]) {
         return Err(output::print(VERSION).map_or_else(report, |()| ExitCode::SUCCESS));
@@ -57,7 +61,11 @@ pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, Exi
     }
     let with_all_flags = || help::with_shared_flags(commands());
     // First parse without the files, since help and usage errors do not depend on them.
-    let read = if is_only(&line, ["--help", "-h"]) {
+    let quickly_read = quick().try_get_matches_from(&line);
+    let definition = if quickly_read.is_ok() { quick } else { commands };
+    let read = if let Ok(matches) = quickly_read {
+        Ok((matches, Vec::new()))
+    } else if is_only(&line, ["--help", "-h"]) {
         tool_flags::read(with_all_flags, &line)
     } else {
         tool_flags::read(commands, &line).or_else(|error| {
@@ -89,7 +97,7 @@ pub(crate) fn read(commands: CommandDefinition) -> Result<ParsedCommandLine, Exi
     let matches = match config.settings().next() {
         None => matches,
         Some(_) => {
-            let program = tool_flags::with_flags(commands(), &of_tool);
+            let program = tool_flags::with_flags(definition(), &of_tool);
             with_defaults(program, &config).try_get_matches_from(&line).map_err(print)?
         }
     };
