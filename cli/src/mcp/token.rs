@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use crate::options;
 use ikigai_host::Paths;
 use ikigai_host::paths::{read_secret, secret_of_user};
+use ikigai_host::policy::EarlierReach;
 use ikigai_mcp::SharedToken;
 
 /// The name of the file.
@@ -23,6 +24,8 @@ pub(crate) fn of_user(paths: &Paths) -> anyhow::Result<(SharedToken, PathBuf)> {
     let dir =
         dir.context("there is no directory for it: neither `XDG_RUNTIME_DIR` nor `HOME` is set")?;
     let file = dir.join(NAME);
+    // A tool could have chosen the token in such a place.
+    EarlierReach::from_paths(paths).check(&file)?;
     let text = fresh().and_then(|fresh| secret_of_user(&dir, NAME, &fresh));
     Ok((parsed(&file, text)?, file))
 }

@@ -76,9 +76,12 @@ impl CallInFlight<'_> {
         }
         let (paths, workspace) = (tool.path_arguments(), &self.host.workspace);
         let arguments = self.arguments().cloned().unwrap_or_default();
-        let questions = reaching::questions(paths, &arguments, workspace, &decision.grant);
+        let beyond = reaching::accesses_beyond(paths, &arguments, workspace, &decision.grant);
+        for reached in beyond.refused {
+            widening.refused(reached);
+        }
         let mut is_wider = false;
-        for reached in questions {
+        for reached in beyond.questions {
             is_wider |= self.may(&widening, reached).await?;
         }
         Ok(is_wider.then_some(Agreement::Accesses { before: decision }))

@@ -5,6 +5,7 @@
 
 mod context;
 mod effective_grant;
+mod named_paths;
 mod reach;
 mod refusals;
 mod replaceable;
@@ -239,7 +240,7 @@ pub(super) fn for_user_program(
     let reach = WritablePlaces::new(user, context);
     let mut env = context.variables.all();
     let lost = search::keep_out_of_reach(&mut env, true, &reach);
-    search::leave_out_written(&mut env, &reach);
+    search::leave_out_written(&mut env, home, &reach);
     let start = NativeStart {
         path: Path::new("/"),
         program: None,

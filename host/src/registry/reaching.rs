@@ -45,30 +45,42 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     found
 }
 
-/// Returns the accesses to ask the user about before a call with these arguments. They are existing
-/// files that the grant does not cover, and the directories of files that the call may write.
-/// `arguments` are one JSON object.
-pub(crate) fn questions(
+/// The accesses beyond the grant that the arguments of a call name, as far as their files exist. For
+/// a file that the call may write, the access is to its directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct AccessesBeyond {
+    /// The accesses to ask the user about.
+    pub(crate) questions: Vec<RequestedAccess>,
+    /// The accesses by a relative path that leads out of the workspace. A file tool refuses such a
+    /// path whatever its grant has.
+    pub(crate) refused: Vec<RequestedAccess>,
+}
+
+/// Returns the accesses beyond the grant that these arguments name. `arguments` are one JSON object.
+pub(crate) fn accesses_beyond(
     paths: &[PathArgument],
     arguments: &[u8],
     workspace: &Path,
     grant: &Grant,
-) -> Vec<RequestedAccess> {
+) -> AccessesBeyond {
+    let mut beyond = AccessesBeyond::default();
     if paths.is_empty() {
-        return Vec::new();
+        return beyond;
     }
     // The host refuses arguments that are not an object. The tool refuses values that are not text.
     let members = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(arguments);
-    let Ok(members) = members else { return Vec::new() };
-    let mut found = Vec::new();
+    let Ok(members) = members else { return beyond };
     for PathArgument { name, access } in paths {
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
-        // An asset is not a file. A relative path lies beneath the workspace, and no grant lets a
-        // file tool climb out of it.
-        if text.is_empty() || text.contains("://") || climbs(Path::new(&text)) {
+        // An asset is not a file.
+        if text.is_empty() || text.contains("://") {
             continue;
         }
+        let found = match climbs(Path::new(&text)) {
+            true => &mut beyond.refused,
+            false => &mut beyond.questions,
+        };
         let Some(named) = NamedFile::from_path(&workspace.join(text), *access) else { continue };
         let reached = |path| RequestedAccess::Path { access: *access, path };
         let place = grant.reserved.executed_place(&named.file);
@@ -83,7 +95,7 @@ pub(crate) fn questions(
             found.push(question);
         }
     }
-    found
+    beyond
 }
 
 /// Returns whether a relative path leads above its start, without regard to links.
@@ -146,7 +158,7 @@ mod tests {
         let write = |name: &str| PathArgument { name: name.into(), access: Access::ReadWrite };
         let grant = Grant::default();
         let of = |paths: &[PathArgument], arguments: &str| {
-            questions(paths, arguments.as_bytes(), &root, &grant)
+            accesses_beyond(paths, arguments.as_bytes(), &root, &grant).questions
         };
         let path = |access, path: &str| RequestedAccess::Path { access, path: root.join(path) };
         let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
@@ -158,6 +170,10 @@ mod tests {
             assert_eq!(found, [path(Access::ReadOnly, "a")], "{same}");
         }
         assert_eq!(of(&[write("x")], r#"{"x": "here/link"}"#).len(), 1);
+        let climbing = accesses_beyond(&[read("x")], br#"{"x": "here/../../"}"#, &root, &grant);
+        let above = root.parent().expect("a parent").to_owned();
+        let above = RequestedAccess::Path { access: Access::ReadOnly, path: above };
+        assert_eq!(climbing, AccessesBeyond { questions: vec![], refused: vec![above] });
         for nothing in ["a/", "link/", "a/.", "missing/../a"] {
             assert_eq!(of(&[read("x")], &format!(r#"{{"x": "{nothing}"}}"#)), [], "{nothing}");
         }

@@ -290,7 +290,7 @@ fn a_command_for_a_key_starts_with_known_variables() {
     let seen = host.scratch().join("seen");
     let script = format!(
         "#!/bin/sh\necho \"${{PERL5OPT-none}} ${{PERLLIB-none}} ${{AWS_CONFIG_FILE-none}} \
-         ${{AWS_PROFILE-none}}\" > '{}'\n",
+         ${{AWS_PROFILE-none}} ${{BROWSER-none}}\" > '{}'\n",
         seen.display()
     );
     let program = host.write("bin/get-key", script, 0o755);
@@ -301,9 +301,10 @@ fn a_command_for_a_key_starts_with_known_variables() {
         .env("PERL5OPT", format!("-I{inside}/lib"))
         .env("PERLLIB", format!("{inside}/lib"))
         .env("AWS_CONFIG_FILE", format!("{inside}/aws"))
-        .env("AWS_PROFILE", "mine");
+        .env("AWS_PROFILE", "mine")
+        .env("BROWSER", format!("/bin/sh '{inside}/open' %s"));
     host.run(["ask", "--provider", "anthropic", "--model", "m", "hi"]).expect_code(2);
-    assert_eq!(fs::read_to_string(seen).expect("it ran"), "none none none mine\n");
+    assert_eq!(fs::read_to_string(seen).expect("it ran"), "none none none mine none\n");
 }
 
 #[test]

@@ -69,6 +69,10 @@ pub(super) fn base() -> Config {
         // tool of the 0.2 world uses.
         .concurrency_support(false)
         .consume_fuel(true)
+        // The addresses of instructions in traces of a trap, which nobody sees, and the tables by
+        // which a debugger unwinds. Without both, compiled code takes a sixth less space.
+        .generate_address_map(false)
+        .native_unwind_info(false)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(2 * WASM_STACK);

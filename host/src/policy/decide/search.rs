@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use super::named_paths::absolute_paths;
 use super::reach::WritablePlaces;
 use crate::paths;
 
@@ -82,6 +83,9 @@ const FOR_COMMANDS: [&str; 45] = [
 /// them, and they name no code.
 const KEPT: [&str; 2] = ["HOME", "TMPDIR"];
 
+/// The bytes between the words of a value that is a command.
+const SEPARATORS: &[u8] = b" \t\n;|&()<>`'\"";
+
 /// Removes from the environment of a native tool the directories of `PATH` that are relative or in
 /// which a tool may write. For an unconfined tool, also removes such directories from the variables
 /// of [`CODE`]. Returns the directories removed from `PATH`.
@@ -113,19 +117,28 @@ pub(super) fn keep_out_of_reach(
 
 /// Removes from the variables of a program that the host starts without a sandbox every path at
 /// which a tool may write: such a file could be a program, a module or a configuration that starts
-/// one. A variable is read as a list, as `PATH` is. An empty variable is removed.
-pub(super) fn leave_out_written(env: &mut Vec<(OsString, OsString)>, reach: &WritablePlaces<'_>) {
+/// one. A variable is read as a list, as `PATH` is. An empty variable is removed, and so is one
+/// that names such a path in another way, such as a command.
+pub(super) fn leave_out_written(
+    env: &mut Vec<(OsString, OsString)>,
+    home: Option<&Path>,
+    reach: &WritablePlaces<'_>,
+) {
     env.retain_mut(|(name, value)| {
         if KEPT.iter().any(|kept| name == kept) {
             return true;
         }
         let (kept, left_out): (Vec<PathBuf>, Vec<PathBuf>) = std::env::split_paths(value)
             .partition(|path| !path.is_absolute() || is_out_of_reach(path, reach));
-        if left_out.is_empty() {
-            return true;
+        if !left_out.is_empty() {
+            *value = std::env::join_paths(kept).unwrap_or_default();
         }
-        *value = std::env::join_paths(kept).unwrap_or_default();
-        !value.is_empty()
+        let mut words = value.as_bytes().split(|byte| SEPARATORS.contains(byte));
+        let is_within = |word| {
+            let paths = absolute_paths(OsStr::from_bytes(word), home);
+            paths.iter().any(|path| !is_out_of_reach(path, reach))
+        };
+        !(value.is_empty() && !left_out.is_empty()) && !words.any(is_within)
     });
 }
 
