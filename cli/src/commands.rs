@@ -307,14 +307,14 @@ mod tests {
 
     /// Returns the names in a command and below it: of its flags and arguments, and of its
     /// subcommands with theirs. Manual pages and help are made of the whole definition only.
-    fn names(command: &clap::Command) -> BTreeSet<String> {
+    fn names_below(command: &clap::Command) -> BTreeSet<String> {
         let own = command.get_arguments().map(|arg| {
             let required = if arg.is_required_set() { "!" } else { "" };
             format!("{} {:?}{required}", arg.get_id(), arg.get_num_args())
         });
         let below = command.get_subcommands().filter(|it| it.get_name() != "help").flat_map(|it| {
             let name = it.get_name();
-            names(it).into_iter().map(move |below| format!("{name} {below}"))
+            names_below(it).into_iter().map(move |below| format!("{name} {below}"))
         });
         own.chain(below).filter(|name| !name.contains("version ")).collect()
     }
@@ -327,7 +327,8 @@ mod tests {
         };
         let (whole, quick) = (built(definition()), built(Cli::quick_definition()));
         for (name, _) in ACTIONS.iter().chain(&GROUPS) {
-            let of = |program: &clap::Command| names(program.find_subcommand(name).expect("one"));
+            let of =
+                |program: &clap::Command| names_below(program.find_subcommand(name).expect("one"));
             assert_eq!(of(&quick), of(&whole), "{name}");
         }
         let visible = whole.get_subcommands().filter(|it| !it.is_hide_set());

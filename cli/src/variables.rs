@@ -66,7 +66,7 @@ impl ProgramVariable {
     pub(crate) fn purpose(self) -> &'static str {
         match self {
             Self::IkigaiLog => {
-                "Filter of the log on stderr, in the syntax of `tracing`, such as `debug` or `ikigai=trace`"
+                "Filter of the log on stderr, in the syntax of `tracing`, such as `debug` or `ikigai=debug`"
             }
             Self::IkigaiComplete => {
                 "Shell that asks for completions; only the completion scripts set it"
