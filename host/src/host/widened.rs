@@ -76,12 +76,9 @@ impl CallInFlight<'_> {
         }
         let (paths, workspace) = (tool.path_arguments(), &self.host.workspace);
         let arguments = self.arguments().cloned().unwrap_or_default();
-        let beyond = reaching::accesses_beyond(paths, &arguments, workspace, &decision.grant);
-        for reached in beyond.refused {
-            widening.refused(reached);
-        }
+        let questions = reaching::questions(paths, &arguments, workspace, &decision.grant);
         let mut is_wider = false;
-        for reached in beyond.questions {
+        for reached in questions {
             is_wider |= self.may(&widening, reached).await?;
         }
         Ok(is_wider.then_some(Agreement::Accesses { before: decision }))

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
@@ -45,31 +45,22 @@ pub(super) fn path_arguments(schema: &ToolSchema, origin: ToolOrigin) -> Vec<Pat
     found
 }
 
-/// The accesses beyond the grant that the arguments of a call name, as far as their files exist. For
-/// a file that the call may write, the access is to its directory.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct AccessesBeyond {
-    /// The accesses to ask the user about.
-    pub(crate) questions: Vec<RequestedAccess>,
-    /// The accesses by a relative path that leads out of the workspace. A file tool refuses such a
-    /// path whatever its grant has.
-    pub(crate) refused: Vec<RequestedAccess>,
-}
-
-/// Returns the accesses beyond the grant that these arguments name. `arguments` are one JSON object.
-pub(crate) fn accesses_beyond(
+/// Returns the accesses to ask the user about before a call with these arguments. They are existing
+/// files that the grant does not cover, and the directories of files that the call may write.
+/// `arguments` are one JSON object.
+pub(crate) fn questions(
     paths: &[PathArgument],
     arguments: &[u8],
     workspace: &Path,
     grant: &Grant,
-) -> AccessesBeyond {
-    let mut beyond = AccessesBeyond::default();
+) -> Vec<RequestedAccess> {
     if paths.is_empty() {
-        return beyond;
+        return Vec::new();
     }
     // The host refuses arguments that are not an object. The tool refuses values that are not text.
     let members = serde_json::from_slice::<BTreeMap<Cow<'_, str>, &RawValue>>(arguments);
-    let Ok(members) = members else { return beyond };
+    let Ok(members) = members else { return Vec::new() };
+    let mut found = Vec::new();
     for PathArgument { name, access } in paths {
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
@@ -77,10 +68,6 @@ pub(crate) fn accesses_beyond(
         if text.is_empty() || text.contains("://") {
             continue;
         }
-        let found = match climbs(Path::new(&text)) {
-            true => &mut beyond.refused,
-            false => &mut beyond.questions,
-        };
         let Some(named) = NamedFile::from_path(&workspace.join(text), *access) else { continue };
         let reached = |path| RequestedAccess::Path { access: *access, path };
         let place = grant.reserved.executed_place(&named.file);
@@ -95,25 +82,7 @@ pub(crate) fn accesses_beyond(
             found.push(question);
         }
     }
-    beyond
-}
-
-/// Returns whether a relative path leads above its start, without regard to links.
-fn climbs(path: &Path) -> bool {
-    let mut depth = 0_usize;
-    path.is_relative()
-        && path.components().any(|component| match component {
-            Component::ParentDir if depth == 0 => true,
-            Component::ParentDir => {
-                depth -= 1;
-                false
-            }
-            Component::Normal(_) => {
-                depth += 1;
-                false
-            }
-            _ => false,
-        })
+    found
 }
 
 /// A file that an argument names.
@@ -158,7 +127,7 @@ mod tests {
         let write = |name: &str| PathArgument { name: name.into(), access: Access::ReadWrite };
         let grant = Grant::default();
         let of = |paths: &[PathArgument], arguments: &str| {
-            accesses_beyond(paths, arguments.as_bytes(), &root, &grant).questions
+            questions(paths, arguments.as_bytes(), &root, &grant)
         };
         let path = |access, path: &str| RequestedAccess::Path { access, path: root.join(path) };
         let found = of(&[read("x")], r#"{"x": "\u0061", "y": 1}"#);
@@ -170,10 +139,9 @@ mod tests {
             assert_eq!(found, [path(Access::ReadOnly, "a")], "{same}");
         }
         assert_eq!(of(&[write("x")], r#"{"x": "here/link"}"#).len(), 1);
-        let climbing = accesses_beyond(&[read("x")], br#"{"x": "here/../../"}"#, &root, &grant);
         let above = root.parent().expect("a parent").to_owned();
         let above = RequestedAccess::Path { access: Access::ReadOnly, path: above };
-        assert_eq!(climbing, AccessesBeyond { questions: vec![], refused: vec![above] });
+        assert_eq!(of(&[read("x")], r#"{"x": "here/../../"}"#), [above]);
         for nothing in ["a/", "link/", "a/.", "missing/../a"] {
             assert_eq!(of(&[read("x")], &format!(r#"{{"x": "{nothing}"}}"#)), [], "{nothing}");
         }
