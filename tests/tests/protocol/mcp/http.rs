@@ -65,7 +65,7 @@ fn a_client_of_any_revision_finds_and_calls_a_tool() {
 
 #[test]
 fn a_token_of_a_client_is_in_no_log() {
-    let host = Host::new().env("IKIGAI_LOG", "trace");
+    let host = Host::new().env("IKIGAI_LOG", "debug");
     let mut server = start(&host);
     server.running().keep_reading_stderr();
     let token = fs::read_to_string(server.token_file()).expect("a token");
@@ -84,7 +84,7 @@ fn a_token_of_a_client_is_in_no_log() {
     assert_eq!(server.request("tools/list", json!({})).status, 401);
     let ran = server.end(Signal::TERM).expect_code(130);
     let log = ran.stderr();
-    assert!(log.contains("TRACE"), "it logs everything: {log}");
+    assert!(log.contains("DEBUG"), "it logs everything: {log}");
     let audit = fs::read_to_string(host.audit_log());
     let audit = audit.expect("a log");
     assert!(audit.contains(r#""principal":"token""#), "{audit}");
