@@ -138,7 +138,7 @@ pub(super) fn leave_out_written(
             let paths = absolute_paths(OsStr::from_bytes(word), home);
             paths.iter().any(|path| !is_out_of_reach(path, reach))
         };
-        !(value.is_empty() && !left_out.is_empty()) && !words.any(is_within)
+        (left_out.is_empty() || !value.is_empty()) && !words.any(is_within)
     });
 }
 
