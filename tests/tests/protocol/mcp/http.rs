@@ -67,6 +67,7 @@ fn a_client_of_any_revision_finds_and_calls_a_tool() {
 fn a_token_that_a_tool_could_choose_is_not_used() {
     let host = Host::new();
     let runtime = host.workspace().join("run");
+    fs::create_dir_all(runtime.join("ikigai")).expect("made");
     let write =
         r#"{"file_path": "run/ikigai/mcp.token", "content": "0123456789abcdef0123456789abcdef"}"#;
     host.run(["tool", "call", "file_write", write]).expect_code(0);
