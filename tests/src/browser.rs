@@ -1,4 +1,4 @@
-//! A browser without a window, which logs in where no person is asked.
+//! A browser without a window, which logs in without asking a person.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

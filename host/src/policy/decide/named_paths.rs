@@ -1,8 +1,39 @@
-//! The paths in a word of a command or in the value of a variable.
+//! The words of a command or of a variable with a command, and the paths in a word.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+
+/// The bytes between words, and those of operators.
+const BETWEEN: &[u8] = b" \t\n;|&()<>`=";
+
+/// Adds the words of a text as a shell reads it, and the words of each quoted text in it, which may
+/// be a script.
+pub(super) fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
+    let (mut word, mut quote) = (Vec::new(), None::<u8>);
+    let mut bytes = text.iter().copied();
+    loop {
+        match bytes.next() {
+            Some(byte) if quote == Some(byte) => quote = None,
+            Some(b'\\') if quote != Some(b'\'') => word.extend(bytes.next()),
+            Some(byte @ (b'\'' | b'"')) if quote.is_none() => quote = Some(byte),
+            Some(byte) if quote.is_some() || !BETWEEN.contains(&byte) => word.push(byte),
+            end => {
+                let word = std::mem::take(&mut word);
+                if word.iter().any(|byte| BETWEEN.contains(byte)) {
+                    words_of_text(&word, all);
+                }
+                if !word.is_empty() {
+                    all.insert(OsString::from_vec(word));
+                }
+                if end.is_none() {
+                    return;
+                }
+            }
+        }
+    }
+}
 
 /// Returns the absolute paths in a word: the word itself, the value of an option such as `-I/dir`,
 /// and the elements of a list.

@@ -1,11 +1,12 @@
 //! The directories in which a native tool looks for programs and for the code that they load. They
 //! never include a directory in which another tool may write.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::named_paths::absolute_paths;
+use super::named_paths::{absolute_paths, words_of_text};
 use super::reach::WritablePlaces;
 use crate::paths;
 
@@ -83,9 +84,6 @@ const FOR_COMMANDS: [&str; 45] = [
 /// them, and they name no code.
 const KEPT: [&str; 2] = ["HOME", "TMPDIR"];
 
-/// The bytes between the words of a value that is a command.
-const SEPARATORS: &[u8] = b" \t\n;|&()<>`'\"";
-
 /// Removes from the environment of a native tool the directories of `PATH` that are relative or in
 /// which a tool may write. For an unconfined tool, also removes such directories from the variables
 /// of [`CODE`]. Returns the directories removed from `PATH`.
@@ -133,12 +131,13 @@ pub(super) fn leave_out_written(
         if !left_out.is_empty() {
             *value = std::env::join_paths(kept).unwrap_or_default();
         }
-        let mut words = value.as_bytes().split(|byte| SEPARATORS.contains(byte));
-        let is_within = |word| {
-            let paths = absolute_paths(OsStr::from_bytes(word), home);
+        let mut words = BTreeSet::new();
+        words_of_text(value.as_bytes(), &mut words);
+        let is_within = |word: &OsString| {
+            let paths = absolute_paths(word, home);
             paths.iter().any(|path| !is_out_of_reach(path, reach))
         };
-        (left_out.is_empty() || !value.is_empty()) && !words.any(is_within)
+        (left_out.is_empty() || !value.is_empty()) && !words.iter().any(is_within)
     });
 }
 

@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::named_paths::{absolute_paths, in_home};
+use super::named_paths::{absolute_paths, in_home, words_of_text};
 use super::reach::WritablePlaces;
 use super::replaceable::{
     DEPTH, NativeStart, interpreter_line, interpreters, program_weakness, replaced, search_path,
@@ -20,9 +20,6 @@ use crate::paths;
 
 /// The role of a file in a command, in a reason.
 const NAMED: &str = "a file that it names";
-
-/// The bytes between words, and those of operators.
-const BETWEEN: &[u8] = b" \t\n;|&()<>`=";
 
 /// The commands of a shell after which a relative path means another file.
 const MOVES: [&str; 3] = ["cd", "chdir", "pushd"];
@@ -77,7 +74,8 @@ pub(super) fn weakness(
 fn printing_programs(words: &[OsString]) -> Option<BTreeSet<OsString>> {
     let (shell, words): (_, Vec<&[u8]>) = match words {
         [shell, option, line] if option == "-c" => {
-            let words = line.as_bytes().split(u8::is_ascii_whitespace);
+            // After a newline, the shell would run another command.
+            let words = line.as_bytes().split(|byte| b" \t".contains(byte));
             (Some(shell.clone()), words.filter(|word| !word.is_empty()).collect())
         }
         words => (None, words.iter().map(|word| word.as_bytes()).collect()),
@@ -116,33 +114,6 @@ fn all_words(words: &[OsString], home: Option<&Path>) -> BTreeSet<OsString> {
     all.iter().map(|word| in_home(word, home)).collect()
 }
 
-/// Adds the words of a text as a shell reads it, and the words of each quoted text in it, which may
-/// be a script.
-fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
-    let (mut word, mut quote) = (Vec::new(), None::<u8>);
-    let mut bytes = text.iter().copied();
-    loop {
-        match bytes.next() {
-            Some(byte) if quote == Some(byte) => quote = None,
-            Some(b'\\') if quote != Some(b'\'') => word.extend(bytes.next()),
-            Some(byte @ (b'\'' | b'"')) if quote.is_none() => quote = Some(byte),
-            Some(byte) if quote.is_some() || !BETWEEN.contains(&byte) => word.push(byte),
-            end => {
-                let word = std::mem::take(&mut word);
-                if word.iter().any(|byte| BETWEEN.contains(byte)) {
-                    words_of_text(&word, all);
-                }
-                if !word.is_empty() {
-                    all.insert(OsString::from_vec(word));
-                }
-                if end.is_none() {
-                    return;
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +148,8 @@ mod tests {
             (" /bin/cat  /w/token ", true),
             ("cat ~/w/token | sh", false),
             ("cat ~/w/token;sh", false),
+            ("cat\n~/w/get", false),
+            ("cat ~/w/token\n", false),
             ("cat ~/w/token ~/w/get", false),
             ("cat $(~/w/get)", false),
             ("cat `~/w/get`", false),

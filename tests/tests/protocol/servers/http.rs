@@ -117,7 +117,7 @@ fn a_command_that_a_tool_could_change_prints_no_token() {
         format!("/bin/sh -c 'exec {inside}'"),
         format!("/usr/bin/env {inside}"),
         format!("awk -f {}/key.awk", host.workspace().display()),
-        // What the file has in it would be variables, code or options of another program.
+        // The file would have variables, code or options of another program in it.
         format!("/bin/sh -c 'env $(cat {inside}) printenv KEY'"),
         format!("/bin/sh -c 'cat {inside} | make -f -'"),
         format!("/bin/cat {inside} {inside}"),

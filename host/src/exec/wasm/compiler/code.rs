@@ -103,7 +103,7 @@ struct CodeLabel<'a> {
 /// without a compiler cannot be told that it may load such code, though nothing in it depends on
 /// the convention: a component is compiled as a whole, with the entries that the host calls. So
 /// this function says the contrary in the label, which changes one byte.
-/// docs/contributing/decisions/two-compilers.md has the reasons.
+/// docs/contributing/decisions/winch-first.md has the reasons.
 fn relabel(code: &mut [u8]) -> wasmtime::Result<()> {
     let unknown = || wasmtime::Error::msg("the label of its code is unknown");
     let (start, label) = {
