@@ -71,7 +71,7 @@ fn a_token_that_a_tool_could_choose_is_not_used() {
     let write =
         r#"{"file_path": "run/ikigai/mcp.token", "content": "0123456789abcdef0123456789abcdef"}"#;
     host.run(["tool", "call", "file_write", write]).expect_code(0);
-    permit(&runtime.join("ikigai"), 0o700);
+    permit(runtime.join("ikigai"), 0o700);
     let host = host.env("XDG_RUNTIME_DIR", runtime.display().to_string());
     let refused = host.run(["mcp", "serve", "--http", "127.0.0.1:0"]).expect_code(1).stderr();
     assert!(refused.contains("where tools could write in an earlier run"), "{refused}");
