@@ -8,7 +8,7 @@ use ikigai_assets::AssetPath;
 pub(crate) const OUTPUTS: &str = "outputs/";
 
 /// Returns the folder of a principal's outputs. Different principals have different folders: every
-/// byte but letters, digits and `-` is written as `_` and two digits.
+/// byte but letters, digits and `-` is written as `_` and two hexadecimal digits.
 pub(crate) fn folder(principal: &str) -> String {
     let mut folder = OUTPUTS.to_owned();
     for byte in principal.bytes() {

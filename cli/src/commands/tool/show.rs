@@ -78,7 +78,7 @@ impl CompiledCode {
             (Tier::Optimised, _) => "optimised".to_owned(),
             (Tier::Baseline, None) => "baseline, until optimised code is compiled".to_owned(),
             (Tier::Baseline, Some(reason)) => {
-                format!("baseline: as optimised code it {reason}; it is tried again after an hour")
+                format!("baseline: as optimised code it {reason}; ikigai tries again after an hour")
             }
         })
     }

@@ -36,8 +36,8 @@ pub(super) fn weakness(
     let words = printing_programs(words).unwrap_or_else(|| all_words(words, home));
     if let Some(word) = MOVES.iter().find(|word| words.contains(OsStr::new(word))) {
         return Some(format!(
-            "it changes its directory with `{word}`, so that its relative paths are unknown; \
-             write absolute paths instead"
+            "it changes its directory with `{word}`, and ikigai cannot check relative paths after \
+             that; write absolute paths instead"
         ));
     }
     let dirs = words.iter().map(PathBuf::from).filter(|it| it.is_absolute() && it.is_dir());
