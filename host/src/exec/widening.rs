@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use ikigai_protocol::Digest;
+use ikigai_protocol::{Access, Digest};
 use parking_lot::Mutex;
 
 use self::notes::Notes;
 use crate::front_end::FrontEnd;
 use crate::limits::Deadline;
-use crate::policy::{Authority, CalledProgram, Decision, Net, RequestedAccess};
+use crate::policy::{Authority, CalledProgram, Decision, Grant, Net, RequestedAccess};
 
 pub(crate) use self::notes::CallNotes;
 pub(crate) use self::questions::OpenQuestions;
@@ -95,11 +95,17 @@ impl Widening {
     }
 
     /// Returns whether the tool may have this access, after asking the user if that is needed and
-    /// possible. Notes an access that is refused.
+    /// possible. Notes an access that is refused. Records a directory in which the tool may now
+    /// write.
     pub async fn may(&self, reached: RequestedAccess) -> bool {
-        if self.is_granted(&reached) {
-            return true;
-        }
+        let is_write =
+            matches!(reached, RequestedAccess::Path { access: Access::ReadWrite, .. });
+        let may = self.is_granted(&reached) || self.permits(reached).await;
+        may && (!is_write || self.record_writable())
+    }
+
+    /// Asks about an access that is not granted. Notes an access that is refused.
+    async fn permits(&self, reached: RequestedAccess) -> bool {
         if self.recording_permits(&reached) {
             self.refused(reached);
             return true;
@@ -111,17 +117,29 @@ impl Widening {
         allowed
     }
 
+    /// Records the directories in which the tool may write now: code in them is no longer trusted.
+    /// Returns false if the recording failed, because then the tool must not write there.
+    fn record_writable(&self) -> bool {
+        let Some(grant) = self.grant() else { return false };
+        let recorded = self.authority.record_writable(&grant);
+        recorded.inspect_err(|reason| tracing::warn!("an access is refused: {reason}")).is_ok()
+    }
+
+    /// Returns the present grant of the tool, with the accesses that the user allowed. Returns
+    /// `None` if the policy now denies the tool.
+    pub(crate) fn grant(&self) -> Option<Grant> {
+        let decision = self.authority.decide_widened(&self.program.request(), &self.once());
+        decision.ok().map(|decision| decision.grant)
+    }
+
     /// Returns the peers that the tool may reach, including those that the user allowed.
     pub(crate) fn net(&self) -> Net {
-        let decision = self.authority.decide_widened(&self.program.request(), &self.once());
-        decision.map(|decision| decision.grant.net).unwrap_or_default()
+        self.grant().map(|grant| grant.net).unwrap_or_default()
     }
 
     /// Returns whether the tool may have the access already, under the current policy.
     fn is_granted(&self, reached: &RequestedAccess) -> bool {
-        let decision = self.authority.decide_widened(&self.program.request(), &self.once());
-        *reached != RequestedAccess::Run
-            && decision.is_ok_and(|decision| decision.grant.shows(reached))
+        *reached != RequestedAccess::Run && self.grant().is_some_and(|grant| grant.shows(reached))
     }
 
     /// Returns whether the user could allow an access and did not refuse it.

@@ -30,6 +30,11 @@ impl Guard {
         Self { grant: Arc::clone(grant), allowed: Vec::new(), linked: OnceLock::new() }
     }
 
+    /// Guards the places of this grant from now on.
+    pub(super) fn renew(&mut self, grant: &Arc<Grant>) {
+        (self.grant, self.linked) = (Arc::clone(grant), OnceLock::new());
+    }
+
     /// Returns the guarded place that a name in an open directory is, or lies in.
     pub(super) fn place(&self, dir: BorrowedFd<'_>, name: &str) -> io::Result<Option<PathBuf>> {
         if !self.grant.reserved.guards() {

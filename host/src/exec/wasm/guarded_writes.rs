@@ -12,6 +12,7 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::hidden::path_of;
+use super::path_widening;
 use super::paths::location::Location;
 use super::places::HandleOrigin;
 use super::state::GuestState;
@@ -30,15 +31,17 @@ pub(super) async fn check(state: &mut GuestState, location: &Location) -> FsResu
     }
     let place = state.guard.place(dir.as_fd(), &location.name());
     let Some(place) = place.map_err(|_| ErrorCode::Access)? else { return Ok(()) };
-    if let Some(held) = &state.held {
-        let widening = Arc::clone(&held.widening);
-        let reached = RequestedAccess::Path { access: Access::ReadWrite, path: place.clone() };
-        if widening.may(reached).await {
-            state.guard.allowed.push(place);
-            return Ok(());
-        }
+    if may_change(state, place).await { Ok(()) } else { Err(ErrorCode::Access.into()) }
+}
+
+/// Asks whether the guest may change a guarded place.
+pub(super) async fn may_change(state: &mut GuestState, place: PathBuf) -> bool {
+    let reached = RequestedAccess::Path { access: Access::ReadWrite, path: place.clone() };
+    let may = path_widening::may(state, reached).await;
+    if may {
+        state.guard.allowed.push(place);
     }
-    Err(ErrorCode::Access.into())
+    may
 }
 
 /// Fails if a link with this text may not be made at a location.

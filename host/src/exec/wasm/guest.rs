@@ -11,7 +11,7 @@ use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::guard::Guard;
-use super::hidden::HiddenPaths;
+use super::hidden::{HiddenPaths, IsOver};
 use super::instance_memory::InstanceMemory;
 use super::net::{messages, sockets};
 use super::path_widening::PathWidening;
@@ -176,14 +176,16 @@ impl Guest {
         // A guest sees directories that are not granted only if the user can be asked, or if
         // something is recorded.
         let witness = widening.as_ref().is_some_and(|widening| widening.watches());
-        let held = widening.as_ref().map(|widening| {
-            PathWidening::new(Arc::clone(widening), Arc::clone(grant), Arc::clone(workspace))
-        });
         let (cancel, deadline) = (self.cancel.clone(), self.call.deadline.watch(&self.call.limits));
         let until = Until { cancel, deadline };
+        let is_over: IsOver = Arc::new(move || until.is_over(started));
+        let held = widening.as_ref().map(|widening| {
+            let (widening, workspace) = (Arc::clone(widening), Arc::clone(workspace));
+            PathWidening::new(widening, Arc::clone(grant), workspace, Arc::clone(&is_over))
+        });
         Ok(GuestFiles {
             places: preopens::open_all(&grant.dirs, workspace, witness)?,
-            hidden: HiddenPaths::for_grant(grant, move || until.is_over(started)),
+            hidden: HiddenPaths::for_grant(grant, is_over),
             guard: Guard::new(grant),
             held,
         })

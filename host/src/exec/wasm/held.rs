@@ -27,9 +27,10 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 use wasmtime_wasi::p2::{FsError, FsResult};
 
+use super::guarded_writes;
 use super::hidden::real_path;
 use super::path_target::{Existing, PathTarget};
-use super::path_widening::AllowedPath;
+use super::path_widening::{self, AllowedPath};
 use super::paths::admission::keep;
 use super::paths::open::{listable, open_seen, reopened, writes};
 use super::places::{GuestPlace, Handle, HandleOrigin};
@@ -359,12 +360,28 @@ async fn allowed(
     access: Access,
     target: &PathTarget,
 ) -> Option<AllowedPath> {
+    let known = state.held.as_ref()?.allowed(access, target).cloned();
+    let allowed = match known {
+        Some(known) => known,
+        None => ask(state, access, target).await?,
+    };
+    // A permission for a directory opens no place of secrets in it, and no place that other
+    // programs execute.
+    let path = target.itself();
+    let widened = Arc::clone(&state.held.as_ref()?.widened);
+    if !widened.withholds(access, &path) {
+        return Some(allowed);
+    }
+    let place = widened.reserved.executed_place(&path).filter(|_| !widened.hides(&path))?;
+    let is_open = state.guard.allowed.contains(&place);
+    (is_open || guarded_writes::may_change(state, place).await).then_some(allowed)
+}
+
+/// Asks for an access. Returns the permission for it.
+async fn ask(state: &mut GuestState, access: Access, target: &PathTarget) -> Option<AllowedPath> {
     let path = target.path();
     let held = state.held.as_mut()?;
-    if let Some(known) = held.allowed(access, target) {
-        return Some(known.clone());
-    }
-    let reached = held.grant.question_for(reached(access, path));
+    let reached = held.widened.question_for(reached(access, path));
     // The grant has it by another name, and the guest may use that name.
     if held.grant.covers(&reached) {
         return None;
@@ -374,8 +391,7 @@ async fn allowed(
         held.widening.withheld(reached);
         return None;
     }
-    let widening = Arc::clone(&held.widening);
-    let may = widening.may(reached).await;
+    let may = path_widening::may(state, reached).await;
     let held = state.held.as_mut()?;
     if !may {
         if held.refused.len() < REMEMBERED {

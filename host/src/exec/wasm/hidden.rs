@@ -37,8 +37,11 @@ pub(in crate::exec) struct HiddenPaths {
     /// opened.
     linked: OnceLock<LinkedFiles>,
     /// Tells whether the call is over, which ends the host's work for it.
-    is_over: Box<dyn Fn() -> bool + Send + Sync>,
+    is_over: IsOver,
 }
+
+/// A function that tells whether a call is over.
+pub(in crate::exec) type IsOver = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Files with several names, at least one of them hidden.
 enum LinkedFiles {
@@ -50,11 +53,8 @@ enum LinkedFiles {
 
 impl HiddenPaths {
     /// Returns nothing if nothing is hidden.
-    pub(in crate::exec) fn for_grant(
-        grant: &Arc<Grant>,
-        is_over: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Option<Arc<Self>> {
-        let (linked, is_over) = (OnceLock::new(), Box::new(is_over));
+    pub(in crate::exec) fn for_grant(grant: &Arc<Grant>, is_over: IsOver) -> Option<Arc<Self>> {
+        let linked = OnceLock::new();
         let hidden = || Arc::new(Self { grant: Arc::clone(grant), linked, is_over });
         (!grant.hide.is_empty() || grant.reserved.hides_secrets()).then(hidden)
     }
@@ -282,8 +282,8 @@ mod tests {
     fn hidden(root: &Path, patterns: &[&str]) -> Arc<HiddenPaths> {
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.to_owned() }];
         let hide = Hide::parse(patterns.iter().copied()).expect("patterns");
-        HiddenPaths::for_grant(&Arc::new(Grant { dirs, hide, ..Grant::default() }), || false)
-            .expect("a pattern")
+        let grant = Arc::new(Grant { dirs, hide, ..Grant::default() });
+        HiddenPaths::for_grant(&grant, Arc::new(|| false)).expect("a pattern")
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
             let asked = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&asked);
             let is_over = move || counted.fetch_add(1, Ordering::Relaxed) >= polls;
-            let hidden = HiddenPaths::for_grant(&grant, is_over).expect("a pattern");
+            let hidden = HiddenPaths::for_grant(&grant, Arc::new(is_over)).expect("a pattern");
             assert_eq!(hidden.check_open(&root, file.as_fd()).is_ok(), is_seen);
             assert_eq!(asked.load(Ordering::Relaxed), polls.min(100) + 1);
         }

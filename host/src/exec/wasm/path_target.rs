@@ -80,6 +80,14 @@ impl PathTarget {
         path
     }
 
+    /// Returns the path of the file, the directory or the entry itself.
+    pub(super) fn itself(&self) -> PathBuf {
+        match self {
+            Self::File { path, .. } | Self::Directory { path, .. } => path.clone(),
+            Self::Entry { path, name, .. } => path.join(name),
+        }
+    }
+
     /// Returns whether it is hidden from the guest. Then the user is not asked about it.
     pub(super) fn is_hidden(&self, hidden: Option<&HiddenPaths>) -> bool {
         let Some(hidden) = hidden else { return false };
@@ -92,7 +100,7 @@ impl PathTarget {
                         .is_none_or(|root| hidden.check_open(root, open.as_fd()).is_err())
             }
             Self::Directory { path, .. } => hides(path),
-            Self::Entry { path, name, .. } => hides(&path.join(name)),
+            Self::Entry { .. } => hides(&self.itself()),
         }
     }
 }

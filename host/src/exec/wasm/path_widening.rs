@@ -5,18 +5,24 @@ use std::sync::Arc;
 
 use ikigai_protocol::Access;
 
+use super::hidden::{HiddenPaths, IsOver};
 use super::path_target::PathTarget;
+use super::state::GuestState;
 use crate::exec::widening::Widening;
-use crate::policy::Grant;
+use crate::policy::{Grant, RequestedAccess};
 
 /// The state of a guest's path calls that lead out of the grant.
 pub(super) struct PathWidening {
     pub(super) widening: Arc<Widening>,
     pub(super) can_ask: bool,
+    /// The grant at the start, whose directories the guest has.
     pub(super) grant: Arc<Grant>,
+    /// The grant with what the user allowed since then.
+    pub(super) widened: Arc<Grant>,
     pub(super) workspace: Arc<Path>,
     pub(super) allowed: Vec<AllowedPath>,
     pub(super) refused: Vec<(Access, PathBuf)>,
+    is_over: IsOver,
 }
 
 /// A path that the user allowed.
@@ -41,13 +47,49 @@ impl AllowedPath {
 }
 
 impl PathWidening {
-    pub(super) fn new(widening: Arc<Widening>, grant: Arc<Grant>, workspace: Arc<Path>) -> Self {
+    pub(super) fn new(
+        widening: Arc<Widening>,
+        grant: Arc<Grant>,
+        workspace: Arc<Path>,
+        is_over: IsOver,
+    ) -> Self {
         let can_ask = widening.can_ask();
-        let (allowed, refused) = (Vec::new(), Vec::new());
-        Self { widening, can_ask, grant, workspace, allowed, refused }
+        let (widened, allowed, refused) = (Arc::clone(&grant), Vec::new(), Vec::new());
+        Self { widening, can_ask, grant, widened, workspace, allowed, refused, is_over }
     }
 
     pub(super) fn allowed(&self, access: Access, target: &PathTarget) -> Option<&AllowedPath> {
         self.allowed.iter().find(|it| it.covers(access, target))
     }
+
+    /// Takes over the present grant. Returns the names that it hides, or `None` if it is the same
+    /// grant as before.
+    fn renew(&mut self) -> Option<Option<Arc<HiddenPaths>>> {
+        let mut grant = self.widening.grant()?;
+        if self.widening.is_permissive() {
+            // The recording hides more than the policy.
+            grant.hide = self.grant.hide.clone();
+        }
+        if grant == *self.widened {
+            return None;
+        }
+        self.widened = Arc::new(grant);
+        Some(HiddenPaths::for_grant(&self.widened, Arc::clone(&self.is_over)))
+    }
+}
+
+/// Asks whether the guest may have an access. What the user allows is then bound by the same rules
+/// as a granted directory: its places of secrets stay hidden, and the places that other programs
+/// execute stay closed.
+pub(super) async fn may(state: &mut GuestState, reached: RequestedAccess) -> bool {
+    let Some(held) = &state.held else { return false };
+    let widening = Arc::clone(&held.widening);
+    let may = widening.may(reached).await;
+    if let Some(held) = &mut state.held
+        && let Some(hidden) = held.renew()
+    {
+        state.hidden = hidden;
+        state.guard.renew(&held.widened);
+    }
+    may
 }

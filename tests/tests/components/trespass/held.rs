@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,6 +29,8 @@ type Meanwhile = Box<dyn Fn(&Widen) + Send + Sync>;
 /// A person who answers every question in the same way.
 struct Person {
     answer: WidenAnswer,
+    /// The names of paths to which the person says no.
+    refuses: Vec<&'static str>,
     asked: Mutex<Vec<String>>,
     /// The time until the answer, or `None` if the person never answers.
     thinks: Option<Duration>,
@@ -38,7 +40,7 @@ struct Person {
 impl Person {
     fn who_says(answer: WidenAnswer) -> Self {
         let (asked, thinks) = (Mutex::default(), Some(Duration::ZERO));
-        Self { answer, asked, thinks, meanwhile: Box::new(|_| {}) }
+        Self { answer, refuses: Vec::new(), asked, thinks, meanwhile: Box::new(|_| {}) }
     }
 
     fn asked(&self) -> Vec<String> {
@@ -62,13 +64,15 @@ impl FrontEnd for Person {
     fn widen<'a>(&'a self, question: &'a Widen) -> AnswerFuture<'a, WidenReply> {
         Box::pin(async move {
             let text = question.reached[0].to_string();
+            let is_refused = self.refuses.iter().any(|name| text.ends_with(name));
             self.asked.lock().expect("no panic while held").push(text);
             (self.meanwhile)(question);
             match self.thinks {
                 Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
             }
-            WidenReply { answer: self.answer.clone(), waited: Duration::ZERO }
+            let answer = if is_refused { WidenAnswer::No } else { self.answer.clone() };
+            WidenReply { answer, waited: Duration::ZERO }
         })
     }
 }
@@ -99,7 +103,7 @@ impl Rig {
             cache: Some(paths::shared_scratch().join("cache")),
             policy: Some(tree.path("policy.toml")),
             ceiling: tree.path("ceiling.toml"),
-            home: None,
+            home: Some(tree.path("home")),
             state: Some(tree.path("state")),
             config: None,
             data: None,
@@ -342,6 +346,65 @@ async fn a_directory_is_allowed_with_all_in_it_and_nothing_above() {
     let seen = rig.walk(&["std list @/data", "std read @/data/out"], Some(&yes)).await;
     assert_eq!(seen[1], "secret");
     assert_eq!(yes.asked()[1..], [data, rig.reading("secret")]);
+}
+
+#[tokio::test]
+async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute() {
+    let files = [
+        "new/.git/HEAD",
+        "new/.git/hooks/x",
+        "home/.cargo/credentials.toml",
+        "home/.cargo/config.toml",
+        "work/kept",
+    ];
+    let rig = Rig::new(&files, "fs = [\"rw:.\"]");
+    let mut person = Person::who_says(WidenAnswer::Once);
+    person.refuses = vec![".envrc", "hooks", ".git/config"];
+    let person = Arc::new(person);
+    let steps = [
+        "std write @/new/made x",
+        "std write @/new/.envrc x",
+        "std write @/new/.git/hooks/post-checkout x",
+        "std append @/new/.git/hooks/x x",
+        "std write @/new/.git/config x",
+        "std rename @/new/made @/new/.envrc",
+        "std rename kept @/new/.envrc",
+        "std write @/new/more x",
+    ];
+    let seen = rig.walk(&steps, Some(&person)).await;
+    assert_eq!(seen[0], "done");
+    assert_eq!(seen[1..7], ["PermissionDenied"; 6], "{:?}", person.asked());
+    assert_eq!(seen[7], "done");
+    assert!(!rig.tree.path("new/.envrc").exists());
+    assert!(!rig.tree.path("new/.git/hooks/post-checkout").exists());
+    let places = ["new", "new/.envrc", "new/.git/hooks", "new/.git/config"];
+    assert_eq!(person.asked(), places.map(|name| rig.writing(name)));
+    // From then on, no program in the directory is trusted.
+    let new = rig.tree.path("new");
+    assert!(rig.tree.read("state/writable").lines().any(|line| Path::new(line) == new));
+
+    let yes = Arc::new(Person::who_says(WidenAnswer::Once));
+    let dir = rig.tree.path("home/.cargo");
+    let by_handle = format!(
+        "open-in / {} credentials.toml",
+        dir.strip_prefix("/").expect("an absolute path").display()
+    );
+    let steps = [
+        "std list @/home/.cargo",
+        "std read @/home/.cargo/config.toml",
+        "std read @/home/.cargo/credentials.toml",
+        "std stat @/home/.cargo/credentials.toml",
+        &by_handle,
+    ];
+    let seen = rig.walk(&steps, Some(&yes)).await;
+    assert_eq!(seen[1], "home/.cargo/config.toml");
+    assert_eq!(seen[2..], ["PermissionDenied", "PermissionDenied", "access"]);
+    assert_eq!(yes.asked(), [rig.reading("home/.cargo")]);
+    // The place itself is a question of its own.
+    let yes = Arc::new(Person::who_says(WidenAnswer::Once));
+    let steps = ["std write @/new/.mcp.json x", "std read @/home/.cargo/credentials.toml"];
+    let seen = rig.walk(&steps, Some(&yes)).await;
+    assert_eq!(seen, ["done", "home/.cargo/credentials.toml"]);
 }
 
 #[tokio::test]
