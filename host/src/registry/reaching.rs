@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
+use crate::exec::assets::SCHEME;
 use crate::paths;
 use crate::policy::{Grant, RequestedAccess, ToolOrigin, path_arguments_of};
 
@@ -65,7 +66,7 @@ pub(crate) fn questions(
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
         // An asset is not a file.
-        if text.is_empty() || text.contains("://") {
+        if text.is_empty() || text.starts_with(SCHEME) {
             continue;
         }
         let Some(named) = NamedFile::from_path(&workspace.join(text), *access) else { continue };
