@@ -37,7 +37,9 @@ pub(crate) fn edit(file: &Path, gate: &CommandGate) -> anyhow::Result<()> {
         .arg("-c")
         .arg(command)
         .arg("sh")
-        .arg(file)
+        .arg(std::path::absolute(file)?)
+        // In the current directory, the editor could load a file of a tool.
+        .current_dir("/")
         .env_clear()
         .envs(env)
         .status()

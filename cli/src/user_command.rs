@@ -3,7 +3,6 @@
 //! sandbox, so no tool may be able to replace them or the files that they get.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ikigai_host::policy::Authority;
@@ -46,14 +45,13 @@ pub(crate) fn check(authority: &Authority, words: &[OsString]) -> Result<Command
     authority.for_user_command(words).map_err(|reason| refused(&reason))
 }
 
-/// Checks the user's editor, which starts in the current directory, by a policy. It gets every
-/// variable, without the paths at which tools may write.
+/// Checks the user's editor, which starts in `/`, by a policy. It gets every variable, without the
+/// paths at which tools may write.
 pub(crate) fn check_editor(
     authority: &Authority,
     words: &[OsString],
 ) -> Result<CommandEnv, String> {
-    let directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
-    authority.for_user_program(words, &directory).map_err(|reason| refused(&reason))
+    authority.for_user_program(words).map_err(|reason| refused(&reason))
 }
 
 fn refused(reason: &str) -> String {

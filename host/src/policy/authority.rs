@@ -187,14 +187,14 @@ impl Authority {
         &self,
         words: &[OsString],
     ) -> Result<Vec<(OsString, OsString)>, String> {
-        let mut env = self.for_user_program(words, Path::new("/"))?;
+        let mut env = self.for_user_program(words)?;
         env.retain(|(name, _)| decide::is_for_commands(name));
         Ok(env)
     }
 
     /// Returns the environment of another program that the host's program starts as its user,
-    /// without a sandbox, in this directory: the user's editor. It has all variables, without the
-    /// paths at which a tool may write. Check the program before each start.
+    /// without a sandbox, in the directory `/`: the user's editor. It has all variables, without
+    /// the paths at which a tool may write. Check the program before each start.
     ///
     /// # Errors
     ///
@@ -203,11 +203,10 @@ impl Authority {
     pub fn for_user_program(
         &self,
         words: &[OsString],
-        directory: &Path,
     ) -> Result<Vec<(OsString, OsString)>, String> {
         let layers = self.current().map_err(|denial| denial.to_string())?;
         let context = self.context(&self.signing, &[]);
-        let program = decide::UserProgram { words, directory, home: self.home() };
+        let program = decide::UserProgram { words, home: self.home() };
         decide::for_user_program(&layers.user, &context, &program)
     }
 

@@ -219,12 +219,10 @@ pub(super) fn for_schema(
     grant
 }
 
-/// A program of the user that the host starts with all rights of its user.
+/// A program of the user that the host starts in `/`, with all rights of its user.
 pub(super) struct UserProgram<'a> {
     /// Its name or path, and its arguments.
     pub(super) words: &'a [OsString],
-    /// The directory that it starts in.
-    pub(super) directory: &'a Path,
     /// The user's home.
     pub(super) home: Option<&'a Path>,
 }
@@ -236,7 +234,7 @@ pub(super) fn for_user_program(
     context: &PolicyContext<'_>,
     program: &UserProgram<'_>,
 ) -> Result<Vec<(OsString, OsString)>, String> {
-    let UserProgram { words, directory, home } = *program;
+    let UserProgram { words, home } = *program;
     let reach = WritablePlaces::new(user, context);
     let mut env = context.variables.all();
     let lost = search::keep_out_of_reach(&mut env, true, &reach);
@@ -244,7 +242,8 @@ pub(super) fn for_user_program(
     let start = NativeStart {
         path: Path::new("/"),
         program: None,
-        workspace: directory,
+        // No tool may write there, so a relative path in a file or a variable leads nowhere.
+        workspace: Path::new("/"),
         env: &env,
         lost: &lost,
     };

@@ -235,7 +235,7 @@ fn a_long_description_is_reported_and_cut_if_the_configuration_asks_for_it() {
 #[test]
 fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
     let (host, file) = configured("");
-    let (scratch, workspace) = (host.scratch().display(), host.workspace());
+    let (scratch, workspace) = (host.scratch().display().to_string(), host.workspace());
     let script = format!("#!/bin/sh\n: > '{scratch}/ran'\n");
     host.write("workspace/get-key", &script, 0o755);
     host.write("workspace/plain", &script, 0o644);
@@ -271,6 +271,19 @@ fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
         format!("jq -nf {inside}/plain"),
         "cd && awk -f key.awk".to_owned(),
         format!("$(cat {inside}/key.awk)"),
+        // The path stands in code, in nested quotes, in a list or in an address.
+        format!("bash -c '\"{inside}/get-key\"'"),
+        format!("bash -c \"'${{KEY:-{inside}/get-key}}'\""),
+        format!("git -c alias.k='!{inside}/get-key' k"),
+        format!("python3 -c 'import os; os.execv(r\"{inside}/get-key\", [\"k\"])'"),
+        format!("env PATH=/usr/bin:/{inside} get-key"),
+        format!("git clone git+file://{inside} /tmp/x"),
+        format!("nix run {inside}#key"),
+        // Relative to where the command starts, and to directories that it names.
+        format!("env -C{scratch} workspace/get-key"),
+        format!("env -C {} workspace/get-key", scratch.trim_start_matches('/')),
+        format!("awk -f{}/key.awk", inside.to_string().trim_start_matches('/')),
+        format!("env -C {scratch} sh workspace/absent"),
     ] {
         let refused = ask(&command);
         assert!(refused.contains("a tool could change the command"), "{command}: {refused}");

@@ -21,7 +21,7 @@ pub(super) fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
             Some(byte) if quote.is_some() || !BETWEEN.contains(&byte) => word.push(byte),
             end => {
                 let word = std::mem::take(&mut word);
-                if word.iter().any(|byte| BETWEEN.contains(byte)) {
+                if word.iter().any(|byte| BETWEEN.contains(byte) || b"'\"\\".contains(byte)) {
                     words_of_text(&word, all);
                 }
                 if !word.is_empty() {
@@ -35,35 +35,70 @@ pub(super) fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
     }
 }
 
-/// Returns the absolute paths in a word: the word itself, the value of an option such as `-I/dir`,
-/// and the elements of a list.
-pub(super) fn absolute_paths(word: &OsStr, home: Option<&Path>) -> Vec<PathBuf> {
-    let bytes = word.as_bytes();
-    let mut found = vec![word.to_owned()];
-    if bytes.starts_with(b"-")
-        && let Some(at) = bytes.iter().position(|byte| *byte == b'/')
-    {
-        found.push(OsStr::from_bytes(&bytes[at..]).to_owned());
-    }
-    for part in bytes.split(|byte| b":,@=".contains(byte)) {
-        // After the scheme of another address stands a host.
-        if !part.starts_with(b"//") || bytes.starts_with(b"file:") {
-            found.push(in_home(OsStr::from_bytes(part), home));
+/// Returns every text in a word that could be a path, wherever it stands: behind an option, in a
+/// list, in an address, in quotes or in code of another language.
+pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<PathBuf> {
+    let is_other = |byte: &u8| !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80);
+    let mut found = BTreeSet::new();
+    for text in [word.as_bytes().to_vec(), unquoted(word.as_bytes())] {
+        let text = with_home(&text, home);
+        let begins = |at: usize| match text.get(at.wrapping_sub(1)) {
+            None => true,
+            Some(before) => {
+                let is_option = at >= 2 && text[at - 2] == b'-' && before.is_ascii_alphabetic();
+                let is_first = at < 3 || is_other(&text[at - 3]);
+                text[at] == b'/' || is_other(before) || is_option && is_first
+            }
+        };
+        // A name may contain a byte that usually ends it.
+        let ends = |at: usize| text.get(at).is_none_or(is_other);
+        for start in (0..text.len()).filter(|at| begins(*at)) {
+            for end in (start + 1..=text.len()).filter(|at| ends(*at)) {
+                found.insert(PathBuf::from(of_user(&text[start..end], home)));
+            }
         }
     }
-    found.into_iter().map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+    found
 }
 
-/// Returns a word with the user's home in the place of a `~` at its beginning, and of each `$HOME`
-/// and `${HOME}`.
-pub(super) fn in_home(word: &OsStr, home: Option<&Path>) -> OsString {
-    let Some(home) = home else { return word.to_owned() };
-    let home = home.as_os_str().as_bytes();
-    let (mut path, mut rest) = (Vec::new(), word.as_bytes());
-    if let [b'~'] | [b'~', b'/', ..] = rest {
-        path.extend_from_slice(home);
-        rest = &rest[1..];
+/// Returns a text without quotes and backslashes, and without the line ends behind backslashes.
+fn unquoted(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut bytes = text.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' => _ = bytes.next_if_eq(&b'\n'),
+            b'\'' | b'"' => {}
+            byte => plain.push(byte),
+        }
     }
+    plain
+}
+
+/// Returns a word with the user's home in the place of a `~` or `~USER` at its beginning, and of
+/// each `$HOME` and `${HOME}`.
+pub(super) fn in_home(word: &OsStr, home: Option<&Path>) -> OsString {
+    of_user(&with_home(word.as_bytes(), home), home)
+}
+
+/// Returns a text with the user's home in the place of a `~` or `~USER` at its beginning.
+fn of_user(text: &[u8], home: Option<&Path>) -> OsString {
+    let unchanged = || OsStr::from_bytes(text).to_owned();
+    let (Some(home), Some(after)) = (home, text.strip_prefix(b"~")) else { return unchanged() };
+    let end = after.iter().position(|byte| *byte == b'/').unwrap_or(after.len());
+    let (user, rest) = after.split_at(end);
+    // By convention, the home has the name of its user.
+    if !user.is_empty() && home.file_name().is_none_or(|name| name.as_bytes() != user) {
+        return unchanged();
+    }
+    OsString::from_vec([home.as_os_str().as_bytes(), rest].concat())
+}
+
+/// Returns a text with the user's home in the place of each `$HOME` and `${HOME}`.
+fn with_home(text: &[u8], home: Option<&Path>) -> Vec<u8> {
+    let Some(home) = home else { return text.to_vec() };
+    let home = home.as_os_str().as_bytes();
+    let (mut path, mut rest) = (Vec::new(), text);
     while let Some((first, after)) = rest.split_first() {
         if let Some(after) = after_home(rest) {
             path.extend_from_slice(home);
@@ -73,7 +108,7 @@ pub(super) fn in_home(word: &OsStr, home: Option<&Path>) -> OsString {
             rest = after;
         }
     }
-    OsString::from_vec(path)
+    path
 }
 
 /// Returns the text after `$HOME` or `${HOME}`, if it begins with one of them.
@@ -91,31 +126,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_found_inside_of_words() {
+    fn paths_are_found_anywhere_in_a_word() {
         let home = Some(Path::new("/home/u"));
-        let paths = |word: &str| {
-            let mut paths = absolute_paths(word.as_ref(), home);
-            paths.dedup();
-            paths
-        };
         for (word, expected) in [
-            ("/w/key.awk", &["/w/key.awk"][..]),
-            ("-f/w/key.awk", &["/w/key.awk"]),
-            ("--file=/w/key.awk", &["/w/key.awk"]),
-            ("@/w/arguments", &["/w/arguments"]),
-            ("/usr/lib:/w/lib", &["/usr/lib:/w/lib", "/usr/lib", "/w/lib"]),
-            ("a:~/w/lib", &["/home/u/w/lib"]),
-            ("file:///w/key.js", &["/w/key.js"]),
-            ("op://w/item/field", &[]),
-            ("https://w/item", &[]),
-            ("personal/w/key", &[]),
+            ("/w/key.awk", "/w/key.awk"),
+            ("-f/w/key.awk", "/w/key.awk"),
+            ("-fw/key.awk", "w/key.awk"),
+            ("--file=w/key.awk", "w/key.awk"),
+            ("@/w/arguments", "/w/arguments"),
+            ("/usr/lib:/w/lib", "/w/lib"),
+            ("PATH=/usr/bin:w/bin", "w/bin"),
+            ("/usr/bin://w/bin", "//w/bin"),
+            ("a:~/w/lib", "/home/u/w/lib"),
+            ("~u/w/lib", "/home/u/w/lib"),
+            ("file:///w/key.js", "///w/key.js"),
+            ("git+file:///w", "///w"),
+            ("unix:///w/socket", "///w/socket"),
+            ("nixpkgs#x /w#key", "/w"),
+            ("'\"$HOME/w/get\"'", "/home/u/w/get"),
+            ("'\"$HOME\"/w/get'", "/home/u/w/get"),
+            ("${KEY:-/w/get}", "/w/get"),
+            ("alias.k=!$HOME/w/get", "/home/u/w/get"),
+            ("$'\"/w/x\"'", "/w/x"),
+            ("run([\"/w/x\"])", "/w/x"),
+            ("open(r\"/w/x\")", "/w/x"),
+            ("/home/u\\\n/w/x", "/home/u/w/x"),
+            ("/w/my\\ dir/get x", "/w/my dir/get"),
+            ("/w/a, b=c", "/w/a, b=c"),
         ] {
-            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
-            assert_eq!(paths(word), expected, "{word}");
+            let found = possible_paths(word.as_ref(), home);
+            assert!(found.contains(Path::new(expected)), "{word}: {found:?}");
         }
         for (word, expected) in [
             ("~", "/home/u"),
             ("~/w", "/home/u/w"),
+            ("~u/w", "/home/u/w"),
+            ("~v/w", "~v/w"),
             ("-f${HOME}/w", "-f/home/u/w"),
             ("$HOME", "/home/u"),
             ("$HOMES/w", "$HOMES/w"),

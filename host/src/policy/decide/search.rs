@@ -1,12 +1,11 @@
 //! The directories in which a native tool looks for programs and for the code that they load. They
 //! never include a directory in which another tool may write.
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::named_paths::{absolute_paths, words_of_text};
+use super::named_paths::possible_paths;
 use super::reach::WritablePlaces;
 use crate::paths;
 
@@ -131,13 +130,9 @@ pub(super) fn leave_out_written(
         if !left_out.is_empty() {
             *value = std::env::join_paths(kept).unwrap_or_default();
         }
-        let mut words = BTreeSet::new();
-        words_of_text(value.as_bytes(), &mut words);
-        let is_within = |word: &OsString| {
-            let paths = absolute_paths(word, home);
-            paths.iter().any(|path| !is_out_of_reach(path, reach))
-        };
-        (left_out.is_empty() || !value.is_empty()) && !words.iter().any(is_within)
+        let mut named = possible_paths(value, home).into_iter().filter(|path| path.is_absolute());
+        let names_written = named.any(|path| !is_out_of_reach(&path, reach));
+        (left_out.is_empty() || !value.is_empty()) && !names_written
     });
 }
 

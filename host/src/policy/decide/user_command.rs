@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::named_paths::{absolute_paths, in_home, words_of_text};
+use super::named_paths::{in_home, possible_paths, words_of_text};
 use super::reach::WritablePlaces;
 use super::replaceable::{
     DEPTH, NativeStart, interpreter_line, interpreters, program_weakness, replaced, search_path,
@@ -20,6 +20,10 @@ use crate::paths;
 
 /// The role of a file in a command, in a reason.
 const NAMED: &str = "a file that it names";
+
+/// The depth of paths that are relative to each other: a file, in a directory that an option names,
+/// in a directory that another option names.
+const NESTED_DIRS: usize = 3;
 
 /// The commands of a shell after which a relative path means another file.
 const MOVES: [&str; 3] = ["cd", "chdir", "pushd"];
@@ -40,17 +44,18 @@ pub(super) fn weakness(
              that; write absolute paths instead"
         ));
     }
-    let dirs = words.iter().map(PathBuf::from).filter(|it| it.is_absolute() && it.is_dir());
+    let named: BTreeSet<PathBuf> =
+        words.iter().flat_map(|word| possible_paths(word, home)).collect();
     // An option may make each of them the directory in which a program looks.
-    let dirs: BTreeSet<PathBuf> = dirs.chain([start.workspace.to_path_buf()]).collect();
+    let mut files = BTreeSet::from([start.workspace.to_path_buf()]);
+    for _ in 0..NESTED_DIRS {
+        let dirs: Vec<PathBuf> = files.into_iter().filter(|path| path.is_dir()).collect();
+        let beneath = |dir: &PathBuf| named.iter().map(|path| dir.join(path)).collect::<Vec<_>>();
+        files = dirs.iter().flat_map(beneath).chain(dirs.iter().cloned()).collect();
+    }
     let path = search_path(start);
-    let (mut programs, mut files) = (BTreeSet::new(), BTreeSet::new());
-    for word in &words {
-        files.extend(absolute_paths(word, home));
-        files.extend(dirs.iter().map(|dir| dir.join(word)).filter(|file| file.exists()));
-        if word.as_bytes().contains(&b'/') {
-            continue;
-        }
+    let mut programs = BTreeSet::new();
+    for word in words.iter().filter(|word| !word.as_bytes().contains(&b'/')) {
         // Any word may be a program that another one starts.
         if let Some(found) = search::find(word, std::env::split_paths(&path)) {
             programs.insert(found);

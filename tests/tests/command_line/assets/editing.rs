@@ -55,7 +55,8 @@ fn an_editor_that_a_tool_could_replace_is_not_started() {
     // Without a variable, the editor is the first `vi` that no tool can replace.
     host.run(["asset", "edit", "blocks/a.md"]).expect_code(0);
     assert_eq!(get(&host, "a"), "new\n");
-    for editor in [inside.display().to_string(), "bin/vi".to_owned(), "./bin/vi -c x".to_owned()] {
+    let around = host.scratch().display();
+    for editor in [inside.display().to_string(), format!("env -C {around} workspace/bin/vi")] {
         let mut command = host.command();
         command.env("EDITOR", &editor).args(["asset", "edit", "a"]);
         let refused = Ran::from_command(&mut command, b"").expect_code(1);
