@@ -353,7 +353,11 @@ impl HostBuilder {
         };
         let earlier = EarlierReach::from_paths(&paths);
         let own = [&paths.config, &paths.data, &paths.state, &files.user].into_iter().flatten();
-        for place in own.chain(&files.further_ceilings) {
+        // The tools of the installation are where the user put them, with the program itself.
+        let moved = paths.system_tools.as_ref().filter(|dir| paths.required.contains(dir));
+        // The lock says who signed a tool. The policy knows the tools themselves by their contents.
+        let lock = paths.lock().filter(|lock| lock.exists());
+        for place in own.chain(&files.further_ceilings).chain(moved).chain(&lock) {
             earlier.check(place)?;
         }
         let mut protected = paths.protected();

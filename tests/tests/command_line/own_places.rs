@@ -66,6 +66,15 @@ fn own_files_that_a_tool_could_have_written_are_refused() {
         assert!(ran.stderr().contains("hint: use a directory"), "{variable}\n{ran}");
     }
     host.run(["tool", "list"]).expect_code(0);
+    // Tools of the user are known by their contents, but their signers only from the lock.
+    let tools = host.workspace().join("mine");
+    fs::create_dir(&tools).expect("made");
+    list("IKIGAI_USER_TOOLS", &tools).expect_code(0);
+    host.write("workspace/mine.lock", "", 0o600);
+    for variable in ["IKIGAI_USER_TOOLS", "IKIGAI_SYSTEM_TOOLS"] {
+        let ran = list(variable, &tools).expect_code(2);
+        assert!(ran.stderr().contains("tools could write in"), "{variable}\n{ran}");
+    }
 }
 
 #[test]
