@@ -239,13 +239,18 @@ fn page_tables(tree: &[Process]) -> u64 {
     tree.iter().map(of).sum()
 }
 
-/// Counts the mappings of the processes, up to `most`.
+/// Counts the mappings of the processes, up to `most`. A process that may not be read counts as one
+/// with `most`.
 fn mappings(tree: &[Process], most: usize) -> usize {
     let mut chunk = vec![0; CHUNK];
     let mut seen = 0;
     for process in tree {
-        // It may have ended since it was listed.
-        let Ok(mut list) = File::open(process.path("maps")) else { continue };
+        let mut list = match File::open(process.path("maps")) {
+            Ok(list) => list,
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => return most,
+            // It has ended since it was listed.
+            Err(_) => continue,
+        };
         while let Ok(length @ 1..) = list.read(&mut chunk) {
             // One mapping is one line, proc_pid_maps(5).
             seen += chunk[..length].iter().filter(|byte| **byte == b'\n').count();

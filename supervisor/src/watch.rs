@@ -45,6 +45,9 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(160);
 /// thousands of processes, reading `/proc` is not free.
 const SHARE_OF_TIME: u32 = 20;
 
+/// The longest time between two measurements if one takes long: a tool can make it take long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// The time for which the supervisor signals processes that it cannot kill, without a namespace.
 /// They belong to another user, and a program with setuid may have started them.
 const REFUSED_TIMEOUT: Duration = Duration::from_millis(800);
@@ -449,7 +452,8 @@ impl Measurements {
         });
         self.interval = (self.interval * 2).min(LONGEST_INTERVAL);
         let took = own_time().saturating_sub(began);
-        self.next = Instant::now() + self.interval.max(took * SHARE_OF_TIME);
+        let pause = took.saturating_mul(SHARE_OF_TIME).min(LONGEST_PAUSE);
+        self.next = Instant::now() + self.interval.max(pause);
         cause
     }
 

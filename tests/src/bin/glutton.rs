@@ -38,7 +38,10 @@ fn main() -> ExitCode {
         ["connections", wanted] => connections(wanted),
         ["queues", wanted] => take(wanted, queue),
         ["inotify", wanted] => take(wanted, inotify),
-        ["mapped-files", wanted] => take(wanted, mapped_files),
+        ["mapped-files", wanted] => take(wanted, || mapped_files(Readable::ByOthers)),
+        ["mapped-files-of-the-hidden", wanted] => {
+            take(wanted, || mapped_files(Readable::ByRootAlone))
+        }
         ["semaphores", wanted] => take(wanted, semaphores),
         ["rulesets", wanted] => take(wanted, ruleset),
         ["mappings", wanted] => take(wanted, mappings),
@@ -332,12 +335,23 @@ fn inotify() -> io::Result<()> {
     if unsafe { libc::inotify_init1(0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The users who may read the mappings of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Readable {
+    ByOthers,
+    ByRootAlone,
+}
+
 /// Starts a process that maps a file again and again, opened anew each time, and closes every
 /// descriptor.
-fn mapped_files() -> io::Result<()> {
+fn mapped_files(readable: Readable) -> io::Result<()> {
     const FILES: usize = 60_000;
     let own = CString::new("/proc/self/exe").map_err(io::Error::other)?;
-    fork(|| {
+    fork(move || {
+        if readable == Readable::ByRootAlone {
+            // SAFETY: a system call on numbers.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+        }
         for _ in 0..FILES {
             // SAFETY: system calls on numbers and on a string that ends; nothing of the mapping is
             // read.

@@ -129,6 +129,8 @@ fn open_files_of_the_machine_are_not_used_up_by_mappings() {
     let _guard = Guard::new();
     let rig = Rig::new(ikigai_tests::paths::supervisor(), Sandbox::Prefer);
     let rig = rig.lacking(OmittedLayers { cgroups: true, ..OmittedLayers::default() });
-    let outcome = attack(&rig, "mapped-files 40", 60, 1024);
-    assert_eq!(outcome.limit, Some(Limit::Memory), "{outcome:?}");
+    for way in ["mapped-files 40", "mapped-files-of-the-hidden 40"] {
+        let outcome = attack(&rig, way, 60, 1024);
+        assert_eq!(outcome.limit, Some(Limit::Memory), "{way}: {outcome:?}");
+    }
 }
