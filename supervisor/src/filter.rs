@@ -23,7 +23,7 @@ use seccompiler::{
 };
 
 pub(super) use self::instruction::{ARCHITECTURE, LOAD, NUMBER, RETURN, jump, line};
-use self::instruction::{FIRST, FOURTH, SECOND};
+use self::instruction::{FIRST, FOURTH, HIGH, SECOND, THIRD};
 use self::requests::{NETWORK_MODULES, SOCKET_REQUESTS, TERMINAL};
 
 /// The newest call that was considered for the list: `removexattrat`, Linux 6.13. The numbers
@@ -152,6 +152,9 @@ const LAST_OPTION: u32 = 77;
 /// Options of `prctl` whose numbers are not in order: a name for memory, and the process that may
 /// trace the caller.
 const NAMED_OPTIONS: [i32; 2] = [libc::PR_SET_VMA, libc::PR_SET_PTRACER];
+
+/// The number of the limit on core dumps, `RLIMIT_CORE` (asm-generic/resource.h).
+const CORE_LIMIT: u32 = 4;
 
 /// Calls that ask for the pages of a range, each with the argument that is the length, and the
 /// largest length that is allowed. The kernel walks the whole range in one call, which no signal
@@ -520,6 +523,30 @@ fn preamble(counted_memory: bool) -> Vec<sock_filter> {
     ];
     let uncounted =
         if counted_memory { Vec::new() } else { [&no_rulesets[..], &no_stacks].concat() };
+    // The limit on core dumps stays 1: with 0, the kernel may pipe a dump to a program of root. A
+    // script that sets 0 goes on, and one that also wants to know the old limit gets EPERM.
+    let granted = u32::from(SeccompAction::Errno(0));
+    let refused = u32::from(SeccompAction::Errno(libc::EPERM.cast_unsigned()));
+    let core_dumps = [
+        jump(libc::BPF_JEQ, 0, 2, libc::SYS_setrlimit as u32),
+        line(LOAD, 0, 0, FIRST),
+        jump(libc::BPF_JEQ, 11, 13, CORE_LIMIT),
+        jump(libc::BPF_JEQ, 0, 13, libc::SYS_prlimit64 as u32),
+        line(LOAD, 0, 0, SECOND),
+        jump(libc::BPF_JEQ, 0, 10, CORE_LIMIT),
+        // A pointer to the new limit, and one to the place for the old limit.
+        line(LOAD, 0, 0, THIRD),
+        jump(libc::BPF_JEQ, 0, 2, 0),
+        line(LOAD, 0, 0, THIRD + HIGH),
+        jump(libc::BPF_JEQ, 6, 0, 0),
+        line(LOAD, 0, 0, FOURTH),
+        jump(libc::BPF_JEQ, 0, 3, 0),
+        line(LOAD, 0, 0, FOURTH + HIGH),
+        jump(libc::BPF_JEQ, 0, 1, 0),
+        line(RETURN, 0, 0, granted),
+        line(RETURN, 0, 0, refused),
+        line(LOAD, 0, 0, NUMBER),
+    ];
     let commands = [
         jump(libc::BPF_JEQ, 0, 5, libc::SYS_fcntl as u32),
         line(LOAD, 0, 0, SECOND),
@@ -545,7 +572,7 @@ fn preamble(counted_memory: bool) -> Vec<sock_filter> {
         jump(libc::BPF_JGT, 0, 1, LAST_KNOWN),
         line(RETURN, 0, 0, missing),
     ];
-    [lines, &uncounted, &filters, &commands, splices.as_flattened()].concat()
+    [lines, &uncounted, &filters, &core_dumps, &commands, splices.as_flattened()].concat()
 }
 
 /// Returns a binary search that allows calls without a rule at once, and jumps to the rules for

@@ -19,7 +19,7 @@ use super::identity::UserIdentity;
 use super::launch::Restrictions;
 use super::layers::{self, LimitMechanisms};
 use super::namespace::{self, Init};
-use super::plan::{Confinement, ToolNetwork};
+use super::plan::{Confinement, NO_CORE, ToolNetwork};
 use super::watch::{CallWatch, Delivery, PreparedSandbox};
 use super::{reaper, request, sandbox, signals};
 
@@ -215,11 +215,6 @@ fn fill_standard_descriptors() -> io::Result<()> {
 
 /// stdin, stdout and stderr.
 const STANDARD_DESCRIPTORS: i32 = 3;
-
-/// The core limit under which a tool that crashes leaves no dump: every dump is larger than one
-/// byte. If dumps are piped to a program of root, no limit applies, but the kernel takes exactly
-/// 1 as a refusal (`do_coredump` in fs/coredump.c).
-const NO_CORE: u64 = 1;
 
 /// The `oom_score_adj` by which the kernel kills the tool and not its host when memory runs out,
 /// on the machine or in a group around the host. The tool counts as if it used half of all

@@ -7,7 +7,11 @@ pub(crate) const NUMBER: u32 = 0;
 pub(crate) const ARCHITECTURE: u32 = 4;
 pub(crate) const FIRST: u32 = 16;
 pub(crate) const SECOND: u32 = 24;
+pub(crate) const THIRD: u32 = 32;
 pub(crate) const FOURTH: u32 = 40;
+
+/// The distance from the low half of an argument to its high half.
+pub(crate) const HIGH: u32 = 4;
 
 pub(crate) const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 pub(crate) const RETURN: u32 = libc::BPF_RET | libc::BPF_K;

@@ -56,6 +56,7 @@ const ONLINE: FilterRights = FilterRights {
 
 const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
 const REFUSAL: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+const PRETENDED: u32 = libc::SECCOMP_RET_ERRNO;
 const MISSING: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned();
 const UNSUITABLE: u32 = libc::SECCOMP_RET_ERRNO | libc::EINVAL.cast_unsigned();
 const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOTTY.cast_unsigned();
@@ -317,6 +318,24 @@ fn memory_that_grows_like_a_stack_is_refused_where_nobody_counts_it() {
             own_with(reach, libc::SYS_mmap, [0, 4096, 3, flags, u64::MAX, 0])
         });
         assert_eq!(judged, judgements, "{flags:#x}");
+    }
+}
+
+#[test]
+fn the_limit_on_core_dumps_stays() {
+    let core = u64::from(CORE_LIMIT);
+    let (pointer, high_pointer) = (0x7000_0000_1000, 1 << 40);
+    for (call, arguments, judgement) in [
+        (libc::SYS_setrlimit, [core, pointer, 0, 0, 0, 0], PRETENDED),
+        (libc::SYS_setrlimit, [7, pointer, 0, 0, 0, 0], ALLOWED),
+        (libc::SYS_prlimit64, [0, core, pointer, 0, 0, 0], PRETENDED),
+        (libc::SYS_prlimit64, [0, core, high_pointer, 0, 0, 0], PRETENDED),
+        (libc::SYS_prlimit64, [0, core, pointer, pointer, 0, 0], REFUSAL),
+        (libc::SYS_prlimit64, [0, core, pointer, high_pointer, 0, 0], REFUSAL),
+        (libc::SYS_prlimit64, [0, core, 0, pointer, 0, 0], ALLOWED),
+        (libc::SYS_prlimit64, [0, 7, pointer, pointer, 0, 0], ALLOWED),
+    ] {
+        assert_eq!(own(true, call, arguments), judgement, "{call} {arguments:?}");
     }
 }
 

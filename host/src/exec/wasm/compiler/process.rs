@@ -12,6 +12,7 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use ikigai_protocol::Digest;
+use ikigai_supervisor::plan::NO_CORE;
 use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
@@ -76,7 +77,7 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     limit(Resource::Cpu, processor, processor + 1)
         .and_then(|()| limit(Resource::Data, memory, memory))
         .and_then(|()| limit(Resource::Fsize, code, code))
-        .and_then(|()| limit(Resource::Core, 0, 0))
+        .and_then(|()| dump_nothing())
         .map_err(|error| {
             CompilerFault::failed(format!("its compilation cannot be limited: {error}"))
         })?;
@@ -136,6 +137,13 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let lower = |own: Option<u64>, to: u64| Some(own.map_or(to, |own| own.min(to)));
     let (current, maximum) = (lower(own.current, soft), lower(own.maximum, hard));
     setrlimit(resource, Rlimit { current, maximum })?;
+    Ok(())
+}
+
+/// Sets the limit on core dumps with which the kernel makes none, even if the limit was 0 before.
+fn dump_nothing() -> io::Result<()> {
+    let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE)));
+    setrlimit(Resource::Core, Rlimit { current: most, maximum: most })?;
     Ok(())
 }
 
