@@ -18,9 +18,9 @@ const ENCODER: &str = "0.254.2";
 
 /// A number that changes when components must be compiled again for a reason that no version shows.
 /// Generation 1 brought the bounds of [`super::bounds`], 2 code that every processor of its kind
-/// runs, 3 the memory of the instances ([`super::instance_memory`]), and 4 code without the
-/// addresses of instructions.
-const GENERATION: u32 = 4;
+/// runs, 3 the memory of the instances ([`super::instance_memory`]), 4 code without the
+/// addresses of instructions, and 5 a bound for descriptions.
+const GENERATION: u32 = 5;
 
 /// The digest of the adapter of core modules, computed when this crate is compiled: hashing 50 KB
 /// would be a noticeable part of starting a command.

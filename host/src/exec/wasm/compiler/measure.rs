@@ -23,12 +23,30 @@ const CORE_INSTANCE: u64 = 512;
 /// The size of the type of a resource in wasmtime, in bytes, rounded up.
 const RESOURCE_TYPE: u64 = 64;
 
-/// Returns the memory of the instances of the component with this code.
+/// The largest description of a component in its code, in bytes, besides a share of its machine code.
+/// The description lists types, imports, exports and functions. When the host loads the code, it keeps
+/// each of them on its heap, where they take up to 60 times as much.
+const DESCRIPTION: u64 = 1 << 20;
+
+/// The share: a sixteenth. Python's interpreter has 20 MiB of machine code and a description of
+/// 560 KiB.
+const CODE_SHARE: u64 = 16;
+
+/// Returns the memory of the instances of the component with this code. Fails if its description is
+/// too large.
 pub(super) fn instance_memory(code: &[u8]) -> wasmtime::Result<InstanceMemory> {
     let file = object::File::parse(code)?;
     let section = file
         .section_by_name(ELF_WASMTIME_INFO)
         .ok_or_else(|| wasmtime::Error::msg("its code does not describe its instances"))?;
+    let machine_code = file.section_by_name(".text").map_or(0, |text| text.size());
+    let most = DESCRIPTION + machine_code / CODE_SHARE;
+    if section.size() > most {
+        return Err(wasmtime::Error::msg(format!(
+            "its types, imports and exports take {} bytes, and at most {most} are allowed",
+            section.size()
+        )));
+    }
     let artifacts: ComponentArtifacts = postcard::from_bytes(section.data()?)?;
     let component = &artifacts.info.component;
     let mut allocated = u64::from(VMComponentOffsets::new(HostPtr, component).size_of_vmctx())
@@ -94,6 +112,25 @@ mod tests {
         let (one, many) = (nested(1), nested(9));
         assert_eq!(many.components - one.components, 8);
         assert!(many.allocated > one.allocated);
+    }
+
+    #[test]
+    fn a_component_with_too_many_types_or_exports_is_refused() {
+        let types = format!("(core module (rec {}))", "(type (struct))".repeat(400_000));
+        let functions = (0..900).map(|index| format!("(export \"{index}\" (func $f))"));
+        let instance = format!(
+            "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m)) \
+             (func $f (canon lift (core func $i \"f\"))) (instance $many {})",
+            functions.collect::<String>()
+        );
+        let exports = (0..300).map(|index| format!("(export \"e{index}\" (instance $many))"));
+        let exports = exports.collect::<String>();
+        for text in [format!("(component {types})"), format!("(component {instance} {exports})")] {
+            let component = wat::parse_str(text).expect("a component");
+            let refused = compile(&component, Tier::Optimised).expect_err("too large");
+            let refused = format!("{refused:#}");
+            assert!(refused.contains("types, imports and exports take"), "{refused}");
+        }
     }
 
     #[test]
