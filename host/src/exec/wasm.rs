@@ -69,6 +69,7 @@ use self::wasi_version::{OfWasi03, UsesAsync};
 use super::assets::AssetGate;
 use super::net::NetworkGate;
 use super::output::Pipe;
+use super::widening::Widening;
 use super::{Call, Executor, Exit, Outcome, ResourceUsage};
 use crate::limits::Limit;
 use crate::policy::Grant;
@@ -435,7 +436,7 @@ impl GuestProgram {
         let (grant, network) = (Arc::clone(&call.grant), Arc::clone(&runtime.network));
         let reach = Arc::new(NetworkGate::new(grant, network, call.widening.clone()));
         let gate = AssetGate::of_guest(&call);
-        let isolation = isolation_of(&call.grant);
+        let (granted, widening) = (Arc::clone(&call.grant), call.widening.clone());
         let waits = if reach.is_none() { Waits::Timers } else { Waits::Sockets };
         let stdout = Pipe::new(call.stdout.clone(), limits.output);
         let stderr = Pipe::unlimited(call.stderr.clone());
@@ -480,7 +481,7 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            isolation: ran.then(|| with_network(isolation, &reach)),
+            isolation: ran.then(|| isolation_of(&granted, widening.as_deref(), &reach)),
             denied: reach.denied().and(gate.denied()),
         }
     }
@@ -490,21 +491,17 @@ impl GuestProgram {
 const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: your own link may lead from one to \
     a place that the tool writes to, and another program may move a directory during the call";
 
-/// Returns the isolation of a component with this grant.
-fn isolation_of(grant: &Grant) -> Isolation {
-    let mut isolation = Isolation::of_a_component();
-    if grant.writable_dirs().next().is_some() {
-        isolation.places = Some(Guarantee::Partial(BY_THEIR_PATHS.into()));
-    }
-    isolation
-}
-
 /// The guarantee for the memory of a component that could connect to something.
 const WITHOUT_SOCKETS: &str = "the kernel's buffers of the component's sockets and HTTP \
     connections do not count; their number is bounded";
 
-/// Returns the isolation of a component with what the sockets that it could have take from it.
-fn with_network(mut isolation: Isolation, reach: &NetworkGate) -> Isolation {
+/// Returns the isolation of a component after its run: with this grant, what the user allowed
+/// meanwhile, and the sockets that it could have.
+fn isolation_of(grant: &Grant, widening: Option<&Widening>, reach: &NetworkGate) -> Isolation {
+    let mut isolation = Isolation::of_a_component();
+    if grant.writable_dirs().next().is_some() || widening.is_some_and(Widening::may_write) {
+        isolation.places = Some(Guarantee::Partial(BY_THEIR_PATHS.into()));
+    }
     if reach.had_network() {
         isolation.memory = Guarantee::Partial(WITHOUT_SOCKETS.into());
     }

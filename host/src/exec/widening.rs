@@ -41,6 +41,7 @@ pub struct Widening {
     own_peers: Arc<[(String, u16)]>,
     /// True if the policy permits questions to the user, by the decision under which the call runs.
     asks: AtomicBool,
+    may_write: AtomicBool,
     notes: Mutex<Notes>,
 }
 
@@ -66,6 +67,7 @@ impl Widening {
             arguments,
             own_peers,
             asks: AtomicBool::new(false),
+            may_write: AtomicBool::new(false),
             notes: Mutex::default(),
         }
     }
@@ -101,7 +103,16 @@ impl Widening {
         let is_write =
             matches!(reached, RequestedAccess::Path { access: Access::ReadWrite, .. });
         let may = self.is_granted(&reached) || self.permits(reached).await;
-        may && (!is_write || self.record_writable())
+        if !may || !is_write {
+            return may;
+        }
+        self.may_write.store(true, Ordering::Relaxed);
+        self.record_writable()
+    }
+
+    /// Returns whether an answer let the tool write to a path while it ran.
+    pub(crate) fn may_write(&self) -> bool {
+        self.may_write.load(Ordering::Relaxed)
     }
 
     /// Asks about an access that is not granted. Notes an access that is refused.

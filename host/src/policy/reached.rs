@@ -158,12 +158,6 @@ impl Grant {
         }
     }
 
-    /// Returns whether the grant refuses an access to a path although it grants a directory around
-    /// it: a place of secrets, or a place that other programs execute.
-    pub(crate) fn withholds(&self, access: Access, path: &Path) -> bool {
-        self.reserved.withholds(access, path)
-    }
-
     /// Returns whether the grant already has this access.
     #[must_use]
     pub fn covers(&self, reached: &RequestedAccess) -> bool {
@@ -173,7 +167,7 @@ impl Grant {
                 let mut dirs = self.dirs.iter();
                 is_link && *access == Access::ReadOnly
                     || dirs.any(|dir| dir.access >= *access && path.starts_with(&dir.path))
-                        && !self.withholds(*access, path)
+                        && !self.reserved.withholds(*access, path)
             }
             RequestedAccess::Peer { host, port } => match host.parse::<std::net::IpAddr>() {
                 Ok(ip) => self.net.allows_address((ip, *port).into()),

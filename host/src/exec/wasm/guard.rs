@@ -40,14 +40,21 @@ impl Guard {
         if !self.grant.reserved.guards() {
             return Ok(None);
         }
-        let path = path_of(dir, name)?;
-        let place = self.grant.reserved.executed_place(&path).or_else(|| {
+        Ok(self.place_at(&path_of(dir, name)?))
+    }
+
+    /// Returns the guarded place that a path without links is, or lies in.
+    pub(super) fn place_at(&self, path: &Path) -> Option<PathBuf> {
+        if !self.grant.reserved.guards() {
+            return None;
+        }
+        let place = self.grant.reserved.executed_place(path).or_else(|| {
             let target = self.linked().iter().find(|(real, _)| path.starts_with(real));
             // Names in it that the grant lists are open.
-            let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, &path));
+            let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, path));
             target.map(|(_, place)| place.clone())
         });
-        Ok(place.filter(|place| !self.allowed.contains(place)))
+        place.filter(|place| !self.allowed.contains(place))
     }
 
     /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the

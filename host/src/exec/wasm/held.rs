@@ -14,7 +14,6 @@
 
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use ikigai_protocol::Access;
 use rustix::fs::FileType;
@@ -368,13 +367,19 @@ async fn allowed(
     // A permission for a directory opens no place of secrets in it, and no place that other
     // programs execute.
     let path = target.itself();
-    let widened = Arc::clone(&state.held.as_ref()?.widened);
-    if !widened.withholds(access, &path) {
+    if state.held.as_ref()?.widened.reserved.is_secret(&path) {
+        return None;
+    }
+    if access == Access::ReadOnly {
         return Some(allowed);
     }
-    let place = widened.reserved.executed_place(&path).filter(|_| !widened.hides(&path))?;
-    let is_open = state.guard.allowed.contains(&place);
-    (is_open || guarded_writes::may_change(state, place).await).then_some(allowed)
+    if state.guard.is_of_a_rebase(&path) {
+        return None;
+    }
+    match state.guard.place_at(&path) {
+        Some(place) => guarded_writes::may_change(state, place).await.then_some(allowed),
+        None => Some(allowed),
+    }
 }
 
 /// Asks for an access. Returns the permission for it.

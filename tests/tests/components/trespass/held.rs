@@ -12,6 +12,7 @@ use ikigai_host::consent::{
     ConsentQuestion, ConsentReply, Respondent, Widen, WidenAnswer, WidenReply,
 };
 use ikigai_host::front_end::{AnswerFuture, FrontEnd};
+use ikigai_host::isolation::Guarantee;
 use ikigai_host::policy::{RequestedAccess, UsedAccess};
 use ikigai_host::{CancellationToken, Control, Digest, Host, Paths};
 use ikigai_protocol::Access;
@@ -353,13 +354,17 @@ async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute(
     let files = [
         "new/.git/HEAD",
         "new/.git/hooks/x",
+        "new/.git/rebase-merge/git-rebase-todo",
+        "new/scripts/hook",
         "home/.cargo/credentials.toml",
         "home/.cargo/config.toml",
         "work/kept",
     ];
     let rig = Rig::new(&files, "fs = [\"rw:.\"]");
+    symlink("../../scripts/hook", rig.tree.path("new/.git/hooks/pre-commit")).expect("linked");
+    symlink("../../scripts/none", rig.tree.path("new/.git/hooks/post-merge")).expect("linked");
     let mut person = Person::who_says(WidenAnswer::Once);
-    person.refuses = vec![".envrc", "hooks", ".git/config"];
+    person.refuses = vec![".envrc", "hooks", ".git/config", "pre-commit", "post-merge"];
     let person = Arc::new(person);
     let steps = [
         "std write @/new/made x",
@@ -369,16 +374,23 @@ async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute(
         "std write @/new/.git/config x",
         "std rename @/new/made @/new/.envrc",
         "std rename kept @/new/.envrc",
+        "std append @/new/scripts/hook x",
+        "std append @/new/.git/hooks/pre-commit x",
+        "std write @/new/scripts/none x",
+        "std append @/new/.git/rebase-merge/git-rebase-todo x",
         "std write @/new/more x",
     ];
     let seen = rig.walk(&steps, Some(&person)).await;
     assert_eq!(seen[0], "done");
-    assert_eq!(seen[1..7], ["PermissionDenied"; 6], "{:?}", person.asked());
-    assert_eq!(seen[7], "done");
+    assert_eq!(seen[1..11], ["PermissionDenied"; 10], "{:?}", person.asked());
+    assert_eq!(seen[11], "done");
+    assert_eq!(rig.tree.read("new/scripts/hook"), "new/scripts/hook");
+    let places = rig.record().isolation.expect("it ran").places.expect("said");
+    assert!(matches!(places, Guarantee::Partial(_)), "{places:?}");
     assert!(!rig.tree.path("new/.envrc").exists());
     assert!(!rig.tree.path("new/.git/hooks/post-checkout").exists());
     let places = ["new", "new/.envrc", "new/.git/hooks", "new/.git/config"];
-    assert_eq!(person.asked(), places.map(|name| rig.writing(name)));
+    assert_eq!(person.asked()[..4], places.map(|name| rig.writing(name)));
     // From then on, no program in the directory is trusted.
     let new = rig.tree.path("new");
     assert!(rig.tree.read("state/writable").lines().any(|line| Path::new(line) == new));

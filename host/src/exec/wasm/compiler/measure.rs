@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_component_with_too_many_types_or_exports_is_refused() {
         let types = format!("(core module (rec {}))", "(type (struct))".repeat(400_000));
-        let functions = (0..900).map(|index| format!("(export \"{index}\" (func $f))"));
+        let functions = (0..900).map(|index| format!("(export \"e{index}\" (func $f))"));
         let instance = format!(
             "(core module $m (func (export \"f\"))) (core instance $i (instantiate $m)) \
              (func $f (canon lift (core func $i \"f\"))) (instance $many {})",
