@@ -38,12 +38,12 @@ pub(super) const SOCKET_REQUESTS: [u64; 2] = [0x8900, 0x8b00];
 pub(super) const REQUESTS: &[(u32, u32)] = &[
     // linux/fs.h: FIGETBSZ, the size of a block.
     (0x0002, 0x0002),
-    // Terminals and other streams, asm-generic/ioctls.h: TCGETS to TIOCSWINSZ; FIONREAD and
-    // TIOCLINUX; TIOCPKT, FIONBIO, TIOCNOTTY; TIOCGETD, TCSBRKP; TIOCSBRK, TIOCCBRK, TIOCGSID;
+    // Terminals and other streams, asm-generic/ioctls.h: TCGETS to TCSBRK, TCFLSH; TIOCSCTTY to
+    // TIOCSWINSZ; FIONREAD and TIOCLINUX; TIOCPKT, FIONBIO, TIOCNOTTY; TIOCGETD, TCSBRKP; TIOCSBRK, TIOCCBRK, TIOCGSID;
     // TIOCGPTPEER; FIONCLEX, FIOCLEX, FIOASYNC; FIOQSIZE. TIOCSETD is missing, which loads the
     // module of a line discipline. TIOCEXCL and TIOCNXCL are missing too: they lock a terminal for
-    // the programs after the call.
-    (0x5401, 0x540b), (0x540e, 0x5414), (0x541b, 0x541c), (0x5420, 0x5422), (0x5424, 0x5425),
+    // the programs after the call. TCXONC can stop its output for them.
+    (0x5401, 0x5409), (0x540b, 0x540b), (0x540e, 0x5414), (0x541b, 0x541c), (0x5420, 0x5422), (0x5424, 0x5425),
     (0x5427, 0x5429),
     (0x5441, 0x5441), (0x5450, 0x5452), (0x5460, 0x5460),
     // Sockets: both types of `SOCKET_REQUESTS`.
