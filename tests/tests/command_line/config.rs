@@ -2,6 +2,7 @@
 //! each value, and mistakes, which end the command with their position.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use ikigai_tests::host::{Host, USER_POLICY};
@@ -243,6 +244,11 @@ fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
     for name in ["key.awk", "key.mk", "key.sed", "key.gdb", "lib/Key.pm"] {
         host.write(format!("workspace/{name}"), "two words", 0o644);
     }
+    symlink(workspace.join("get-key"), host.scratch().join("bin/linked")).expect("linked");
+    symlink("/etc/hostname", workspace.join("link")).expect("linked");
+    let old = std::env::var_os("PATH").unwrap_or_default();
+    let path = [host.scratch().join("bin")].into_iter().chain(std::env::split_paths(&old));
+    let host = host.env("PATH", std::env::join_paths(path).expect("a path"));
     let ask = |command: &str| {
         let text = format!("[providers.anthropic]\nkey_command = {command:?}");
         fs::write(&file, text).expect("a file");
@@ -284,6 +290,13 @@ fn a_command_for_a_key_that_a_tool_could_change_is_not_started() {
         format!("env -C {} workspace/get-key", scratch.trim_start_matches('/')),
         format!("awk -f{}/key.awk", inside.to_string().trim_start_matches('/')),
         format!("env -C {scratch} sh workspace/absent"),
+        format!("make -C {scratch} -sfworkspace/key.mk"),
+        // A program in `PATH` is a link to a file of a tool.
+        "git -c alias.k=!linked k".to_owned(),
+        "env -Slinked".to_owned(),
+        "awk 'BEGIN{\"linked\" | getline}'".to_owned(),
+        // The command would print another file.
+        format!("cat {inside}/link"),
     ] {
         let refused = ask(&command);
         assert!(refused.contains("a tool could change the command"), "{command}: {refused}");

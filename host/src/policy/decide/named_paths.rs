@@ -45,9 +45,11 @@ pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<Path
         let begins = |at: usize| match text.get(at.wrapping_sub(1)) {
             None => true,
             Some(before) => {
-                let is_option = at >= 2 && text[at - 2] == b'-' && before.is_ascii_alphabetic();
-                let is_first = at < 3 || is_other(&text[at - 3]);
-                text[at] == b'/' || is_other(before) || is_option && is_first
+                // Options of one letter may stand together, with a value behind the last.
+                let letters = text[..at].iter().rev().take_while(|it| it.is_ascii_alphabetic());
+                let dash = at.checked_sub(letters.count() + 1).filter(|dash| text[*dash] == b'-');
+                let is_option = |dash: usize| dash == 0 || is_other(&text[dash - 1]);
+                text[at] == b'/' || is_other(before) || dash.is_some_and(is_option)
             }
         };
         // A name may contain a byte that usually ends it.
@@ -132,6 +134,11 @@ mod tests {
             ("/w/key.awk", "/w/key.awk"),
             ("-f/w/key.awk", "/w/key.awk"),
             ("-fw/key.awk", "w/key.awk"),
+            ("-sfw/key.mk", "w/key.mk"),
+            ("-Sget-key", "get-key"),
+            ("alias.k=!get-key", "get-key"),
+            ("f([\"get-key\"])", "get-key"),
+            ("BEGIN{\"get-key\" | getline}", "get-key"),
             ("--file=w/key.awk", "w/key.awk"),
             ("@/w/arguments", "/w/arguments"),
             ("/usr/lib:/w/lib", "/w/lib"),

@@ -37,7 +37,11 @@ pub(super) fn weakness(
     reach: &WritablePlaces<'_>,
 ) -> Option<String> {
     // A program that only prints a file lets a tool choose the text and no more.
-    let words = printing_programs(words).unwrap_or_else(|| all_words(words, home));
+    let printing = PrintedFile::from_command(words);
+    if let Some(link) = printing.as_ref().and_then(|it| it.changeable_link(home, start, reach)) {
+        return Some(link);
+    }
+    let words = printing.map_or_else(|| all_words(words, home), |it| it.programs);
     if let Some(word) = MOVES.iter().find(|word| words.contains(OsStr::new(word))) {
         return Some(format!(
             "it changes its directory with `{word}`, and ikigai cannot check relative paths after \
@@ -54,12 +58,17 @@ pub(super) fn weakness(
         files = dirs.iter().flat_map(beneath).chain(dirs.iter().cloned()).collect();
     }
     let path = search_path(start);
-    let mut programs = BTreeSet::new();
-    for word in words.iter().filter(|word| !word.as_bytes().contains(&b'/')) {
-        // Any word may be a program that another one starts.
-        if let Some(found) = search::find(word, std::env::split_paths(&path)) {
-            programs.insert(found);
-        } else if let Some(found) = search::find(word, start.lost.iter().cloned()) {
+    let is_name = |word: &OsStr| !word.as_bytes().contains(&b'/');
+    // Any name may be a program that another one starts.
+    let names = words.iter().map(|word| &**word).chain(named.iter().map(|path| path.as_os_str()));
+    let names: BTreeSet<&OsStr> = names.filter(|word| is_name(word)).collect();
+    let find = |word: &&OsStr| search::find(word, std::env::split_paths(&path));
+    let mut programs: BTreeSet<PathBuf> = names.iter().filter_map(find).collect();
+    for word in words.iter().filter(|word| is_name(word)) {
+        if find(&&**word).is_some() {
+            continue;
+        }
+        if let Some(found) = search::find(word, start.lost.iter().cloned()) {
             return Some(format!(
                 "its program `{}` is found nowhere but in `{}`, where tools may write",
                 word.display(),
@@ -75,21 +84,50 @@ pub(super) fn weakness(
     weakness.or_else(|| files.iter().find_map(|file| file_weakness(file, reach)))
 }
 
-/// Returns the programs of a command that prints one file and does nothing else: `cat FILE`.
-fn printing_programs(words: &[OsString]) -> Option<BTreeSet<OsString>> {
-    let (shell, words): (_, Vec<&[u8]>) = match words {
-        [shell, option, line] if option == "-c" => {
-            // After a newline, the shell would run another command.
-            let words = line.as_bytes().split(|byte| b" \t".contains(byte));
-            (Some(shell.clone()), words.filter(|word| !word.is_empty()).collect())
-        }
-        words => (None, words.iter().map(|word| word.as_bytes()).collect()),
-    };
-    let [program, file] = *words else { return None };
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~+@,:".contains(byte);
-    let is_cat = [&b"cat"[..], b"/bin/cat", b"/usr/bin/cat"].contains(&program);
-    let program = OsStr::from_bytes(program).to_owned();
-    (is_cat && file.iter().all(is_plain)).then(|| shell.into_iter().chain([program]).collect())
+/// A command that prints one file and does nothing else: `cat FILE`.
+#[derive(Debug)]
+struct PrintedFile {
+    programs: BTreeSet<OsString>,
+    file: OsString,
+}
+
+impl PrintedFile {
+    /// Returns nothing for another command.
+    fn from_command(words: &[OsString]) -> Option<Self> {
+        let (shell, words): (_, Vec<&[u8]>) = match words {
+            [shell, option, line] if option == "-c" => {
+                // After a newline, the shell would run another command.
+                let words = line.as_bytes().split(|byte| b" \t".contains(byte));
+                (Some(shell.clone()), words.filter(|word| !word.is_empty()).collect())
+            }
+            words => (None, words.iter().map(|word| word.as_bytes()).collect()),
+        };
+        let [program, file] = *words else { return None };
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~+@,:".contains(byte);
+        let is_cat = [&b"cat"[..], b"/bin/cat", b"/usr/bin/cat"].contains(&program);
+        let program = OsStr::from_bytes(program).to_owned();
+        (is_cat && file.iter().all(is_plain)).then(|| Self {
+            programs: shell.into_iter().chain([program]).collect(),
+            file: OsStr::from_bytes(file).to_owned(),
+        })
+    }
+
+    /// Returns the reason if a link leads to the file and a tool could change the link: the command
+    /// would print any file of the user, which ikigai then sends to the provider or the server.
+    fn changeable_link(
+        &self,
+        home: Option<&Path>,
+        start: &NativeStart<'_>,
+        reach: &WritablePlaces<'_>,
+    ) -> Option<String> {
+        let file = start.workspace.join(in_home(&self.file, home));
+        let steps = paths::resolution_steps(&file);
+        let (_, links) = steps.split_last()?;
+        links.iter().find_map(|link| {
+            let within = reach.holds(link)?;
+            Some(replaced("the file that it prints lies behind the link", link, &within))
+        })
+    }
 }
 
 /// Returns the reason why a tool could change the file or the directory at a path, which need not
@@ -164,11 +202,11 @@ mod tests {
             ("jq ~/w/token", false),
         ] {
             let command = ["/bin/sh", "-c", line].map(OsString::from);
-            assert_eq!(printing_programs(&command).is_some(), expected, "{line}");
+            assert_eq!(PrintedFile::from_command(&command).is_some(), expected, "{line}");
         }
         let programs = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(Into::into).collect();
-            printing_programs(&words)
+            PrintedFile::from_command(&words).map(|it| it.programs)
         };
         assert_eq!(programs(&["cat", "/w/token"]), Some(BTreeSet::from(["cat".into()])));
         let with_shell = BTreeSet::from(["/w/sh".into(), "cat".into()]);
