@@ -389,7 +389,7 @@ mod tests {
     fn the_json_that_a_command_prints_is_documented() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reference/json-output.md");
         let page = std::fs::read_to_string(page).expect("the page");
-        let printing = spans(&page, "| command | prints |", "The decision is");
+        let printing = spans(&page, "| command | prints |", "If the policy forbids");
         let mut command = Cli::command();
         command.build();
         let mut missing = Vec::new();

@@ -5,11 +5,17 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use ikigai_protocol::written_out;
 use ikigai_terminal::{OutputFeatures, Screen, sanitize};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::error::{self, CliError};
+
+/// Returns a text for people with every invisible character in its lines written out.
+pub(crate) fn visible(text: &str) -> String {
+    text.lines().map(written_out).collect::<Vec<_>>().join("\n")
+}
 
 /// Writes text for people to stdout, without control characters that a terminal would obey.
 /// Names, descriptions and paths may contain them, and a pipe often leads to a terminal.

@@ -68,7 +68,10 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
         }
         Remedy::ApproveTool { server, tool } => {
-            format!("`ikigai mcp approve {server} {}` shows and approves it", shell_quoted(tool))
+            // A name of a server may look like a flag.
+            let end = if tool.starts_with('-') { "-- " } else { "" };
+            let tool = shell_quoted(tool);
+            format!("`ikigai mcp approve {server} {end}{tool}` shows and approves it")
         }
         Remedy::LogIn { server, scope } => match scope {
             None => format!("`ikigai mcp login {server}` logs in"),

@@ -217,11 +217,18 @@ pub(super) fn tools(
 /// the chosen tools; all of them if it is empty.
 fn approval_hint(server: &str, names: &[String]) -> String {
     let words = names.iter().map(|name| format!(" {}", shell_quoted(name)));
-    let command = format!("ikigai mcp approve {server}{}", words.collect::<String>());
+    let words = words.collect::<String>();
+    let command = format!("ikigai mcp approve {server}");
+    // A name of a server may look like a flag.
+    let (asks, approves) = if names.iter().any(|name| name.starts_with('-')) {
+        (format!("{command} --{words}"), format!("{command} --yes --{words}"))
+    } else {
+        (format!("{command}{words}"), format!("{command}{words} --yes"))
+    };
     let all = if names.is_empty() { "all of them" } else { "them" };
     format!(
-        "`ikigai mcp show {server}` shows them in full; `{command}` asks about them, and needs a \
-         terminal; `{command} --yes` approves {all}"
+        "`ikigai mcp show {server}` shows them in full; `{asks}` asks about them, and needs a \
+         terminal; `{approves}` approves {all}"
     )
 }
 

@@ -24,7 +24,7 @@ use crate::credentials;
 use crate::error::{self, CliError};
 use crate::model::ENVIRONMENT;
 use crate::options::SharedOptions;
-use crate::output::{eprint, print, print_exact, screen_of_stderr};
+use crate::output::{eprint, print, print_exact, screen_of_stderr, visible};
 use crate::person::Person;
 use crate::remedy;
 use crate::tool_flags::{HELP_OF_TOOL, ToolFlags, by_flags, in_json, usage};
@@ -184,13 +184,14 @@ pub(super) fn print_allow_with(aside: &Aside) {
         eprint(&format!("hint: {}\n", one_line(text)));
     }
     if let Some(command) = &aside.allow_with {
-        eprint(&format!("{}\n", one_line(&remedy::allow_with(command))));
+        eprint(&format!("{}\n", one_line(&visible(&remedy::allow_with(command)))));
     }
 }
 
 /// Prints hints on stderr.
 pub(in crate::commands) fn print_hints(hints: &[String]) {
-    eprint(&hints.iter().map(|hint| format!("hint: {hint}\n")).collect::<String>());
+    let hints = hints.iter().map(|hint| format!("hint: {}\n", visible(hint)));
+    eprint(&hints.collect::<String>());
 }
 
 pub(super) fn read_arguments(text: &str, within: Option<Duration>) -> Result<Bytes, CliError> {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::decision::ToolRow;
 use crate::error::CliError;
 use crate::options::SharedOptions;
-use crate::output::{eprint, print, print_json};
+use crate::output::{eprint, print, print_json, visible};
 use crate::remedy::REINSTALL;
 use crate::shipping::{NotOffered, WorkspaceToolPaths};
 use ikigai_host::host::Host;
@@ -143,7 +143,7 @@ fn table(rows: &[ToolRow<'_>]) -> Table {
         let first_line = tool.schema.description.lines().next().unwrap_or_default();
         table.add_row([
             tool.name(),
-            first_line,
+            &visible(first_line),
             tool.build.backend().as_str(),
             isolation,
             &source(tool),

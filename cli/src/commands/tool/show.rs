@@ -15,7 +15,7 @@ use crate::complete;
 use crate::decision::{self, ToolRow};
 use crate::error::CliError;
 use crate::options::SharedOptions;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, visible};
 use crate::shipping::ToolFacts;
 use crate::tool_flags::usage;
 
@@ -92,7 +92,7 @@ fn as_text(
 ) -> String {
     let mut head = plain_table();
     head.add_row(["name", tool.name()]);
-    head.add_row(["description", &tool.schema.description]);
+    head.add_row(["description", &visible(&tool.schema.description)]);
     head.add_row(["example", &usage::example(&tool.schema, definition)]);
     let parameters = usage::parameter_lines(&tool.schema, definition);
     let mut table = plain_table();
