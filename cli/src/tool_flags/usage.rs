@@ -7,6 +7,8 @@ use ikigai_protocol::ToolSchema;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::output::visible;
+
 use super::{ProgramDefinition, by_flags, in_json, own_flags, parameters, types};
 
 /// Returns the help of one tool: its description, its parameters with their flags, and an example.
@@ -17,7 +19,7 @@ pub(crate) fn help(schema: &ToolSchema, definition: ProgramDefinition) -> String
          Example:\n  {}\n\n\
          `ikigai tool call --help` lists the options of every call, such as `--pretty` and `--timeout`. \
          `ikigai tool\nshow {name}` shows what the tool may touch.\n",
-        schema.description.trim_end(),
+        visible(schema.description.trim_end()),
         parameter_lines(schema, definition),
         example(schema, definition),
     )
@@ -25,7 +27,7 @@ pub(crate) fn help(schema: &ToolSchema, definition: ProgramDefinition) -> String
 
 /// Returns an example call of the tool, with flags if no parameter has the name of an ikigai flag.
 pub(crate) fn example(schema: &ToolSchema, definition: ProgramDefinition) -> String {
-    by_flags(schema, None, definition).unwrap_or_else(|| in_json(schema, None))
+    visible(&by_flags(schema, None, definition).unwrap_or_else(|| in_json(schema, None)))
 }
 
 /// Returns the parameters of a tool, each with its flag, its type and its description.
@@ -49,7 +51,7 @@ pub(crate) fn parameter_lines(schema: &ToolSchema, definition: ProgramDefinition
     if parameters(schema).is_empty() {
         text.push_str("  none\n");
     }
-    text
+    visible(&text) + "\n"
 }
 
 /// Returns the values that a parameter accepts: its type or a list of its values, and its default.

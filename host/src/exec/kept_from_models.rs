@@ -23,7 +23,8 @@ impl KeptFromModels {
     #[doc(hidden)]
     #[must_use]
     pub fn new(grant: Result<Grant, String>) -> Self {
-        let hidden = grant.map(|grant| HiddenPaths::for_grant(&Arc::new(grant), Arc::new(|| false)));
+        let hidden =
+            grant.map(|grant| HiddenPaths::for_grant(&Arc::new(grant), Arc::new(|| false)));
         Self { hidden: hidden.map_err(Arc::from) }
     }
 

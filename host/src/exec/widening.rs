@@ -100,8 +100,7 @@ impl Widening {
     /// possible. Notes an access that is refused. Records a directory in which the tool may now
     /// write.
     pub async fn may(&self, reached: RequestedAccess) -> bool {
-        let is_write =
-            matches!(reached, RequestedAccess::Path { access: Access::ReadWrite, .. });
+        let is_write = matches!(reached, RequestedAccess::Path { access: Access::ReadWrite, .. });
         let may = self.is_granted(&reached) || self.permits(reached).await;
         if !may || !is_write {
             return may;

@@ -38,7 +38,8 @@ pub(super) fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
 /// Returns every text in a word that could be a path, wherever it stands: behind an option, in a
 /// list, in an address, in quotes or in code of another language.
 pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<PathBuf> {
-    let is_other = |byte: &u8| !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80);
+    let is_other =
+        |byte: &u8| !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80);
     let mut found = BTreeSet::new();
     for text in [word.as_bytes().to_vec(), unquoted(word.as_bytes())] {
         let text = with_home(&text, home);
