@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::hidden::path_of;
 use crate::exec::executed_links;
+use crate::paths::resolution_steps;
 use crate::policy::{GIT, Grant};
 
 /// The directories of a repository that have the commands of a rebase that is continued later. A
@@ -55,6 +56,13 @@ impl Guard {
             target.map(|(_, place)| place.clone())
         });
         place.filter(|place| !self.allowed.contains(place))
+    }
+
+    /// Returns the guarded place in which a path has a link.
+    pub(super) fn place_with_link(&self, path: &Path) -> Option<PathBuf> {
+        let steps = resolution_steps(path);
+        let (_, links) = steps.split_last()?;
+        links.iter().find_map(|link| self.place_at(link))
     }
 
     /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the

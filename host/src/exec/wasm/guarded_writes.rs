@@ -11,15 +11,20 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use super::hidden::path_of;
+use super::hidden::{path_of, real_path};
 use super::path_widening;
 use super::paths::location::Location;
-use super::places::HandleOrigin;
+use super::places::{Handle, HandleOrigin};
 use super::state::GuestState;
 use crate::policy::RequestedAccess;
 
-/// Fails if a write to a location would change a guarded place.
-pub(super) async fn check(state: &mut GuestState, location: &Location) -> FsResult<()> {
+/// Fails if a write to a location would change a guarded place. `asked` is the path that led to the
+/// location.
+pub(super) async fn check(
+    state: &mut GuestState,
+    location: &Location,
+    (from, asked): (&Handle, &str),
+) -> FsResult<()> {
     let dir = match state.filesystem().table.get(&location.dir())? {
         Descriptor::Dir(dir) => Arc::clone(&dir.dir),
         // wasmtime returns the right error.
@@ -30,8 +35,31 @@ pub(super) async fn check(state: &mut GuestState, location: &Location) -> FsResu
         return Err(ErrorCode::Access.into());
     }
     let place = state.guard.place(dir.as_fd(), &location.name());
-    let Some(place) = place.map_err(|_| ErrorCode::Access)? else { return Ok(()) };
+    let place = match place.map_err(|_| ErrorCode::Access)? {
+        Some(place) => place,
+        None => match place_on_the_way(state, from, asked)? {
+            Some(place) => place,
+            None => return Ok(()),
+        },
+    };
     if may_change(state, place).await { Ok(()) } else { Err(ErrorCode::Access.into()) }
+}
+
+/// Returns the guarded place that has a link on the way of a path. Whatever the link leads to, a
+/// program that executes the place executes that.
+pub(super) fn place_on_the_way(
+    state: &mut GuestState,
+    from: &Handle,
+    asked: &str,
+) -> FsResult<Option<PathBuf>> {
+    if !state.guard.grant.reserved.guards() {
+        return Ok(None);
+    }
+    let start = match state.filesystem().table.get(from)? {
+        Descriptor::Dir(dir) => real_path(dir.dir.as_fd()).map_err(|_| ErrorCode::Access)?,
+        Descriptor::File(_) => return Ok(None),
+    };
+    Ok(state.guard.place_with_link(&start.join(asked.trim_end_matches('/'))))
 }
 
 /// Asks whether the guest may change a guarded place.

@@ -142,7 +142,7 @@ pub(super) async fn open(
         return Err(ErrorCode::Access.into());
     }
     let access = if writes(open, flags) { Access::ReadWrite } else { Access::ReadOnly };
-    let Some(allowed) = allowed(state, access, &target).await else {
+    let Some(allowed) = allowed(state, access, &target, &candidates).await else {
         return Err(refused.denied(state));
     };
     match target {
@@ -207,7 +207,7 @@ pub(super) async fn inspect(state: &mut GuestState, refused: RefusedCall<'_>) ->
         }
         return Err(refused.error);
     }
-    if allowed(state, Access::ReadOnly, &target).await.is_none() {
+    if allowed(state, Access::ReadOnly, &target, &candidates).await.is_none() {
         return Err(refused.denied(state));
     }
     let (PathTarget::File { open, .. }
@@ -269,7 +269,7 @@ pub(super) async fn entry(
     if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
-    let Some(allowed) = allowed(state, Access::ReadWrite, &target).await else {
+    let Some(allowed) = allowed(state, Access::ReadWrite, &target, &candidates).await else {
         return Err(refused.denied(state));
     };
     let PathTarget::Entry { parent, name, .. } = target else { return Err(refused.error) };
@@ -311,7 +311,7 @@ pub(super) async fn writable(
     if target.is_hidden(state.hidden.as_deref()) {
         return Err(ErrorCode::Access.into());
     }
-    if allowed(state, Access::ReadWrite, &target).await.is_none() {
+    if allowed(state, Access::ReadWrite, &target, &candidates).await.is_none() {
         return Err(refused.denied(state));
     }
     let PathTarget::File { open, .. } = target else { return Err(refused.error) };
@@ -358,6 +358,7 @@ async fn allowed(
     state: &mut GuestState,
     access: Access,
     target: &PathTarget,
+    candidates: &[PathBuf],
 ) -> Option<AllowedPath> {
     let known = state.held.as_ref()?.allowed(access, target).cloned();
     let allowed = match known {
@@ -376,7 +377,8 @@ async fn allowed(
     if state.guard.is_of_a_rebase(&path) {
         return None;
     }
-    match state.guard.place_at(&path) {
+    let with_link = || candidates.iter().find_map(|path| state.guard.place_with_link(path));
+    match state.guard.place_at(&path).or_else(with_link) {
         Some(place) => guarded_writes::may_change(state, place).await.then_some(allowed),
         None => Some(allowed),
     }

@@ -139,7 +139,7 @@ async fn open_granted(
         }
         open &= !OpenFlags::CREATE;
     }
-    if writes && let Err(error) = guarded_writes::check(state, &location).await {
+    if writes && let Err(error) = guarded_writes::check(state, &location, (dir, &path)).await {
         return location.finish(state, Err(error));
     }
     let origin = location.origin().map(|origin| origin.opened(&path));
@@ -208,7 +208,7 @@ async fn set_times_at(
 ) -> FsResult<()> {
     let done = async {
         let location = Location::resolve(state, &dir, &path, Touches::object(follow))?;
-        if let Err(error) = guarded_writes::check(state, &location).await {
+        if let Err(error) = guarded_writes::check(state, &location, (&dir, &path)).await {
             return location.finish(state, Err(error));
         }
         let (at, name) = (location.dir(), location.name());
@@ -294,7 +294,7 @@ async fn change_granted(
     let location = Location::resolve(state, dir, path, Touches::Entry)?;
     // Programs make the directories on the way to a file. They learn that a guarded one exists.
     let is_there = matches!(change, EntryOperation::MakeDirectory) && location.exists(state)?;
-    if !is_there && let Err(error) = guarded_writes::check(state, &location).await {
+    if !is_there && let Err(error) = guarded_writes::check(state, &location, (dir, path)).await {
         return location.finish(state, Err(error));
     }
     if let EntryOperation::Symlink { target } = change
@@ -328,7 +328,9 @@ async fn link_at(
     }
     let done = match Location::resolve(state, &new_dir, &new_path, Touches::Entry) {
         Ok(new) => {
-            let done = match check_both(state, &old, &new).await {
+            let done = match check_both(state, (&old, (&dir, &path)), (&new, (&new_dir, &new_path)))
+                .await
+            {
                 Ok(()) => {
                     let mut files = state.filesystem();
                     files.link_at(old.dir(), follow, old.name(), new.dir(), new.name()).await
@@ -414,7 +416,7 @@ async fn rename_granted(
     let done = match Location::resolve(state, new_dir, new_path, Touches::Entry) {
         Ok(new) => {
             let checked = match Location::check_move(state, &old, &new) {
-                Ok(()) => check_both(state, &old, &new).await,
+                Ok(()) => check_both(state, (&old, (dir, path)), (&new, (new_dir, new_path))).await,
                 Err(error) => Err(error),
             };
             let checked = checked.and_then(|()| guarded_writes::check_move(state, &old, &new));
@@ -433,7 +435,11 @@ async fn rename_granted(
 }
 
 /// Fails if linking or renaming a file would change a guarded place.
-async fn check_both(state: &mut GuestState, old: &Location, new: &Location) -> FsResult<()> {
-    guarded_writes::check(state, old).await?;
-    guarded_writes::check(state, new).await
+async fn check_both(
+    state: &mut GuestState,
+    (old, asked): (&Location, (&Handle, &str)),
+    (new, new_asked): (&Location, (&Handle, &str)),
+) -> FsResult<()> {
+    guarded_writes::check(state, old, asked).await?;
+    guarded_writes::check(state, new, new_asked).await
 }

@@ -19,7 +19,7 @@ use wasmtime_wasi::filesystem::{Descriptor, Dir as GuestDir};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, PathFlags};
 
-use super::guarded_writes::has_left;
+use super::guarded_writes::{self, has_left};
 use super::held::{self, RefusedCall};
 use super::hidden::path_of;
 use super::ordinary::is_ordinary;
@@ -146,6 +146,9 @@ fn replace_granted(
     if let Descriptor::Dir(start) = state.ctx().table.get(dir)?
         && start.perms.write_not_permitted()
     {
+        return Err(ErrorCode::Access.into());
+    }
+    if guarded_writes::place_on_the_way(state, dir, path)?.is_some() {
         return Err(ErrorCode::Access.into());
     }
     let location = Location::resolve(state, dir, path, Touches::Object { follows: true })?;

@@ -356,6 +356,8 @@ async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute(
         "new/.git/hooks/x",
         "new/.git/rebase-merge/git-rebase-todo",
         "new/scripts/hook",
+        "new/sub/.git/hooks/x",
+        "new/sub/scripts/hook",
         "home/.cargo/credentials.toml",
         "home/.cargo/config.toml",
         "work/kept",
@@ -363,6 +365,7 @@ async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute(
     let rig = Rig::new(&files, "fs = [\"rw:.\"]");
     symlink("../../scripts/hook", rig.tree.path("new/.git/hooks/pre-commit")).expect("linked");
     symlink("../../scripts/none", rig.tree.path("new/.git/hooks/post-merge")).expect("linked");
+    symlink("../../scripts/hook", rig.tree.path("new/sub/.git/hooks/pre-commit")).expect("linked");
     let mut person = Person::who_says(WidenAnswer::Once);
     person.refuses = vec![".envrc", "hooks", ".git/config", "pre-commit", "post-merge"];
     let person = Arc::new(person);
@@ -378,12 +381,13 @@ async fn an_allowed_directory_keeps_its_secrets_and_what_other_programs_execute(
         "std append @/new/.git/hooks/pre-commit x",
         "std write @/new/scripts/none x",
         "std append @/new/.git/rebase-merge/git-rebase-todo x",
+        "std append @/new/sub/.git/hooks/pre-commit x",
         "std write @/new/more x",
     ];
     let seen = rig.walk(&steps, Some(&person)).await;
     assert_eq!(seen[0], "done");
-    assert_eq!(seen[1..11], ["PermissionDenied"; 10], "{:?}", person.asked());
-    assert_eq!(seen[11], "done");
+    assert_eq!(seen[1..12], ["PermissionDenied"; 11], "{:?}", person.asked());
+    assert_eq!(seen[12], "done");
     assert_eq!(rig.tree.read("new/scripts/hook"), "new/scripts/hook");
     let places = rig.record().isolation.expect("it ran").places.expect("said");
     assert!(matches!(places, Guarantee::Partial(_)), "{places:?}");
