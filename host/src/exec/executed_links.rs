@@ -7,11 +7,18 @@ use std::collections::HashSet;
 use std::fs::{read_dir, symlink_metadata};
 use std::path::{Path, PathBuf};
 
-use crate::paths::{self, LinkEnd, Resolution};
+use crate::paths::{LinkEnd, Resolution, resolve_within};
 use crate::policy::{EXECUTED_PLACES, GIT, Grant, IN_GIT, MODULES, WORKTREES};
 
 /// The largest number of entries that are searched in one place.
 const MOST_ENTRIES: usize = 2_000;
+
+/// The number of components that are looked at on the way of one link. A tool can make links that
+/// take the kernel a second each.
+pub(super) const LONGEST_WAY: usize = 128;
+
+/// The largest number of components of the ways of all links, for a component.
+const MOST_OF_ALL_WAYS: usize = 131_072;
 
 /// The depth to which the directories in a place are searched.
 const DEPTH: usize = 4;
@@ -53,8 +60,17 @@ pub(super) fn links_in(
 
 /// Returns the targets of the links in those places that lie in the writable directories of a
 /// grant, each with its place. The targets are every link on the way, and the end, which need not
-/// exist. Places that the grant names are left out.
+/// exist. Places that the grant names are left out, and so is what lies beyond the bounds of a way:
+/// a repository of another person can have links over millions of components.
 pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
+    let mut ways_left = MOST_OF_ALL_WAYS;
+    let mut resolve = |link: &Path| {
+        let most = LONGEST_WAY.min(ways_left);
+        let mut left = most;
+        let way = resolve_within(link, &mut left);
+        ways_left -= most - left;
+        way
+    };
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
     let in_git = IN_GIT.iter().map(|name| Path::new(GIT).join(name));
     let names: Vec<PathBuf> = names.chain([PathBuf::from(GIT)]).chain(in_git).collect();
@@ -74,10 +90,10 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
         // Apart from its places, a repository has no links that matter.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
         let inner = match is_searched && path.is_dir() {
-            true => links_in(&path, &mut paths::resolve),
+            true => links_in(&path, &mut resolve),
             false => Vec::new(),
         };
-        let itself = metadata.is_symlink().then(|| paths::resolution_steps(&path));
+        let itself = metadata.is_symlink().then(|| resolve(&path).steps);
         let inner = inner.into_iter().map(|(_, way)| way.steps);
         let reals = itself.into_iter().chain(inner).flatten();
         let reals = reals.filter(|real| is_writable(real) && !real.starts_with(&place));
@@ -91,7 +107,30 @@ mod tests {
     use std::fs::{create_dir_all, write};
     use std::os::unix::fs::symlink;
 
+    use ikigai_protocol::{Access, GrantedDir};
+
     use super::*;
+    use crate::policy::Reserved;
+
+    #[test]
+    fn links_over_many_components_take_no_more_than_the_bounds() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let root = scratch.path().canonicalize().expect("a path");
+        create_dir_all(root.join(".husky")).expect("made");
+        // Each link leads down and up again, and then to the next one.
+        let away = "d/../".repeat(500);
+        create_dir_all(root.join(".husky/d")).expect("made");
+        for link in 0..30 {
+            let next = format!("{away}h{}", link + 1);
+            symlink(next, root.join(format!(".husky/h{link}"))).expect("linked");
+        }
+        symlink("../kept", root.join(".husky/near")).expect("linked");
+        let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.clone() }];
+        let reserved = Reserved::guarding(dirs.clone());
+        let found = targets(&Grant { dirs, reserved, ..Grant::default() });
+        let place = root.join(".husky");
+        assert_eq!(found, [(root.join("kept"), place)]);
+    }
 
     #[test]
     fn links_are_found_in_what_they_lead_to_as_well() {
@@ -105,7 +144,8 @@ mod tests {
         symlink("../../skills", root.join("place/inner/skills")).expect("linked");
         symlink("../place", root.join("skills/loop")).expect("linked");
         symlink("nowhere", root.join("place/dangling")).expect("linked");
-        let found = links_in(&root.join("place"), &mut paths::resolve);
+        let resolve = &mut |link: &Path| resolve_within(link, &mut 1_000);
+        let found = links_in(&root.join("place"), resolve);
         let mut found: Vec<PathBuf> = found.into_iter().map(|(link, _)| link).collect();
         found.sort();
         let expected = ["place/dangling", "place/hook", "place/inner/skills", "skills/loop"];

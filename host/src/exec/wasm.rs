@@ -463,7 +463,9 @@ impl GuestProgram {
         let started = Instant::now();
         // The guest sees its end itself, unless it is blocked.
         let until = Until { cancel: cancel.clone(), deadline };
-        let finished = match runtime.threads.run(waits, until, job).await {
+        let result = runtime.threads.run(waits, until, job).await;
+        let has_ended = !matches!(result, Err(ThreadError::Abandoned));
+        let finished = match result {
             Ok(finished) => finished,
             Err(ThreadError::Abandoned) => GuestOutcome {
                 exit: guest::ended_by_host(),
@@ -474,6 +476,10 @@ impl GuestProgram {
             Err(error) => return Outcome::not_started(error.to_string()),
         };
         let ran = !matches!(finished.exit, Exit::NotStarted(_));
+        let isolation = || match has_ended {
+            true => isolation_of(&granted, widening.as_deref(), &reach),
+            false => Isolation::none(NOT_ENDED),
+        };
         Outcome {
             exit: finished.exit,
             limit: finished.limit,
@@ -481,11 +487,15 @@ impl GuestProgram {
             stdout: stdout.take(),
             stderr: stderr.take(),
             usage: finished.usage,
-            isolation: ran.then(|| isolation_of(&granted, widening.as_deref(), &reach)),
+            isolation: ran.then(isolation),
             denied: reach.denied().and(gate.denied()),
         }
     }
 }
+
+/// The reason for an isolation without guarantees after a thread was abandoned.
+const NOT_ENDED: &str = "a thread of the component was still in a function of the host when the \
+    call was answered";
 
 /// The guarantee for executed places if a component may write to a directory.
 const BY_THEIR_PATHS: &str = "ikigai finds them by their paths: your own link may lead from one to \

@@ -19,12 +19,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::exec::executed_links::LONGEST_WAY;
 use crate::paths::{LinkEnd, resolve_within};
 use crate::policy::Reserved;
-
-/// The number of components that are looked at on the way of one link. A tool can make links that
-/// take the kernel a second each.
-pub(super) const LONGEST_WAY: usize = 128;
 
 /// The number of numbered names that are tried for something that is set aside, before unguessable
 /// names.

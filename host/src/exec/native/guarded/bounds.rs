@@ -1,6 +1,6 @@
 //! The bounds of the search for guarded places.
 
-use crate::exec::native::set_aside::LONGEST_WAY;
+use crate::exec::executed_links::LONGEST_WAY;
 
 /// The bounds of the search. What exceeds one is read-only as a whole: a tool may have made it, and
 /// later calls must not fail because of that.
