@@ -269,11 +269,9 @@ impl<'a> HiddenSearch<'a> {
             },
             // Renamed or replaced meanwhile: the supervisor checks what it hides.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-            // Its files can be opened by their names, if somebody knows these.
-            Err(Errno::ACCESS | Errno::PERM) => {
-                let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-                self.hide(path.to_owned(), &stat.map_err(unsearched(path))?)
-            }
+            // Its files can be opened by their names, if somebody knows these. A tool may have taken
+            // the rights away, so that nobody finds the other names of its files.
+            Err(Errno::ACCESS | Errno::PERM) => self.hide_whole(parent, name, path),
             Err(errno) => Err(unsearched(path)(errno)),
         }
     }

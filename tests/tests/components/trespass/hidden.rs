@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use ikigai_tests::host::Host;
+use ikigai_tests::mode::permit;
 
 use crate::trespass::rig::{RO, RW, Tree};
 
@@ -397,6 +398,25 @@ fn the_tools_see_nothing_of_hidden_names() {
     ] {
         let refused = tree.tool(&grant, tool, input);
         assert_eq!(refused["error_code"], "PERMISSION_DENIED", "{tool}: {refused}");
+    }
+}
+
+#[test]
+fn a_directory_without_rights_does_not_show_its_hidden_files_under_other_names() {
+    let host = Host::new();
+    host.write_policy("[tools.bash]\nhide = [\".env\"]\n[tools.file_read]\nhide = [\".env\"]\n");
+    host.write("workspace/sub/.env", "secret", 0o644);
+    let (sub, plain) = (host.workspace().join("sub"), host.workspace().join("plain"));
+    fs::hard_link(sub.join(".env"), plain).expect("linked");
+    let host = host.as_nobody();
+    permit(&sub, 0o000);
+    let shell = host.run(["tool", "call", "bash", "--command", "cat plain; cat sub/.env"]);
+    let file = host.run(["tool", "call", "file_read", "--file_path", "plain"]);
+    // Allows the directory to be removed.
+    permit(&sub, 0o755);
+    for ran in [shell, file] {
+        assert!(ran.stdout().contains("tool_success"), "{ran}");
+        assert!(!ran.stdout().contains("secret"), "{ran}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir as Entries, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
 
 use crate::exec::wasm::ordinary::is_ordinary;
 
@@ -27,8 +28,8 @@ pub(super) enum WalkStep {
 }
 
 /// Visits all names beneath `start`, which need not be a directory unless it must be seen. Fails if
-/// a visit fails, if there are more than `left` names, or if a directory that must be seen cannot
-/// be read. Follows no links, and stays on file systems of files.
+/// a visit fails, if there are more than `left` names, if a directory may not be read, or if one that
+/// must be seen cannot be read. Follows no links, and stays on file systems of files.
 pub(super) fn walk(
     (start, must_see): (&Path, bool),
     left: &mut usize,
@@ -39,6 +40,8 @@ pub(super) fn walk(
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = match openat(CWD, &path, flags, Mode::empty()) {
             Ok(open) => open,
+            // A tool may have taken the rights away, so that nobody sees the names in it.
+            Err(errno @ (Errno::ACCESS | Errno::PERM)) => return Err(errno.into()),
             Err(errno) if must_see => return Err(errno.into()),
             Err(_) => continue,
         };
