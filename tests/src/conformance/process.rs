@@ -35,8 +35,14 @@ impl Native {
     /// Returns the staged tools. They are copied to a directory from which any user may run them.
     #[must_use]
     pub fn staged() -> Self {
+        Self::from_directory(&paths::tools())
+    }
+
+    /// Returns the tools of this directory, as [`Self::staged`] does.
+    #[must_use]
+    pub fn from_directory(dir: &Path) -> Self {
         let tools = directory();
-        copy_files(&paths::tools(), tools.path());
+        copy_files(dir, tools.path());
         Self { tools }
     }
 }

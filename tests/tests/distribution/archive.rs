@@ -1,10 +1,12 @@
 //! The archive, unpacked in an empty directory and in a root without anything else, and the lists
 //! of digests and sizes.
 
+use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ikigai_tests::conformance::{Native, cases, run_all};
 use ikigai_tests::host::Ran;
 use ikigai_tests::impossible_here;
 use serde_json::{Value, json};
@@ -12,6 +14,9 @@ use serde_json::{Value, json};
 use crate::artifacts::{Machine, directory, file, has};
 
 const PREFIX: &str = "ikigai-";
+
+/// The variable with the directory of the files of a release for every target.
+const OF_OTHERS: &str = "IKIGAI_TEST_DIST_OF_ALL";
 
 fn unpacked(machine: &Machine, suffix: &str, decompress: &str) -> Option<std::path::PathBuf> {
     let archive = file(PREFIX, suffix)?;
@@ -34,6 +39,37 @@ fn an_unpacked_archive_works() {
         for name in ["LICENSE-MIT", "THIRD-PARTY-LICENSES", "sbom.cdx.json", "config.toml"] {
             assert!(root.join("share/doc/ikigai").join(name).is_file(), "{name}");
         }
+    }
+}
+
+/// Checks the archives for 64-bit ARM in an emulator of the processor. The emulator has no user
+/// namespaces, so the sandbox is not tried.
+#[test]
+fn the_tools_for_another_processor_pass_every_case() {
+    let Some(directory) = env::var_os(OF_OTHERS) else {
+        return impossible_here("no archives for another processor: `IKIGAI_CI_DIST=1` makes them");
+    };
+    let entries = fs::read_dir(directory).expect("the directory of the archives");
+    let is_one = |path: &PathBuf| {
+        path.to_string_lossy().ends_with("aarch64-unknown-linux-gnu.tar.gz")
+            || path.to_string_lossy().ends_with("aarch64-unknown-linux-musl.tar.gz")
+    };
+    let archives: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_one).collect();
+    assert!(!archives.is_empty(), "no archive for 64-bit ARM");
+    for archive in archives {
+        let machine = Machine::new();
+        let (from, to) = (archive.to_str().expect("UTF-8"), machine.path("unpacked"));
+        fs::create_dir(&to).expect("a directory");
+        let parts = ["--strip-components=1", "-C", to.to_str().expect("UTF-8")];
+        machine.run("tar", &[&["-xf", from], &parts[..]].concat());
+        let cases = cases();
+        let outcomes = run_all(&Native::from_directory(&to.join("libexec/ikigai")), &cases);
+        let failed = cases.iter().zip(outcomes).filter_map(|(case, outcome)| {
+            outcome.err().map(|reason| format!("{}: {reason}", case.id()))
+        });
+        let failed: Vec<String> = failed.collect();
+        assert!(failed.is_empty(), "{from}:\n{}", failed.join("\n"));
     }
 }
 

@@ -62,8 +62,8 @@ pub(crate) fn build(
 
     if !run::works(&host.to_string_lossy(), &["--version"]) {
         bail!(
-            "`{}` does not run on this machine; for another processor, install qemu-user-static \
-             and binfmt-support",
+            "`{}` does not run on this machine; for another processor, install qemu-user-static, \
+             binfmt-support and that processor's C library (Debian: `libc6:arm64`)",
             host.display()
         );
     }
