@@ -561,7 +561,7 @@ pub async fn precompile(
     let loader = Arc::new(Loader::new(
         GuestBudget { guests: 1, memory: u64::MAX },
         Box::new(move || cache),
-        Compiler::new(compiler),
+        Compiler::new(compiler).for_an_installer(),
         // Compiling runs no tools.
         Supervisor::new(None, 0),
         // It starts no servers either.

@@ -62,14 +62,26 @@ const MAX_REASON: u64 = 4 << 10;
 #[derive(Clone, Debug)]
 pub struct Compiler {
     path: Option<Arc<Path>>,
+    /// The factor for limits on processor time.
+    patience: u64,
 }
+
+/// The factor for an installer, which compiles components that it trusts. An emulator of another
+/// processor takes about twenty times as long as the processor.
+const OF_AN_INSTALLER: u64 = 60;
 
 impl Compiler {
     /// Returns the compiler at an absolute path. It must be of this library's version, because the
     /// code of another engine does not load. Without a path, nothing is compiled.
     #[must_use]
     pub fn new(path: Option<PathBuf>) -> Self {
-        Self { path: path.map(Into::into) }
+        Self { path: path.map(Into::into), patience: 1 }
+    }
+
+    /// Returns this compiler with the patience of an installer.
+    #[must_use]
+    pub(crate) fn for_an_installer(self) -> Self {
+        Self { patience: OF_AN_INSTALLER, ..self }
     }
 
     /// Compiles the component in `source`, whose contents have this digest, and returns its code
@@ -135,7 +147,8 @@ impl Compiler {
     ) -> Result<File, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
         let path = self.path()?;
-        let limits = CompilerLimits::for_task(source.metadata().map_err(failed)?.len(), task);
+        let mut limits = CompilerLimits::for_task(source.metadata().map_err(failed)?.len(), task);
+        limits.processor *= self.patience;
         let code = nameless_file().map_err(failed)?;
         let mut process =
             Compiling::start(path, task, source, &code, digest, limits).map_err(|error| {
