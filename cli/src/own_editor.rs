@@ -37,7 +37,7 @@ pub(crate) fn edit(file: &Path, gate: &CommandGate) -> anyhow::Result<()> {
         .arg("-c")
         .arg(command)
         .arg("sh")
-        .arg(std::path::absolute(file)?)
+        .arg(std::path::absolute(file).context("the file to edit has no absolute path")?)
         // In the current directory, the editor could load a file of a tool.
         .current_dir("/")
         .env_clear()

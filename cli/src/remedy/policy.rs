@@ -68,7 +68,7 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
         }
         Remedy::ApproveTool { server, tool } => {
-            // A name of a server may look like a flag.
+            // The server chooses the names of its tools, and one may look like a flag.
             let end = if tool.starts_with('-') { "-- " } else { "" };
             let tool = shell_quoted(tool);
             format!("`ikigai mcp approve {server} {end}{tool}` shows and approves it")

@@ -28,7 +28,7 @@ pub use ikigai_protocol::host_socket::{AssetEntry, AssetListing};
 pub const MAX_ENTRIES: usize = 1000;
 
 /// The beginning of the URI of an asset.
-pub(crate) const SCHEME: &str = "ikigai://";
+const SCHEME: &str = "ikigai://";
 
 /// The longest URI that is passed on, in bytes: a path of 1,024 bytes, the scheme, and
 /// the slash of an empty authority.

@@ -506,7 +506,7 @@ const WITHOUT_SOCKETS: &str = "the kernel's buffers of the component's sockets a
     connections do not count; their number is bounded";
 
 /// Returns the isolation of a component after its run: with this grant, what the user allowed
-/// meanwhile, and the sockets that it could have.
+/// in the meantime, and the sockets that it could have.
 fn isolation_of(grant: &Grant, widening: Option<&Widening>, reach: &NetworkGate) -> Isolation {
     let mut isolation = Isolation::of_a_component();
     if grant.writable_dirs().next().is_some() || widening.is_some_and(Widening::may_write) {

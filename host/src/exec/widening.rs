@@ -41,6 +41,7 @@ pub struct Widening {
     own_peers: Arc<[(String, u16)]>,
     /// True if the policy permits questions to the user, by the decision under which the call runs.
     asks: AtomicBool,
+    /// True if an answer let the tool write to a path while it ran.
     may_write: AtomicBool,
     notes: Mutex<Notes>,
 }
@@ -105,8 +106,9 @@ impl Widening {
         if !may || !is_write {
             return may;
         }
-        self.may_write.store(true, Ordering::Relaxed);
-        self.record_writable()
+        let may = self.record_writable();
+        self.may_write.fetch_or(may, Ordering::Relaxed);
+        may
     }
 
     /// Returns whether an answer let the tool write to a path while it ran.

@@ -356,7 +356,7 @@ impl HostBuilder {
         // The tools of the installation are where the user put them, with the program itself.
         let moved = paths.system_tools.as_ref().filter(|dir| paths.required.contains(dir));
         // The lock says who signed a tool. The policy knows the tools themselves by their contents.
-        let lock = paths.lock().filter(|lock| lock.exists());
+        let lock = paths.lock().filter(|lock| lock.symlink_metadata().is_ok());
         for place in own.chain(&files.further_ceilings).chain(moved).chain(&lock) {
             earlier.check(place)?;
         }

@@ -10,7 +10,7 @@ mod secrets;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
@@ -187,9 +187,7 @@ impl Authority {
         &self,
         words: &[OsString],
     ) -> Result<Vec<(OsString, OsString)>, String> {
-        let mut env = self.for_user_program(words)?;
-        env.retain(|(name, _)| decide::is_for_commands(name));
-        Ok(env)
+        self.environment(words, decide::is_for_commands)
     }
 
     /// Returns the environment of another program that the host's program starts as its user,
@@ -204,9 +202,18 @@ impl Authority {
         &self,
         words: &[OsString],
     ) -> Result<Vec<(OsString, OsString)>, String> {
+        self.environment(words, |_| true)
+    }
+
+    /// Returns the environment of a program, with the variables for which `has_variable` is true.
+    fn environment(
+        &self,
+        words: &[OsString],
+        has_variable: fn(&OsStr) -> bool,
+    ) -> Result<Vec<(OsString, OsString)>, String> {
         let layers = self.current().map_err(|denial| denial.to_string())?;
         let context = self.context(&self.signing, &[]);
-        let program = decide::UserProgram { words, home: self.home() };
+        let program = decide::UserProgram { words, home: self.home(), has_variable };
         decide::for_user_program(&layers.user, &context, &program)
     }
 

@@ -13,7 +13,7 @@ mod search;
 mod signed;
 mod user_command;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -225,6 +225,8 @@ pub(super) struct UserProgram<'a> {
     pub(super) words: &'a [OsString],
     /// The user's home.
     pub(super) home: Option<&'a Path>,
+    /// Returns whether the program gets the variable with this name.
+    pub(super) has_variable: fn(&OsStr) -> bool,
 }
 
 /// Returns the environment of a program of the user, or the reason why a tool could control the
@@ -234,9 +236,10 @@ pub(super) fn for_user_program(
     context: &PolicyContext<'_>,
     program: &UserProgram<'_>,
 ) -> Result<Vec<(OsString, OsString)>, String> {
-    let UserProgram { words, home } = *program;
+    let UserProgram { words, home, has_variable } = *program;
     let reach = WritablePlaces::new(user, context);
     let mut env = context.variables.all();
+    env.retain(|(name, _)| has_variable(name));
     let lost = search::keep_out_of_reach(&mut env, true, &reach);
     search::leave_out_written(&mut env, home, &reach);
     let start = NativeStart {

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
 use serde_json::value::RawValue;
 
-use crate::exec::assets::SCHEME;
 use crate::paths;
 use crate::policy::{Grant, RequestedAccess, ToolOrigin, path_arguments_of};
 
@@ -66,7 +65,7 @@ pub(crate) fn questions(
         let text = members.get(name.as_str()).map(|raw| serde_json::from_str::<String>(raw.get()));
         let Some(Ok(text)) = text else { continue };
         // An asset is not a file.
-        if text.is_empty() || text.starts_with(SCHEME) {
+        if text.is_empty() || is_asset(&text) {
             continue;
         }
         let Some(named) = NamedFile::from_path(&workspace.join(text), *access) else { continue };
@@ -84,6 +83,12 @@ pub(crate) fn questions(
         }
     }
     found
+}
+
+/// Returns whether the file tools take a text for the URI of an asset.
+fn is_asset(text: &str) -> bool {
+    const SCHEME: &str = "ikigai:";
+    text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
 }
 
 /// A file that an argument names.
@@ -140,6 +145,9 @@ mod tests {
             assert_eq!(found, [path(Access::ReadOnly, "a")], "{same}");
         }
         assert_eq!(of(&[write("x")], r#"{"x": "here/link"}"#).len(), 1);
+        fs::create_dir(root.join("s:")).expect("made");
+        fs::write(root.join("s:/b"), "").expect("written");
+        assert_eq!(of(&[read("x")], r#"{"x": "s://b"}"#), [path(Access::ReadOnly, "s:/b")]);
         let above = root.parent().expect("a parent").to_owned();
         let above = RequestedAccess::Path { access: Access::ReadOnly, path: above };
         assert_eq!(of(&[read("x")], r#"{"x": "here/.."}"#), [above]);
@@ -156,6 +164,7 @@ mod tests {
             r#"{"x": 1}"#,
             r#"{"x": "missing"}"#,
             r#"{"x": "ikigai:///a"}"#,
+            r#"{"x": "IKIGAI:///a"}"#,
             r#"{"x": ""}"#,
             "[]",
         ] {

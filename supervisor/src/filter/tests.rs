@@ -322,6 +322,13 @@ fn memory_that_grows_like_a_stack_is_refused_where_nobody_counts_it() {
 }
 
 #[test]
+fn the_output_of_a_terminal_is_not_stopped() {
+    for (request, judgement) in [(0x5409, ALLOWED), (0x540a, UNKNOWN), (0x540b, ALLOWED)] {
+        assert_eq!(own(true, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]), judgement, "{request:#x}");
+    }
+}
+
+#[test]
 fn the_limit_on_core_dumps_stays() {
     let core = u64::from(CORE_LIMIT);
     let (pointer, high_pointer) = (0x7000_0000_1000, 1 << 40);

@@ -219,7 +219,7 @@ fn approval_hint(server: &str, names: &[String]) -> String {
     let words = names.iter().map(|name| format!(" {}", shell_quoted(name)));
     let words = words.collect::<String>();
     let command = format!("ikigai mcp approve {server}");
-    // A name of a server may look like a flag.
+    // The server chooses the names of its tools, and one may look like a flag.
     let (asks, approves) = if names.iter().any(|name| name.starts_with('-')) {
         (format!("{command} --{words}"), format!("{command} --yes --{words}"))
     } else {

@@ -178,10 +178,10 @@ fn examples(tool: &Tool, envelope: &Envelope, typed: Option<&str>) -> Vec<String
 /// Prints the command that would allow a refused access.
 pub(super) fn print_allow_with(aside: &Aside) {
     for text in aside.withheld.iter().flat_map(|text| text.lines()) {
-        eprint(&format!("warning: {}\n", one_line(text)));
+        eprint(&format!("warning: {}\n", one_line(&visible(text))));
     }
     for text in aside.unnameable.iter().chain(&aside.loopback).chain(&aside.unwatched) {
-        eprint(&format!("hint: {}\n", one_line(text)));
+        eprint(&format!("hint: {}\n", one_line(&visible(text))));
     }
     if let Some(command) = &aside.allow_with {
         eprint(&format!("{}\n", one_line(&visible(&remedy::allow_with(command)))));

@@ -368,7 +368,7 @@ async fn allowed(
     // A permission for a directory opens no place of secrets in it, and no place that other
     // programs execute.
     let path = target.itself();
-    if state.held.as_ref()?.widened.reserved.is_secret(&path) {
+    if target.is_hidden(state.hidden.as_deref()) {
         return None;
     }
     if access == Access::ReadOnly {

@@ -20,8 +20,8 @@ const TOLD: usize = 2_000;
 
 /// The text for a model whose call did not run again, although the user allowed what it was
 /// refused.
-const ALLOWED_LATER: &str = "the access that this call lacked is allowed from now on. The call did not run \
-                             again, so call the tool again if its work is not done";
+const ALLOWED_LATER: &str = "the access that this call lacked is allowed from now on. The call did \
+                             not run again, so call the tool again if its work is not done";
 
 /// The word in the record for a question that was withdrawn before it was answered.
 const CANCELLED: &str = "cancelled";

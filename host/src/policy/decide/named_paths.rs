@@ -35,33 +35,96 @@ pub(super) fn words_of_text(text: &[u8], all: &mut BTreeSet<OsString>) {
     }
 }
 
-/// Returns every text in a word that could be a path, wherever it stands: behind an option, in a
-/// list, in an address, in quotes or in code of another language.
-pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<PathBuf> {
-    let is_other =
-        |byte: &u8| !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80);
+/// The longest name of a file, NAME_MAX of Linux.
+const LONGEST_NAME: usize = 255;
+
+/// Returns every text in a word of a command that could be a path, wherever it stands: behind an
+/// option, in a list, in an address, in quotes or in code of another language.
+pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<OsString> {
+    let plain = unquoted(word.as_bytes());
+    let texts = [Some(word.as_bytes()), Some(&*plain).filter(|plain| *plain != word.as_bytes())];
     let mut found = BTreeSet::new();
-    for text in [word.as_bytes().to_vec(), unquoted(word.as_bytes())] {
-        let text = with_home(&text, home);
-        let begins = |at: usize| match text.get(at.wrapping_sub(1)) {
-            None => true,
-            Some(before) => {
-                // Options of one letter may stand together, with a value behind the last.
-                let letters = text[..at].iter().rev().take_while(|it| it.is_ascii_alphabetic());
-                let dash = at.checked_sub(letters.count() + 1).filter(|dash| text[*dash] == b'-');
-                let is_option = |dash: usize| dash == 0 || is_other(&text[dash - 1]);
-                text[at] == b'/' || is_other(before) || dash.is_some_and(is_option)
+    for text in texts.into_iter().flatten() {
+        let text = with_home(text, home);
+        for start in starts(&text) {
+            let rest = &text[start..];
+            let first = rest.iter().position(is_delimiter).unwrap_or(rest.len());
+            found.insert(of_user(&rest[..first], home));
+            if !matches!(rest.first(), Some(b'/' | b'~')) {
+                found.insert(of_user(rest, home));
+                continue;
             }
-        };
-        // A name may contain a byte that usually ends it.
-        let ends = |at: usize| text.get(at).is_none_or(is_other);
-        for start in (0..text.len()).filter(|at| begins(*at)) {
-            for end in (start + 1..=text.len()).filter(|at| ends(*at)) {
-                found.insert(PathBuf::from(of_user(&text[start..end], home)));
+            // A name may contain a byte that usually ends it.
+            let mut name = 0;
+            for end in 0..=rest.len() {
+                let byte = rest.get(end);
+                name = if byte == Some(&b'/') { 0 } else { name + 1 };
+                if byte.is_none_or(is_delimiter) {
+                    found.insert(of_user(&rest[..end], home));
+                }
+                if name > LONGEST_NAME {
+                    break;
+                }
             }
         }
     }
+    found.remove(OsStr::new(""));
     found
+}
+
+/// Returns the absolute paths in the value of a variable: each ends at the next byte that usually
+/// ends a name, or at the end of its element in a list.
+pub(super) fn absolute_paths(value: &OsStr, home: Option<&Path>) -> BTreeSet<PathBuf> {
+    let text = with_home(value.as_bytes(), home);
+    let mut found = BTreeSet::new();
+    for start in starts(&text).filter(|start| matches!(text[*start], b'/' | b'~')) {
+        let rest = &text[start..];
+        let until = |is_end: &dyn Fn(&u8) -> bool| {
+            &rest[..rest.iter().position(is_end).unwrap_or(rest.len())]
+        };
+        let paths = [until(&is_delimiter), until(&|byte| *byte == b':')];
+        let paths = paths.into_iter().filter(|path| path.len() <= LONGEST_PATH);
+        found.extend(paths.map(|path| of_user(path, home)));
+    }
+    found.into_iter().map(PathBuf::from).filter(|path| path.is_absolute()).collect()
+}
+
+/// The longest path that the kernel takes, PATH_MAX of Linux without the zero at its end.
+const LONGEST_PATH: usize = 4_095;
+
+/// Returns whether a byte usually ends the name of a file.
+fn is_delimiter(byte: &u8) -> bool {
+    !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80)
+}
+
+/// Returns the positions at which a path may begin: at the beginning of a text, behind a delimiter,
+/// and behind options of one letter, which may stand together.
+fn starts(text: &[u8]) -> impl Iterator<Item = usize> {
+    let (mut is_option, mut word) = (false, 0);
+    (0..text.len()).filter(move |at| {
+        let (at, byte) = (*at, text[*at]);
+        let is_word = at == 0 || is_delimiter(&text[at - 1]);
+        let is_host = byte == b'/' && is_word && is_address(&text[word..], at - word);
+        let is_start = (is_word || is_option) && !is_delimiter(&byte) && !is_host;
+        if is_word && !is_host && byte != b'/' {
+            word = at;
+        }
+        is_option = byte == b'-' && is_word || is_option && byte.is_ascii_alphabetic();
+        is_start
+    })
+}
+
+/// Returns whether an address with a host begins with a text, and has its slashes at this position:
+/// `op://vault/item`. Without a host, as in `file:///w`, a path follows.
+fn is_address(text: &[u8], at: usize) -> bool {
+    let (Some(scheme), Some(after)) =
+        (text[..at].strip_suffix(b":"), text[at..].strip_prefix(b"//"))
+    else {
+        return false;
+    };
+    let is_of_scheme = |byte: &u8| byte.is_ascii_alphanumeric() || b"+.-".contains(byte);
+    let is_scheme = scheme.first().is_some_and(u8::is_ascii_alphabetic);
+    is_scheme && scheme.iter().all(is_of_scheme) && !matches!(after.first(), None | Some(b'/'))
 }
 
 /// Returns a text without quotes and backslashes, and without the line ends behind backslashes.
@@ -151,6 +214,7 @@ mod tests {
             ("git+file:///w", "///w"),
             ("unix:///w/socket", "///w/socket"),
             ("nixpkgs#x /w#key", "/w"),
+            ("-C/w/make", "/w/make"),
             ("'\"$HOME/w/get\"'", "/home/u/w/get"),
             ("'\"$HOME\"/w/get'", "/home/u/w/get"),
             ("${KEY:-/w/get}", "/w/get"),
@@ -163,7 +227,29 @@ mod tests {
             ("/w/a, b=c", "/w/a, b=c"),
         ] {
             let found = possible_paths(word.as_ref(), home);
-            assert!(found.contains(Path::new(expected)), "{word}: {found:?}");
+            assert!(found.contains(OsStr::new(expected)), "{word}: {found:?}");
+        }
+        for (word, unexpected) in [
+            ("op://w/item/field", "//w/item/field"),
+            ("https://w/item", "//w/item"),
+            ("personal/w/key", "/w/key"),
+        ] {
+            let found = possible_paths(word.as_ref(), home);
+            assert!(!found.contains(OsStr::new(unexpected)), "{word}: {found:?}");
+        }
+        for (value, expected) in [
+            ("/go/bin:/usr/local/go/bin", &["/go/bin", "/usr/local/go/bin"][..]),
+            ("unix:path=/run/bus,guid=1", &["/run/bus", "/run/bus,guid=1"]),
+            ("-I/w/lib -MKey", &["/w/lib", "/w/lib -MKey"]),
+            (
+                "/bin/sh '/w/open' %s",
+                &["/bin/sh", "/bin/sh '/w/open' %s", "/w/open", "/w/open' %s"],
+            ),
+            ("http://proxy:3128", &[]),
+            ("*.tar=01;31:*.zip=01;31", &[]),
+        ] {
+            let expected = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(absolute_paths(value.as_ref(), home), expected, "{value}");
         }
         for (word, expected) in [
             ("~", "/home/u"),

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::named_paths::possible_paths;
+use super::named_paths::absolute_paths;
 use super::reach::WritablePlaces;
 use crate::paths;
 
@@ -114,7 +114,7 @@ pub(super) fn keep_out_of_reach(
 
 /// Removes from the variables of a program that the host starts without a sandbox every path at
 /// which a tool may write: such a file could be a program, a module or a configuration that starts
-/// one. A variable is read as a list, as `PATH` is. An empty variable is removed, and so is one
+/// one. [`keep_out_of_reach`] has shortened `PATH`. A variable is read as a list, as `PATH` is. An empty variable is removed, and so is one
 /// that names such a path in another way, such as a command.
 pub(super) fn leave_out_written(
     env: &mut Vec<(OsString, OsString)>,
@@ -122,7 +122,7 @@ pub(super) fn leave_out_written(
     reach: &WritablePlaces<'_>,
 ) {
     env.retain_mut(|(name, value)| {
-        if KEPT.iter().any(|kept| name == kept) {
+        if name == PATH || KEPT.iter().any(|kept| name == kept) {
             return true;
         }
         let (kept, left_out): (Vec<PathBuf>, Vec<PathBuf>) = std::env::split_paths(value)
@@ -130,8 +130,8 @@ pub(super) fn leave_out_written(
         if !left_out.is_empty() {
             *value = std::env::join_paths(kept).unwrap_or_default();
         }
-        let mut named = possible_paths(value, home).into_iter().filter(|path| path.is_absolute());
-        let names_written = named.any(|path| !is_out_of_reach(&path, reach));
+        let named = absolute_paths(value, home);
+        let names_written = named.iter().any(|path| !is_out_of_reach(path, reach));
         (left_out.is_empty() || !value.is_empty()) && !names_written
     });
 }

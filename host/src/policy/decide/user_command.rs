@@ -21,6 +21,9 @@ use crate::paths;
 /// The role of a file in a command, in a reason.
 const NAMED: &str = "a file that it names";
 
+/// The longest command, in bytes of its words and of the words in its texts.
+const LONGEST_COMMAND: usize = 8 << 10;
+
 /// The depth of paths that are relative to each other: a file, in a directory that an option names,
 /// in a directory that another option names.
 const NESTED_DIRS: usize = 3;
@@ -48,27 +51,34 @@ pub(super) fn weakness(
              that; write absolute paths instead"
         ));
     }
-    let named: BTreeSet<PathBuf> =
+    let length: usize = words.iter().map(|word| word.len()).sum();
+    if length > LONGEST_COMMAND {
+        return Some(format!(
+            "it has {length} bytes, and ikigai checks at most {LONGEST_COMMAND}; put the command \
+             into a script"
+        ));
+    }
+    let named: BTreeSet<OsString> =
         words.iter().flat_map(|word| possible_paths(word, home)).collect();
     // An option may make each of them the directory in which a program looks.
-    let mut files = BTreeSet::from([start.workspace.to_path_buf()]);
+    let mut places = BTreeSet::from([start.workspace.to_path_buf()]);
     for _ in 0..NESTED_DIRS {
-        let dirs: Vec<PathBuf> = files.into_iter().filter(|path| path.is_dir()).collect();
+        let dirs: Vec<PathBuf> = places.into_iter().filter(|path| path.is_dir()).collect();
         let beneath = |dir: &PathBuf| named.iter().map(|path| dir.join(path)).collect::<Vec<_>>();
-        files = dirs.iter().flat_map(beneath).chain(dirs.iter().cloned()).collect();
+        places = dirs.iter().flat_map(beneath).chain(dirs.iter().cloned()).collect();
     }
     let path = search_path(start);
-    let is_name = |word: &OsStr| !word.as_bytes().contains(&b'/');
+    let is_name = |word: &OsStr| {
+        word.as_bytes().iter().all(|byte| byte.is_ascii_alphanumeric() || b"._+-".contains(byte))
+    };
+    let find = |word: &OsStr| search::find(word, std::env::split_paths(&path));
     // Any name may be a program that another one starts.
-    let names = words.iter().map(|word| &**word).chain(named.iter().map(|path| path.as_os_str()));
-    let names: BTreeSet<&OsStr> = names.filter(|word| is_name(word)).collect();
-    let find = |word: &&OsStr| search::find(word, std::env::split_paths(&path));
-    let mut programs: BTreeSet<PathBuf> = names.iter().filter_map(find).collect();
-    for word in words.iter().filter(|word| is_name(word)) {
-        if find(&&**word).is_some() {
-            continue;
-        }
-        if let Some(found) = search::find(word, start.lost.iter().cloned()) {
+    let mut programs: BTreeSet<PathBuf> =
+        named.iter().filter(|word| is_name(word)).filter_map(|word| find(word)).collect();
+    for word in words.iter().filter(|word| !word.as_bytes().contains(&b'/')) {
+        if let Some(found) = find(word) {
+            programs.insert(found);
+        } else if let Some(found) = search::find(word, start.lost.iter().cloned()) {
             return Some(format!(
                 "its program `{}` is found nowhere but in `{}`, where tools may write",
                 word.display(),
@@ -76,12 +86,12 @@ pub(super) fn weakness(
             ));
         }
     }
-    programs.extend(files.iter().filter(|file| is_program(file)).cloned());
+    programs.extend(places.iter().filter(|file| is_program(file)).cloned());
     let weakness = programs.iter().find_map(|program| {
         program_weakness(program, "its program", reach)
             .or_else(|| interpreters(&paths::canonical(program)?, start, DEPTH, reach))
     });
-    weakness.or_else(|| files.iter().find_map(|file| file_weakness(file, reach)))
+    weakness.or_else(|| places.iter().find_map(|file| file_weakness(file, reach)))
 }
 
 /// A command that prints one file and does nothing else: `cat FILE`.

@@ -140,7 +140,7 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the limit on core dumps with which the kernel makes none, even if the limit was 0 before.
+/// Sets the limit on core dumps with which the kernel makes none. A hard limit of 0 stays.
 fn dump_nothing() -> io::Result<()> {
     let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE)));
     setrlimit(Resource::Core, Rlimit { current: most, maximum: most })?;
