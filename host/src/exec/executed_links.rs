@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::fs::{read_dir, symlink_metadata};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::paths::{LinkEnd, Resolution, resolve_within};
@@ -25,10 +26,14 @@ const DEPTH: usize = 4;
 
 /// Returns the links in a place, and in the directories to which they lead, each as `resolve`
 /// resolved it.
+///
+/// # Errors
+///
+/// Fails if a directory cannot be listed although it is there, for example for want of descriptors.
 pub(super) fn links_in(
     place: &Path,
     resolve: &mut dyn FnMut(&Path) -> Resolution,
-) -> Vec<(PathBuf, Resolution)> {
+) -> io::Result<Vec<(PathBuf, Resolution)>> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     let mut dirs = vec![(place.to_owned(), 0)];
@@ -37,9 +42,17 @@ pub(super) fn links_in(
         if depth > DEPTH || !seen.insert(dir.clone()) {
             continue;
         }
-        // The tool cannot change what this user cannot list.
-        for entry in read_dir(&dir).into_iter().flatten().flatten() {
-            let Some(rest) = left.checked_sub(1) else { return found };
+        let entries = match read_dir(&dir) {
+            Ok(entries) => entries,
+            // The tool cannot change what this user cannot list.
+            Err(error) if is_gone(&error) || error.kind() == ErrorKind::PermissionDenied => {
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Some(rest) = left.checked_sub(1) else { return Ok(found) };
             left = rest;
             let Ok(kind) = entry.file_type() else { continue };
             if kind.is_dir() {
@@ -55,14 +68,23 @@ pub(super) fn links_in(
             }
         }
     }
-    found
+    Ok(found)
+}
+
+/// Returns whether a directory is not there any more.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Returns the targets of the links in those places that lie in the writable directories of a
 /// grant, each with its place. The targets are every link on the way, and the end, which need not
 /// exist. Places that the grant names are left out, and so is what lies beyond the bounds of a way:
 /// a repository of another person can have links over millions of components.
-pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
+///
+/// # Errors
+///
+/// Fails if a place cannot be listed.
+pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let mut ways_left = MOST_OF_ALL_WAYS;
     let mut resolve = |link: &Path| {
         let most = LONGEST_WAY.min(ways_left);
@@ -90,7 +112,7 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
         // Apart from its places, a repository has no links that matter.
         let is_searched = !path.ends_with(GIT) || metadata.is_symlink();
         let inner = match is_searched && path.is_dir() {
-            true => links_in(&path, &mut resolve),
+            true => links_in(&path, &mut resolve)?,
             false => Vec::new(),
         };
         let itself = metadata.is_symlink().then(|| resolve(&path).steps);
@@ -99,7 +121,7 @@ pub(super) fn targets(grant: &Grant) -> Vec<(PathBuf, PathBuf)> {
         let reals = reals.filter(|real| is_writable(real) && !real.starts_with(&place));
         found.extend(reals.map(|real| (real, place.clone())));
     }
-    found
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -127,7 +149,7 @@ mod tests {
         symlink("../kept", root.join(".husky/near")).expect("linked");
         let dirs = vec![GrantedDir { access: Access::ReadWrite, path: root.clone() }];
         let reserved = Reserved::guarding(dirs.clone());
-        let found = targets(&Grant { dirs, reserved, ..Grant::default() });
+        let found = targets(&Grant { dirs, reserved, ..Grant::default() }).expect("listed");
         let place = root.join(".husky");
         assert_eq!(found, [(root.join("kept"), place)]);
     }
@@ -145,7 +167,7 @@ mod tests {
         symlink("../place", root.join("skills/loop")).expect("linked");
         symlink("nowhere", root.join("place/dangling")).expect("linked");
         let resolve = &mut |link: &Path| resolve_within(link, &mut 1_000);
-        let found = links_in(&root.join("place"), resolve);
+        let found = links_in(&root.join("place"), resolve).expect("listed");
         let mut found: Vec<PathBuf> = found.into_iter().map(|(link, _)| link).collect();
         found.sort();
         let expected = ["place/dangling", "place/hook", "place/inner/skills", "skills/loop"];

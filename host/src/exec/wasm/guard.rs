@@ -50,7 +50,9 @@ impl Guard {
             return None;
         }
         let place = self.grant.reserved.executed_place(path).or_else(|| {
-            let target = self.linked().iter().find(|(real, _)| path.starts_with(real));
+            // Without the links, any path may be a target.
+            let Some(linked) = self.linked() else { return Some(path.to_owned()) };
+            let target = linked.iter().find(|(real, _)| path.starts_with(real));
             // Names in it that the grant lists are open.
             let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, path));
             target.map(|(_, place)| place.clone())
@@ -73,14 +75,19 @@ impl Guard {
         place.is_some_and(|place| !place.ancestors().any(|dir| reserved.names(dir) && is_git(dir)))
     }
 
-    fn linked(&self) -> &[(PathBuf, PathBuf)] {
-        self.linked.get_or_init(|| executed_links::targets(&self.grant))
+    /// Returns the targets of links, or `None` if a place cannot be listed at the moment.
+    fn linked(&self) -> Option<&[(PathBuf, PathBuf)]> {
+        if let Some(known) = self.linked.get() {
+            return Some(known);
+        }
+        let found = executed_links::targets(&self.grant).ok()?;
+        Some(self.linked.get_or_init(|| found))
     }
 
     /// Returns whether a link in a place leads to something in this directory, which need not
     /// exist.
     fn holds_target(&self, dir: &Path) -> bool {
-        self.linked().iter().any(|(real, _)| real.starts_with(dir))
+        self.linked().is_none_or(|linked| linked.iter().any(|(real, _)| real.starts_with(dir)))
     }
 
     /// Returns whether a link with this text may be made. A link into a repository would give its

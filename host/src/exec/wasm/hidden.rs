@@ -23,7 +23,7 @@ use rustix::fs::{AtFlags, FileType, Stat, fstat, statat};
 use rustix::io::Errno;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-use self::walk::{WalkStep, walk};
+use self::walk::walk;
 use crate::policy::{Grant, HideWalk, Reserved};
 
 /// The most names that are looked at to find the other names of hidden files. If there are more,
@@ -175,7 +175,7 @@ impl HiddenPaths {
             if self.grant.dirs.iter().any(|it| is_inner(&it.path)) {
                 continue;
             }
-            let seen = walk((dir, false), &mut left, &mut |entry| {
+            let seen = walk(dir, &mut left, &mut |entry| {
                 if self.is_over() {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -187,7 +187,7 @@ impl HiddenPaths {
                         Err(errno) => return Err(errno.into()),
                     }
                 }
-                Ok(if is_hidden { WalkStep::MustSee } else { WalkStep::Below })
+                Ok(())
             });
             if seen.is_err() {
                 return LinkedFiles::Unknown;

@@ -19,6 +19,8 @@ impl GuardSearch<'_> {
     /// Guards the targets of the links in a place.
     pub(super) fn links_in(&mut self, place: &Path) -> Result<(), String> {
         let links = links_in(place, &mut |link: &Path| self.resolve(link));
+        let links =
+            links.map_err(|error| format!("`{}` cannot be searched: {error}", place.display()))?;
         for (link, way) in links {
             if way.end == LinkEnd::TooFar {
                 self.exceeded(place);

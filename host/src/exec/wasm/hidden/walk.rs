@@ -19,31 +19,23 @@ pub(super) struct WalkEntry<'a> {
     pub(super) kind: FileType,
 }
 
-/// The way on from a name.
-pub(super) enum WalkStep {
-    /// The entries of the directory, as far as it can be read.
-    Below,
-    /// The entries of the directory, all of them.
-    MustSee,
-}
-
-/// Visits all names beneath `start`, which need not be a directory unless it must be seen. Fails if
-/// a visit fails, if there are more than `left` names, if a directory may not be read, or if one that
-/// must be seen cannot be read. Follows no links, and stays on file systems of files.
+/// Visits all names beneath `start`, which need not be a directory. Fails if a visit fails, if there
+/// are more than `left` names, or if a directory cannot be read. Follows no links, and stays on file
+/// systems of files.
 pub(super) fn walk(
-    (start, must_see): (&Path, bool),
+    start: &Path,
     left: &mut usize,
-    visit: &mut dyn FnMut(&WalkEntry<'_>) -> io::Result<WalkStep>,
+    visit: &mut dyn FnMut(&WalkEntry<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut directories = vec![(start.to_owned(), must_see)];
-    while let Some((path, must_see)) = directories.pop() {
+    let mut directories = vec![start.to_owned()];
+    while let Some(path) = directories.pop() {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = match openat(CWD, &path, flags, Mode::empty()) {
             Ok(open) => open,
-            // A tool may have taken the rights away, so that nobody sees the names in it.
-            Err(errno @ (Errno::ACCESS | Errno::PERM)) => return Err(errno.into()),
-            Err(errno) if must_see => return Err(errno.into()),
-            Err(_) => continue,
+            Err(Errno::NOTDIR) if path == start => continue,
+            // A tool may have taken the rights away, moved the directory, or used up descriptors,
+            // so that nobody sees the names in it.
+            Err(errno) => return Err(errno.into()),
         };
         if !is_ordinary(open.as_fd()) {
             continue;
@@ -59,16 +51,14 @@ pub(super) fn walk(
             let kind = match entry.file_type() {
                 FileType::Unknown => match statat(&open, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    Err(_) => continue,
+                    Err(errno) => return Err(errno.into()),
                 },
                 kind => kind,
             };
             let path = path.join(OsStr::from_bytes(name.to_bytes()));
-            let next = visit(&WalkEntry { dir: open.as_fd(), name, path: &path, kind })?;
-            match next {
-                WalkStep::Below if kind == FileType::Directory => directories.push((path, false)),
-                WalkStep::MustSee if kind == FileType::Directory => directories.push((path, true)),
-                _ => {}
+            visit(&WalkEntry { dir: open.as_fd(), name, path: &path, kind })?;
+            if kind == FileType::Directory {
+                directories.push(path);
             }
         }
     }
