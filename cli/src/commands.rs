@@ -152,8 +152,8 @@ const GROUPS: [CommandPart; 6] = [
 
 impl Cli {
     /// Returns the definition of the most common commands, without texts. clap makes the parts of
-    /// a command only if the line names it. In a trace of `tool call`, making all of them took 2.4 of
-    /// 7 ms.
+    /// a command only if the line names it. In a trace of `tool call`, making all of them took 2.4
+    /// of 7 ms.
     fn quick_definition() -> clap::Command {
         let program = SharedOptions::augment_args(clap::Command::new("ikigai"));
         let program = ResumeOptions::augment_args(ModelOptions::augment_args(program));

@@ -18,8 +18,8 @@ const MOST_ENTRIES: usize = 2_000;
 /// take the kernel a second each.
 pub(super) const LONGEST_WAY: usize = 128;
 
-/// The largest number of components of the ways of all links, for a component.
-const MOST_OF_ALL_WAYS: usize = 131_072;
+/// The largest number of components of the ways of all links.
+pub(super) const MOST_OF_ALL_WAYS: usize = 131_072;
 
 /// The depth to which the directories in a place are searched.
 const DEPTH: usize = 4;

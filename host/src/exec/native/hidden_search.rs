@@ -269,8 +269,8 @@ impl<'a> HiddenSearch<'a> {
             },
             // Renamed or replaced meanwhile: the supervisor checks what it hides.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
-            // Its files can be opened by their names, if somebody knows these. A tool may have taken
-            // the rights away, so that nobody finds the other names of its files.
+            // A tool that knows the names can open the files. It may also have taken the rights away,
+            // so that this search does not find the other names of the files.
             Err(Errno::ACCESS | Errno::PERM) => self.hide_whole(parent, name, path),
             Err(errno) => Err(unsearched(path)(errno)),
         }

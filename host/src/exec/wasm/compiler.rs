@@ -67,7 +67,7 @@ pub struct Compiler {
 }
 
 /// The factor for an installer, which compiles components that it trusts. An emulator of another
-/// processor takes about twenty times as long as the processor.
+/// processor took more for the built-in shell than the 54 s that a call allows.
 const OF_AN_INSTALLER: u64 = 60;
 
 impl Compiler {

@@ -45,8 +45,8 @@ pub(super) async fn check(
     if may_change(state, place).await { Ok(()) } else { Err(ErrorCode::Access.into()) }
 }
 
-/// Returns the guarded place that has a link on the way of a path. Whatever the link leads to, a
-/// program that executes the place executes that.
+/// Returns the guarded place that has a link on the way of a path. A program that executes the place
+/// follows the link.
 pub(super) fn place_on_the_way(
     state: &mut GuestState,
     from: &Handle,

@@ -114,8 +114,9 @@ pub(super) fn keep_out_of_reach(
 
 /// Removes from the variables of a program that the host starts without a sandbox every path at
 /// which a tool may write: such a file could be a program, a module or a configuration that starts
-/// one. [`keep_out_of_reach`] has shortened `PATH`. A variable is read as a list, as `PATH` is. An empty variable is removed, and so is one
-/// that names such a path in another way, such as a command.
+/// one. [`keep_out_of_reach`] has shortened `PATH`. A variable is read as a list, as `PATH` is. An
+/// empty variable is removed, and so is one that names such a path in another way, such as a
+/// command.
 pub(super) fn leave_out_written(
     env: &mut Vec<(OsString, OsString)>,
     home: Option<&Path>,

@@ -1,6 +1,6 @@
 //! The bounds of the search for guarded places.
 
-use crate::exec::executed_links::LONGEST_WAY;
+use crate::exec::executed_links::{LONGEST_WAY, MOST_OF_ALL_WAYS};
 
 /// The bounds of the search. What exceeds one is read-only as a whole: a tool may have made it, and
 /// later calls must not fail because of that.
@@ -23,6 +23,7 @@ pub(super) struct GuardBounds {
 
 impl Default for GuardBounds {
     fn default() -> Self {
-        Self { inner: 256, names: 65_536, places: 2_048, way: LONGEST_WAY, ways: 131_072 }
+        let (way, ways) = (LONGEST_WAY, MOST_OF_ALL_WAYS);
+        Self { inner: 256, names: 65_536, places: 2_048, way, ways }
     }
 }

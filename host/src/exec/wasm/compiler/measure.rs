@@ -23,8 +23,8 @@ const CORE_INSTANCE: u64 = 512;
 /// The size of the type of a resource in wasmtime, in bytes, rounded up.
 const RESOURCE_TYPE: u64 = 64;
 
-/// The largest description of a component in its code, in bytes, besides a share of its machine
-/// code. The description lists types, imports, exports and functions. When the host loads the code,
+/// The largest description of a component in its code, in bytes, plus a share of its machine code.
+/// The description lists types, imports, exports and functions. When the host loads the code,
 /// it keeps each of them on its heap. A million types took 34 times the size of the description.
 const DESCRIPTION: u64 = 1 << 20;
 

@@ -34,7 +34,7 @@ pub(super) fn walk(
             Ok(open) => open,
             Err(Errno::NOTDIR) if path == start => continue,
             // A tool may have taken the rights away, moved the directory, or used up descriptors,
-            // so that nobody sees the names in it.
+            // so that the walk does not see the names in it.
             Err(errno) => return Err(errno.into()),
         };
         if !is_ordinary(open.as_fd()) {
