@@ -27,7 +27,8 @@
 //! - the terms for what was enforced ([`isolation`]);
 //! - the processes below a process ([`process_tree`]);
 //! - the classification of file systems ([`filesystems`]);
-//! - the reading of `#!` lines ([`shebang`]).
+//! - the reading of `#!` lines ([`shebang`]);
+//! - the limit on core dumps ([`core_dumps`]).
 //!
 //! # Layers
 //!
@@ -37,7 +38,7 @@
 //!
 //! | layer | in | set by |
 //! |---|---|---|
-//! | new session, default signals, no core dump | supervisor | `serve.rs`, `signals.rs` |
+//! | new session, default signals, no core dump | supervisor | `serve.rs`, `signals.rs`, `core_dumps.rs` |
 //! | first victim of the OOM killer | supervisor | `serve.rs` |
 //! | control groups with bounds on memory and processes | supervisor | `cgroup.rs` |
 //! | host of root: no other groups | supervisor | `privileges.rs` |
@@ -83,8 +84,8 @@
 //!
 //! A module uses modules of lower rows only. From low to high:
 //!
-//! 1. [`base_view`], `clone`, [`filesystems`], `filter`, [`isolation`], `lookup`, `privileges`,
-//!    [`process_tree`], [`shebang`], `signals`, `user_watches`
+//! 1. [`base_view`], `clone`, [`core_dumps`], [`filesystems`], `filter`, [`isolation`], `lookup`,
+//!    `privileges`, [`process_tree`], [`shebang`], `signals`, `user_watches`
 //! 2. `kernel_memory`, `listener`, `mounts`, [`plan`]
 //! 3. `cgroup`, `hidden`, `identity`, `loopback`, `overlay`, `reaper`, `request`, `view`
 //! 4. `domain`, `installation`, `launch`, `namespace`, `observer`, `root`
@@ -103,6 +104,7 @@ mod cgroup;
 mod clone;
 #[cfg(target_os = "linux")]
 mod connections;
+pub mod core_dumps;
 #[cfg(target_os = "linux")]
 mod domain;
 pub mod filesystems;

@@ -28,11 +28,6 @@ pub use self::run_mode::{
 };
 pub use self::seen::{AccessKind, FileAccess, ObservedAccesses};
 
-/// The core limit under which a program that crashes leaves no dump: every dump is larger than one
-/// byte. If dumps are piped to a program of root, no limit applies, but the kernel takes exactly
-/// 1 as a refusal (`do_coredump` in fs/coredump.c).
-pub const NO_CORE: u64 = 1;
-
 /// The number of descriptors that come with every plan: the tool's stdin, stdout and stderr.
 pub const DESCRIPTORS: usize = 3;
 

@@ -10,18 +10,16 @@ use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::process::{
-    Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid,
-};
+use rustix::process::{getpid, set_child_subreaper, setsid};
 
 use super::cgroup::Cgroups;
 use super::identity::UserIdentity;
 use super::launch::Restrictions;
 use super::layers::{self, LimitMechanisms};
 use super::namespace::{self, Init};
-use super::plan::{Confinement, NO_CORE, ToolNetwork};
+use super::plan::{Confinement, ToolNetwork};
 use super::watch::{CallWatch, Delivery, PreparedSandbox};
-use super::{reaper, request, sandbox, signals};
+use super::{core_dumps, reaper, request, sandbox, signals};
 
 /// The exit code of a call whose report the host has.
 const REPORTED: u8 = 0;
@@ -60,9 +58,7 @@ fn serve(argument: Option<&CStr>) -> io::Result<Delivery> {
     let confinement = argument.and_then(|it| it.to_str().ok()?.parse().ok()).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidInput, "the argument names no kind of call")
     })?;
-    // A host whose own limit is 0 cannot raise it.
-    let most = getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE));
-    setrlimit(Resource::Core, Rlimit { current: Some(most), maximum: Some(most) })?;
+    core_dumps::forbid()?;
     // Inherited by all processes of the call. Without `/proc` the preference cannot be set.
     let _ = fs::write("/proc/self/oom_score_adj", FIRST_VICTIM);
     signals::reset();

@@ -85,6 +85,7 @@ pub(crate) const SUPERVISOR: Crate = Crate {
         &[
             "base_view",
             "clone",
+            "core_dumps",
             "filesystems",
             "filter",
             "isolation",

@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
 use ikigai_protocol::Digest;
-use ikigai_supervisor::plan::NO_CORE;
+use ikigai_supervisor::core_dumps;
 use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
@@ -77,7 +77,7 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     limit(Resource::Cpu, processor, processor + 1)
         .and_then(|()| limit(Resource::Data, memory, memory))
         .and_then(|()| limit(Resource::Fsize, code, code))
-        .and_then(|()| dump_nothing())
+        .and_then(|()| core_dumps::forbid())
         .map_err(|error| {
             CompilerFault::failed(format!("its compilation cannot be limited: {error}"))
         })?;
@@ -137,13 +137,6 @@ fn limit(resource: Resource, soft: u64, hard: u64) -> io::Result<()> {
     let lower = |own: Option<u64>, to: u64| Some(own.map_or(to, |own| own.min(to)));
     let (current, maximum) = (lower(own.current, soft), lower(own.maximum, hard));
     setrlimit(resource, Rlimit { current, maximum })?;
-    Ok(())
-}
-
-/// Sets the limit on core dumps with which the kernel makes none. A hard limit of 0 stays.
-fn dump_nothing() -> io::Result<()> {
-    let most = Some(getrlimit(Resource::Core).maximum.map_or(NO_CORE, |own| own.min(NO_CORE)));
-    setrlimit(Resource::Core, Rlimit { current: most, maximum: most })?;
     Ok(())
 }
 
