@@ -1,5 +1,5 @@
-//! The error of an operation on an asset, in the form that both sides of every boundary use, and
-//! the variable with the address of the asset store.
+//! The error of an operation on an asset, in the form that both sides of every boundary use, what
+//! tells an asset's URI from a path, and the variable with the address of the asset store.
 //!
 //! The codes are the same as in the tools' own JSON, and the message is a sentence for the
 //! reader of that JSON. `wit/tool.wit` lists the operations for components, and
@@ -12,6 +12,13 @@ use crate::ToolCode;
 /// The name of the variable with the address of the asset store. It may contain a password, and
 /// no tool gets it.
 pub const STORE_VARIABLE: &str = "IKIGAI_STORE";
+
+/// Returns whether a text is the URI of an asset, and not a path.
+#[must_use]
+pub fn is_asset(text: &str) -> bool {
+    const SCHEME: &str = "ikigai:";
+    text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
+}
 
 /// The error of a failed operation on an asset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -47,7 +47,7 @@ mod schema;
 mod script_slot;
 pub mod shell;
 
-pub use assets::{AssetError, STORE_VARIABLE};
+pub use assets::{AssetError, STORE_VARIABLE, is_asset};
 pub use challenge::AuthChallenge;
 pub use digest::{Digest, DigestError};
 pub use dirs::{Access, DIRS_VARIABLE, DirsError, GrantedDir, decode_dirs, encode_dirs};

@@ -1,14 +1,11 @@
 //! The target of a file parameter: a file of the workspace, or an asset of the host under
 //! `ikigai://`.
 //!
-//! This is the one place that checks the scheme. The host checks the rest of a URI.
+//! The host checks the rest of a URI, after the scheme.
 
-use ikigai_protocol::ToolCode;
+use ikigai_protocol::{ToolCode, is_asset};
 
 use crate::answer::ToolFailure;
-
-/// The prefix, in any case, of all URIs for the host. The host reports errors in the rest of a URI.
-const ASSET_SCHEME: &str = "ikigai:";
 
 /// The target of a file parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +36,6 @@ impl<'p> FileTarget<'p> {
             Self::Asset(uri) => base_name(uri.as_bytes()),
         }
     }
-}
-
-fn is_asset(value: &str) -> bool {
-    let scheme = value.get(..ASSET_SCHEME.len());
-    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(ASSET_SCHEME))
 }
 
 /// Refuses an asset as the value of a parameter that says where to search.

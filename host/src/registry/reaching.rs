@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema};
+use ikigai_protocol::{ACCESS_MARK, Access, ToolSchema, is_asset};
 use serde_json::value::RawValue;
 
 use crate::paths;
@@ -83,12 +83,6 @@ pub(crate) fn questions(
         }
     }
     found
-}
-
-/// Returns whether the file tools take a text for the URI of an asset.
-fn is_asset(text: &str) -> bool {
-    const SCHEME: &str = "ikigai:";
-    text.get(..SCHEME.len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(SCHEME))
 }
 
 /// A file that an argument names.
