@@ -86,13 +86,7 @@ fn is_gone(error: &io::Error) -> bool {
 /// Fails if a place cannot be listed.
 pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let mut ways_left = MOST_OF_ALL_WAYS;
-    let mut resolve = |link: &Path| {
-        let most = LONGEST_WAY.min(ways_left);
-        let mut left = most;
-        let way = resolve_within(link, &mut left);
-        ways_left -= most - left;
-        way
-    };
+    let mut resolve = |link: &Path| resolve_within(link, LONGEST_WAY, &mut ways_left);
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
     let in_git = IN_GIT.iter().map(|name| Path::new(GIT).join(name));
     let names: Vec<PathBuf> = names.chain([PathBuf::from(GIT)]).chain(in_git).collect();
@@ -166,7 +160,7 @@ mod tests {
         symlink("../../skills", root.join("place/inner/skills")).expect("linked");
         symlink("../place", root.join("skills/loop")).expect("linked");
         symlink("nowhere", root.join("place/dangling")).expect("linked");
-        let resolve = &mut |link: &Path| resolve_within(link, &mut 1_000);
+        let resolve = &mut |link: &Path| resolve_within(link, LONGEST_WAY, &mut 1_000);
         let found = links_in(&root.join("place"), resolve).expect("listed");
         let mut found: Vec<PathBuf> = found.into_iter().map(|(link, _)| link).collect();
         found.sort();

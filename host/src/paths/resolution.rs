@@ -33,11 +33,20 @@ pub(crate) enum LinkEnd {
 /// Resolves a path, however long the way is.
 pub(crate) fn resolve(path: &Path) -> Resolution {
     let mut left = usize::MAX;
-    resolve_within(path, &mut left)
+    resolve_counted(path, &mut left)
 }
 
-/// Resolves a path, and looks at no more components than are `left`. Each component takes one.
-pub(crate) fn resolve_within(path: &Path, left: &mut usize) -> Resolution {
+/// Resolves a path, and looks at no more components than `most`, and than are `left` for several
+/// paths. Each component takes one.
+pub(crate) fn resolve_within(path: &Path, most: usize, left: &mut usize) -> Resolution {
+    let most = most.min(*left);
+    let mut own = most;
+    let resolution = resolve_counted(path, &mut own);
+    *left -= most - own;
+    resolution
+}
+
+fn resolve_counted(path: &Path, left: &mut usize) -> Resolution {
     let mut steps = Vec::new();
     // A relative path has no steps if the current directory is gone.
     let Ok(path) = std::path::absolute(path) else {
@@ -125,10 +134,13 @@ mod tests {
         // The path itself, the text of `again`, and that of `there`.
         let needed = path("again").components().count() - 1 + 1 + 4;
         let mut left = needed + 1;
-        assert_eq!(resolve_within(&path("again"), &mut left).end, LinkEnd::At(path("dir/file")));
+        assert_eq!(
+            resolve_within(&path("again"), usize::MAX, &mut left).end,
+            LinkEnd::At(path("dir/file"))
+        );
         assert_eq!(left, 1);
         left = needed - 1;
-        let found = resolve_within(&path("again"), &mut left);
+        let found = resolve_within(&path("again"), usize::MAX, &mut left);
         assert_eq!((found.end, left), (LinkEnd::TooFar, 0));
         assert_eq!(found.steps, [path("again"), path("there")]);
     }

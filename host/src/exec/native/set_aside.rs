@@ -166,7 +166,7 @@ impl ExpectedPlace {
     /// Returns where the link leads now.
     fn end(&self) -> LinkEnd {
         let mut left = LONGEST_WAY;
-        resolve_within(&self.around.join(&self.name), &mut left).end
+        resolve_within(&self.around.join(&self.name), LONGEST_WAY, &mut left).end
     }
 
     fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {

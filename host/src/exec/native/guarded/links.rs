@@ -46,12 +46,9 @@ impl GuardSearch<'_> {
     fn resolve(&mut self, link: &Path) -> Resolution {
         let most = match self.ended.is_cancelled() {
             true => 0,
-            false => self.bounds.way.min(self.ways_left),
+            false => self.bounds.way,
         };
-        let mut left = most;
-        let way = resolve_within(link, &mut left);
-        self.ways_left -= most - left;
-        way
+        resolve_within(link, most, &mut self.ways_left)
     }
 
     /// Notes that a link in a place leads too far. The place is read-only, and the end of the link
