@@ -2,10 +2,24 @@
 //! machine, with the commands and flags of this program. The host only gives a remedy as data, and
 //! puts these sentences into envelopes and into its log.
 
+use std::slice;
 use std::time::Duration;
 
 use ikigai_host::policy::{AssetAccess, LimitKey, Permissions, Remedy, shell_quoted};
 use ikigai_protocol::Access;
+
+/// Returns the command that shows tools of a server and approves them, without a question if
+/// `is_sure`. No name means all tools.
+pub(crate) fn approve_command(server: &str, tools: &[String], is_sure: bool) -> String {
+    let words: String = tools.iter().map(|tool| format!(" {}", shell_quoted(tool))).collect();
+    let yes = if is_sure { " --yes" } else { "" };
+    // The server chooses the names of its tools, and one may look like a flag.
+    if tools.iter().any(|tool| tool.starts_with('-')) {
+        format!("ikigai mcp approve {server}{yes} --{words}")
+    } else {
+        format!("ikigai mcp approve {server}{words}{yes}")
+    }
+}
 
 /// Returns the remedy as a sentence without a full stop.
 pub(crate) fn sentence(remedy: &Remedy) -> String {
@@ -68,10 +82,8 @@ pub(crate) fn sentence(remedy: &Remedy) -> String {
             format!("`ikigai mcp approve {server}` shows what it is now, and grants it again")
         }
         Remedy::ApproveTool { server, tool } => {
-            // The server chooses the names of its tools, and one may look like a flag.
-            let end = if tool.starts_with('-') { "-- " } else { "" };
-            let tool = shell_quoted(tool);
-            format!("`ikigai mcp approve {server} {end}{tool}` shows and approves it")
+            let command = approve_command(server, slice::from_ref(tool), false);
+            format!("`{command}` shows and approves it")
         }
         Remedy::LogIn { server, scope } => match scope {
             None => format!("`ikigai mcp login {server}` logs in"),
@@ -149,6 +161,18 @@ mod tests {
     use ikigai_host::policy::Net;
 
     use super::*;
+
+    #[test]
+    fn a_tool_whose_name_looks_like_a_flag_is_no_flag_of_the_command() {
+        let command = |tools: &[&str], is_sure| {
+            let tools: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
+            approve_command("docs", &tools, is_sure)
+        };
+        assert_eq!(command(&["a", "-x"], false), "ikigai mcp approve docs -- a -x");
+        assert_eq!(command(&["--yes"], true), "ikigai mcp approve docs --yes -- --yes");
+        assert_eq!(command(&["a", "b c"], true), "ikigai mcp approve docs a 'b c' --yes");
+        assert_eq!(command(&[], true), "ikigai mcp approve docs --yes");
+    }
 
     #[test]
     fn every_remedy_as_it_is_shown() {

@@ -7,7 +7,7 @@ use clap::Args;
 use ikigai_host::Digest;
 use ikigai_host::exec::mcp::ServerTarget;
 use ikigai_host::host::Host;
-use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal, shell_quoted};
+use ikigai_host::policy::{Backend, NewKey, NewValue, Proposal};
 use ikigai_host::registry::{
     ApprovalState, KnownServer, ListedTool, ServerDefinition, ServerState, server_request,
 };
@@ -22,6 +22,7 @@ use crate::mcp::description;
 use crate::options::SharedOptions;
 use crate::output::{eprint, print_json};
 use crate::person::UNCONFINED_MEANS;
+use crate::remedy::policy::approve_command;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai mcp approve files\n  \
@@ -187,11 +188,17 @@ pub(super) fn tools(
     }
     if !yes {
         if !std::io::stdin().is_terminal() {
-            let what = format!("{} tools of `{name}` need approval", chosen.len());
+            let what = match chosen.len() {
+                1 => format!("one tool of `{name}` needs approval"),
+                number => format!("{number} tools of `{name}` need approval"),
+            };
             let error = CliError::failed(anyhow::Error::msg(what));
             return Err(error.hint(approval_hint(name, names)));
         }
-        let question = format!("\nOffer these {} tools to models?", chosen.len());
+        let question = match chosen.len() {
+            1 => "\nOffer this tool to models?".to_owned(),
+            number => format!("\nOffer these {number} tools to models?"),
+        };
         if !agreed_with_details(&question, &details)? {
             eprint("nothing was approved\n");
             return Ok(None);
@@ -216,15 +223,8 @@ pub(super) fn tools(
 /// Returns the hint for a command that could not ask the user about tools of a server. `names` are
 /// the chosen tools; all of them if it is empty.
 fn approval_hint(server: &str, names: &[String]) -> String {
-    let words = names.iter().map(|name| format!(" {}", shell_quoted(name)));
-    let words = words.collect::<String>();
-    let command = format!("ikigai mcp approve {server}");
-    // The server chooses the names of its tools, and one may look like a flag.
-    let (asks, approves) = if names.iter().any(|name| name.starts_with('-')) {
-        (format!("{command} --{words}"), format!("{command} --yes --{words}"))
-    } else {
-        (format!("{command}{words}"), format!("{command}{words} --yes"))
-    };
+    let (asks, approves) =
+        (approve_command(server, names, false), approve_command(server, names, true));
     let all = if names.is_empty() { "all of them" } else { "them" };
     format!(
         "`ikigai mcp show {server}` shows them in full; `{asks}` asks about them, and needs a \

@@ -84,6 +84,6 @@ fn the_code_of_the_program_is_proposed_for_reading() {
     let screen = terminal.wait_for("Write this? [y/N]");
     assert!(screen.contains(&format!("ro:{modules}")), "{screen}");
     terminal.send("y\r");
-    answer(terminal, "Offer these 1 tools to models?", "y", 0);
+    answer(terminal, "Offer this tool to models?", "y", 0);
     assert_eq!(text(&call(&host, "echo", &json!({}))), "{}");
 }
