@@ -48,7 +48,8 @@ pub(super) fn possible_paths(word: &OsStr, home: Option<&Path>) -> BTreeSet<OsSt
         let text = with_home(text, home);
         for start in starts(&text) {
             let rest = &text[start..];
-            let first = rest.iter().position(is_delimiter).unwrap_or(rest.len());
+            // The first byte may be a delimiter, in the name `@scope`.
+            let first = rest.iter().skip(1).position(is_delimiter).map_or(rest.len(), |at| at + 1);
             found.insert(of_user(&rest[..first], home));
             if !matches!(rest.first(), Some(b'/' | b'~')) {
                 found.insert(of_user(rest, home));
@@ -97,21 +98,31 @@ fn is_delimiter(byte: &u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80)
 }
 
-/// Returns the positions at which a path may begin: at the beginning of a text, behind a delimiter,
-/// and behind options of one letter, which may stand together.
+/// Returns the positions at which a path may begin: at the beginning of a text, at and behind a
+/// delimiter, behind the host of an address of a file,
+/// and behind each letter or digit of an option, since short options may stand together.
 fn starts(text: &[u8]) -> impl Iterator<Item = usize> {
     let (mut is_option, mut word) = (false, 0);
     (0..text.len()).filter(move |at| {
         let (at, byte) = (*at, text[*at]);
         let is_word = at == 0 || is_delimiter(&text[at - 1]);
         let is_host = byte == b'/' && is_word && is_address(&text[word..], at - word);
-        let is_start = (is_word || is_option) && !is_delimiter(&byte) && !is_host;
+        let is_path = || byte == b'/' && is_behind_host(&text[word..at]);
+        let is_start = is_word || is_option || is_delimiter(&byte) || is_path();
+        let is_start = is_start && !is_host;
         if is_word && !is_host && byte != b'/' {
             word = at;
         }
-        is_option = byte == b'-' && is_word || is_option && byte.is_ascii_alphabetic();
+        is_option = byte == b'-' && is_word || is_option && byte != b'/' && !is_delimiter(&byte);
         is_start
     })
+}
+
+/// Returns whether a text is the beginning of an address of a file, with a host: `file://localhost`.
+/// A path follows.
+fn is_behind_host(before: &[u8]) -> bool {
+    let scheme = before.windows(3).position(|part| part == b"://");
+    scheme.is_some_and(|end| before[..end].ends_with(b"file") && !before[end + 3..].contains(&b'/'))
 }
 
 /// Returns whether an address with a host begins with a text, and has its slashes at this position:
@@ -200,6 +211,10 @@ mod tests {
             ("-fw/key.awk", "w/key.awk"),
             ("-sfw/key.mk", "w/key.mk"),
             ("-Sget-key", "get-key"),
+            ("-0a/w/arguments", "/w/arguments"),
+            ("-s4K/w/rc", "/w/rc"),
+            ("-0777Iw/lib", "w/lib"),
+            ("-a_.b/w/lib", "/w/lib"),
             ("alias.k=!get-key", "get-key"),
             ("f([\"get-key\"])", "get-key"),
             ("BEGIN{\"get-key\" | getline}", "get-key"),
@@ -213,6 +228,11 @@ mod tests {
             ("file:///w/key.js", "///w/key.js"),
             ("git+file:///w", "///w"),
             ("unix:///w/socket", "///w/socket"),
+            ("file://localhost/w/key.mjs", "/w/key.mjs"),
+            ("git+file://here/w", "/w"),
+            ("@scope/get", "@scope/get"),
+            ("-f@scope/mk", "@scope/mk"),
+            ("--file=+w/mk", "+w/mk"),
             ("nixpkgs#x /w#key", "/w"),
             ("-C/w/make", "/w/make"),
             ("'\"$HOME/w/get\"'", "/home/u/w/get"),
