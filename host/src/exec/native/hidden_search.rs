@@ -64,6 +64,8 @@ enum SearchCriterion<'a> {
 enum SearchFailure {
     /// A bound was reached.
     TooMuch,
+    /// The kernel refuses to look at what is in a directory.
+    Refused(String),
     /// It cannot go on, for this reason.
     Failed(String),
 }
@@ -165,7 +167,9 @@ impl<'a> HiddenSearch<'a> {
             self.root.clone_from(&it.path);
             match self.granted(it) {
                 Ok(()) => {}
-                Err(SearchFailure::Failed(reason)) => return Err(reason),
+                Err(SearchFailure::Failed(reason) | SearchFailure::Refused(reason)) => {
+                    return Err(reason);
+                }
                 Err(SearchFailure::TooMuch) => {
                     self.forget(&it.path);
                     self.found.insert(it.path.clone(), it.found);
@@ -263,6 +267,11 @@ impl<'a> HiddenSearch<'a> {
                         self.looked = mark.looked;
                         self.large += 1;
                     }
+                    self.hide_whole(parent, name, path)
+                }
+                // It can be listed, but what is in it cannot be opened.
+                Err(SearchFailure::Refused(_)) => {
+                    self.forget(path);
                     self.hide_whole(parent, name, path)
                 }
                 searched => searched,
@@ -376,7 +385,13 @@ impl<'a> HiddenSearch<'a> {
 
 /// Returns the failure to search a directory, or to look at a file.
 fn unsearched(path: &Path) -> impl Fn(Errno) -> SearchFailure {
-    move |errno| SearchFailure::Failed(format!("`{}` cannot be searched: {errno}", path.display()))
+    move |errno| {
+        let reason = format!("`{}` cannot be searched: {errno}", path.display());
+        match errno {
+            Errno::ACCESS | Errno::PERM => SearchFailure::Refused(reason),
+            _ => SearchFailure::Failed(reason),
+        }
+    }
 }
 
 /// Opens a directory to list it, and follows no link at the end.

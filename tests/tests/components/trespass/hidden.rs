@@ -409,14 +409,17 @@ fn a_directory_without_rights_does_not_show_its_hidden_files_under_other_names()
     let (sub, plain) = (host.workspace().join("sub"), host.workspace().join("plain"));
     fs::hard_link(sub.join(".env"), plain).expect("linked");
     let host = host.as_nobody();
-    permit(&sub, 0o000);
-    let shell = host.run(["tool", "call", "bash", "--command", "cat plain; cat sub/.env"]);
-    let file = host.run(["tool", "call", "file_read", "--file_path", "plain"]);
-    // Allows the directory to be removed.
-    permit(&sub, 0o755);
-    for ran in [shell, file] {
-        assert!(ran.stdout().contains("tool_success"), "{ran}");
-        assert!(!ran.stdout().contains("secret"), "{ran}");
+    // With the second, the names are seen, and nothing can be opened.
+    for rights in [0o000, 0o444] {
+        permit(&sub, rights);
+        let shell = host.run(["tool", "call", "bash", "--command", "cat plain; cat sub/.env"]);
+        let file = host.run(["tool", "call", "file_read", "--file_path", "plain"]);
+        // Allows the directory to be removed.
+        permit(&sub, 0o755);
+        for ran in [shell, file] {
+            assert!(ran.stdout().contains("tool_success"), "{rights:o}: {ran}");
+            assert!(!ran.stdout().contains("secret"), "{rights:o}: {ran}");
+        }
     }
 }
 
