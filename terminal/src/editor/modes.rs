@@ -275,7 +275,12 @@ impl Drop for RestoredModes {
         if let Some((before, flags)) = &self.0
             && tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp())
         {
+            // The tool may have had the terminal's output stopped, by a key that it chose. The kernel
+            // starts the output again when no key can stop it (`n_tty_set_termios`).
+            let mut unstopped = before.clone();
+            unstopped.input_modes.remove(InputModes::IXON);
             // A closed terminal has no modes to restore.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, &unstopped);
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
             let _ = fcntl_setfl(io::stdin(), *flags);
         }
