@@ -309,7 +309,7 @@ fn code_is_not_loaded_from_where_tools_write_either() {
             let workspace = rig.host.scratch().join("other");
             command.arg("--workspace").arg(workspace).args(["tool", "call", "x"]);
             command.env("PYTHONPATH", format!("{a}:{b}:src"));
-            command.env("LD_LIBRARY_PATH", format!("{a}:{home}:"));
+            command.env("LD_LIBRARY_PATH", format!("{home};{a}:"));
             let ran = Ran::from_command(&mut command, b"").expect_code(0);
             assert_eq!(ran.json()["result"], format!("none|{home}"), "{ran}");
         },

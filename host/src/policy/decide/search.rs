@@ -2,7 +2,7 @@
 //! never include a directory in which another tool may write.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::named_paths::absolute_paths;
@@ -97,8 +97,9 @@ pub(super) fn keep_out_of_reach(
         if !(is_path || is_unconfined && CODE.iter().any(|code| name == code)) {
             return true;
         }
+        let list = with_colons(name, value);
         let (kept, left_out): (Vec<PathBuf>, _) =
-            std::env::split_paths(value).partition(|dir| is_out_of_reach(dir, reach));
+            std::env::split_paths(&list).partition(|dir| is_out_of_reach(dir, reach));
         if left_out.is_empty() {
             return true;
         }
@@ -110,6 +111,18 @@ pub(super) fn keep_out_of_reach(
         !value.is_empty()
     });
     lost
+}
+
+/// Returns the list in a variable with colons between its elements. The loader also takes
+/// semicolons in `LD_LIBRARY_PATH`, and white space in `LD_PRELOAD` (`ld.so`(8)).
+fn with_colons(name: &OsStr, value: &OsStr) -> OsString {
+    let others: &[u8] = match name.as_bytes() {
+        b"LD_LIBRARY_PATH" => b";",
+        b"LD_PRELOAD" => b" \t\n\r\x0b\x0c",
+        _ => b"",
+    };
+    let bytes = value.as_bytes().iter();
+    OsString::from_vec(bytes.map(|byte| if others.contains(byte) { b':' } else { *byte }).collect())
 }
 
 /// Removes from the variables of a program that the host starts without a sandbox every path at
@@ -162,6 +175,17 @@ pub(super) fn find(name: &OsStr, dirs: impl IntoIterator<Item = PathBuf>) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_is_split_as_the_loader_splits_it() {
+        for (name, value, expected) in [
+            ("LD_LIBRARY_PATH", "/a;/w/lib:/b", "/a:/w/lib:/b"),
+            ("LD_PRELOAD", "/a.so /w/b.so\t/c;d", "/a.so:/w/b.so:/c;d"),
+            ("PYTHONPATH", "/a b;c", "/a b;c"),
+        ] {
+            assert_eq!(with_colons(name.as_ref(), value.as_ref()), *expected, "{name}");
+        }
+    }
 
     #[test]
     fn a_command_starts_with_known_variables_only() {
