@@ -36,10 +36,17 @@ impl Hide {
     }
 
     /// Returns these patterns for the grants of a workspace, given as an absolute path without
-    /// links.
-    #[must_use]
-    pub(crate) fn in_workspace(self, workspace: &Path) -> Self {
-        Self { workspace: Some(workspace.to_owned()), ..self }
+    /// links. A pattern that begins with the path of the workspace begins at the workspace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if together they are too many. The text says so.
+    pub(crate) fn in_workspace(self, workspace: &Path) -> Result<Self, String> {
+        let root = workspace.to_str().unwrap_or_default();
+        let texts = self.patterns().iter().filter_map(|text| text.strip_prefix(root));
+        let below: Vec<&str> = texts.filter(|below| below.starts_with('/')).collect();
+        let hide = if below.is_empty() { self } else { self.and(below.into_iter())? };
+        Ok(Self { workspace: Some(workspace.to_owned()), ..hide })
     }
 
     /// Returns these patterns, and lets them also begin at each of these directories.
@@ -173,11 +180,16 @@ mod tests {
 
     #[test]
     fn a_pattern_begins_at_the_grant_at_what_is_above_and_at_the_workspace() {
-        let hide = Hide::parse(["secrets", "/top", "conf/key", "w"]).expect("patterns");
-        let hide = hide.in_workspace(Path::new("/h/w"));
+        let hide = Hide::parse(["secrets", "/top", "conf/key", "w", "/h/w/own/f", "/h/wide"]);
+        let hide = hide.expect("patterns");
+        let hide = hide.in_workspace(Path::new("/h/w")).expect("patterns");
         let hides = |granted: &str, path: &str| hide.hides(Path::new(granted), Path::new(path));
         for (granted, hidden) in [
             ("/h/w", "/h/w/top/x"),
+            ("/h/w", "/h/w/own/f"),
+            ("/h/w/own", "/h/w/own/f"),
+            ("/h", "/h/w/own/f"),
+            ("/h", "/h/wide"),
             ("/h/w/a", "/h/w/a/top"),
             ("/h/w/a/conf", "/h/w/a/conf/key"),
             ("/h/w/a/conf/b", "/h/w/a/conf/b/secrets"),
@@ -206,7 +218,7 @@ mod tests {
     #[test]
     fn a_grant_of_less_shows_no_more() {
         let hide = Hide::parse(["a", "b/c", "/c/a", "a/**/b", "*/?/d"]).expect("patterns");
-        let hide = hide.in_workspace(Path::new("/w"));
+        let hide = hide.in_workspace(Path::new("/w")).expect("patterns");
         // All paths with up to five of these names, in the workspace and elsewhere.
         let mut paths = vec![PathBuf::from("/w"), PathBuf::from("/x")];
         let mut from = 0;
@@ -232,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_means_nothing_is_an_error() {
-        for wrong in ["", "/", "[", "a/../b", "./a", "a\nb", "{a"] {
+        for wrong in ["", "/", "[", "a/../b", "./a", "a\nb", "{a", "~/a"] {
             assert!(Hide::parse([wrong]).is_err(), "{wrong:?}");
         }
         let twice = Hide::parse([".env", ".env"]).expect("patterns");
@@ -247,7 +259,10 @@ mod tests {
     #[test]
     fn each_name_of_a_path_is_looked_up_once() {
         let hide = Hide::parse([".env", "**/a/*.pem", "x/**/secrets"]).expect("patterns");
-        let hide = hide.in_workspace(Path::new("/w")).beginning_at(vec!["/w/a/a".into()]);
+        let hide = hide
+            .in_workspace(Path::new("/w"))
+            .expect("patterns")
+            .beginning_at(vec!["/w/a/a".into()]);
         let look_ups = |work: &dyn Fn()| {
             LOOK_UPS.set(0);
             work();
@@ -322,7 +337,7 @@ mod tests {
     fn what_a_directory_hides_is_compared_by_the_patterns_alone() {
         let hide =
             Hide::parse(["services/*/credentials", "*.pem", "**/a/key", "/top"]).expect("them");
-        let hide = hide.in_workspace(Path::new("/w"));
+        let hide = hide.in_workspace(Path::new("/w")).expect("patterns");
         let root = || [Path::new("/w")].into_iter();
         let keeps = |old: &str, new: &str| {
             let path = |name: &str| Path::new("/w").join(name);

@@ -56,7 +56,7 @@ impl Authority {
             contents: &[],
             tool: None,
         };
-        let hide = decide::hidden_from(&layers, &request)?.in_workspace(&self.workspace);
+        let hide = decide::hidden_from(&layers, &request)?.in_workspace(&self.workspace)?;
         let dir = |path: &Path| GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
         let dirs = vec![dir(&self.workspace)];
         // A workspace in a place of secrets was chosen by the user.

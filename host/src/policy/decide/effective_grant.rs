@@ -210,7 +210,8 @@ impl EffectiveGrant {
             }
             self.provenance.add("hide", provenance);
         }
-        let hide = Hide::parse(patterns.iter().map(String::as_str)).map_err(|why| {
+        let hide = Hide::parse(patterns.iter().map(String::as_str));
+        let hide = hide.and_then(|hide| hide.in_workspace(context.workspace)).map_err(|why| {
             // Each pattern compiled when its file was read, but together they may be too many.
             let provenance = self.provenance.for_capability("hide").first().cloned();
             Denial::new(
@@ -218,7 +219,7 @@ impl EffectiveGrant {
                 provenance.unwrap_or(Provenance::ProtectedPaths),
             )
         })?;
-        self.hide = hide.in_workspace(context.workspace);
+        self.hide = hide;
         Ok(())
     }
 

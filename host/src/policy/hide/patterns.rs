@@ -200,6 +200,9 @@ fn rows(pattern: &str) -> Result<Vec<Vec<String>>, String> {
     if bare.is_empty() {
         return wrong("names nothing");
     }
+    if bare.starts_with("~/") {
+        return wrong("begins with `~`, which stands for no directory here: write the whole path");
+    }
     if bare.contains(['\n', '\0']) {
         return wrong("is not a pattern for paths");
     }
