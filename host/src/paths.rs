@@ -127,6 +127,16 @@ const CEILING: &str = "/etc/ikigai/policy.toml";
 /// The parent of the state directory without `XDG_STATE_HOME`, relative to the home.
 const USUAL_STATE: &str = ".local/state";
 
+/// The own places of a user without variables for them, relative to the home.
+const USUAL: [&str; 6] = [
+    ".cache/ikigai",
+    ".config/ikigai",
+    ".ikigai/tools",
+    ".ikigai/tools.lock",
+    ".local/share/ikigai",
+    ".local/state/ikigai",
+];
+
 /// The name of the user's directory for one kind of files.
 const OWN: &str = "ikigai";
 
@@ -206,9 +216,10 @@ impl Paths {
         [Some(state.clone()), usual].into_iter().flatten().collect()
     }
 
-    /// Returns the paths that no tool may write: all of these fields except `home`, the lock file
-    /// and the running program. Paths are canonical as far as they exist. Links that lead to one of
-    /// them are included, because a replaced link leads elsewhere.
+    /// Returns the paths that no tool may write: all of these fields except `home`, the lock file,
+    /// the running program, and the user's own places without variables such as `XDG_CONFIG_HOME`:
+    /// other runs use them. Paths are canonical as far as they exist. Links that lead to one of them
+    /// are included, because a replaced link leads elsewhere.
     #[must_use]
     pub fn protected(&self) -> Vec<PathBuf> {
         let Self {
@@ -230,7 +241,11 @@ impl Paths {
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
         let all = all.chain(programs).chain(running_program()).chain(self.lock());
-        all.flat_map(|path| resolution_steps(&path)).collect()
+        let usual = self.home.iter().flat_map(|home| USUAL.map(|place| home.join(place)));
+        let mut all: Vec<PathBuf> = all.chain(usual).collect();
+        all.sort();
+        all.dedup();
+        all.into_iter().flat_map(|path| resolution_steps(&path)).collect()
     }
 }
 

@@ -81,6 +81,7 @@ pub const SECRET_PLACES: &[SecretPlace] = &[
     home(".vault-token", "the token of Vault"),
     home(".config/rclone", "the logins at stores of files"),
     home(".local/share/ikigai", "the assets and the sessions of ikigai"),
+    home(".local/state/ikigai", "the tokens, the logins and the audit log of ikigai"),
     home(".bash_history", TYPED),
     home(".zsh_history", TYPED),
     home(".histfile", TYPED),

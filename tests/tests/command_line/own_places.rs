@@ -39,6 +39,27 @@ fn a_tool_cannot_install_a_tool() {
 }
 
 #[test]
+fn a_tool_cannot_write_what_runs_without_variables_use() {
+    let host = Host::new();
+    let root = fs::canonicalize(host.scratch()).expect("a path");
+    let host = ["XDG_CONFIG_HOME", "XDG_DATA_HOME"]
+        .into_iter()
+        .fold(host, |host, variable| host.env(variable, root.join("moved")));
+    for (workspace, path) in [
+        (".cache", "ikigai/index.json"),
+        (".config", "ikigai/policy.toml"),
+        (".ikigai", "tools/hello"),
+        (".local/share", "ikigai/tools/hello"),
+        (".local/state", "ikigai/writable"),
+    ] {
+        let workspace = host.home().join(workspace);
+        fs::create_dir_all(&workspace).expect("made");
+        let ran = write(&host, &["--workspace", workspace.to_str().expect("UTF-8")], path);
+        assert_eq!(ran.json()["result"]["error_code"], "PERMISSION_DENIED", "{path}\n{ran}");
+    }
+}
+
+#[test]
 fn own_files_that_a_tool_could_have_written_are_refused() {
     // The state is where it is without a variable.
     let host = Host::new().env("XDG_STATE_HOME", "");
@@ -87,6 +108,8 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
         "home/.ssh/config",
         "home/.netrc",
         "home/.local/share/ikigai/store.db-wal",
+        // With `XDG_STATE_HOME`, the state is elsewhere, and this one is that of other runs.
+        "home/.local/state/ikigai/mcp.token",
         "state/ikigai/mcp.token",
         "run/ikigai/mcp.token",
     ];
