@@ -381,7 +381,7 @@ fn most_processes(plan: &Plan) -> u64 {
 /// Returns the number of processes and threads that a user without a namespace may have,
 /// including the user's other programs. This is not the call's limit, but a bound on a tool that
 /// forks faster than it can be watched and killed.
-fn most_of_user(plan: &Plan) -> io::Result<u64> {
+pub(super) fn most_of_user(plan: &Plan) -> io::Result<u64> {
     let own = process_tree::tasks_of(geteuid())?;
     Ok(own.saturating_add(plan.bounds.processes.saturating_mul(2)).saturating_add(SPARE_PROCESSES))
 }

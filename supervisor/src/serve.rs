@@ -278,9 +278,19 @@ fn unconfined(watch: &mut CallWatch<'_>, begun: Option<Unconfined>) -> io::Resul
             // Every process that the tool leaves behind becomes this process's child.
             set_child_subreaper(Some(getpid()))?;
             let reason = reason.to_string();
-            let notes = vec![format!("no PID namespace: {reason}")];
+            let mut notes = vec![format!("no PID namespace: {reason}")];
             let limits = limits(watch, Err(reason.clone()));
-            Ok(watch.run(false, prepared(Err(&reason), notes, limits)))
+            // The kernel does not count the processes of root.
+            let most = (!UserIdentity::own().is_root())
+                .then(|| sandbox::most_of_user(&watch.request.plan))
+                .transpose();
+            let processes = most.unwrap_or_else(|error| {
+                notes.push(format!("the user's processes cannot be counted: {error}"));
+                None
+            });
+            let mut prepared = prepared(Err(&reason), notes, limits);
+            prepared.restrictions.processes = processes;
+            Ok(watch.run(false, prepared))
         }
     }
 }

@@ -16,9 +16,10 @@ use ikigai_host::exec::native::OmittedLayers;
 use ikigai_host::exec::{Exit, Outcome};
 use ikigai_host::limits::Limit;
 use ikigai_host::policy::Sandbox;
-use ikigai_supervisor::isolation::{Isolation, LimitEnforcer};
+use ikigai_supervisor::isolation::{Guarantee, Isolation, LimitEnforcer};
+use ikigai_supervisor::process_tree;
 use ikigai_tests::wait::eventually;
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, Uid, getrlimit, kill_process, setrlimit};
 
 use super::rig::{self, NOBODY, Rig, each_user, text};
 
@@ -544,4 +545,26 @@ fn a_stopped_supervisor_leaves_neither_itself_nor_its_groups() {
             eventually("no group is left", left, |count| *count == 0);
         }
     });
+}
+
+#[test]
+fn a_bomb_without_a_namespace_has_a_bound_of_the_kernel() {
+    let bounds = |sandbox| {
+        each_user(sandbox, |rig| {
+            let outcome = rig.run(&rig.script("exec cat /proc/self/limits"), |call| {
+                call.limits.processes = 40;
+            });
+            let isolation = outcome.isolation.as_ref().expect("it ran");
+            let has_namespace = isolation.kill_tree == Guarantee::Enforced;
+            let limits = text(&outcome.stdout);
+            let most = limits.lines().find_map(|line| line.strip_prefix("Max processes"));
+            let most = most.and_then(|most| most.split_whitespace().next()).expect("told");
+            let own = process_tree::tasks_of(Uid::from_raw(NOBODY)).expect("counted");
+            // Twice the limit, and 256; other tests may start and end processes meanwhile.
+            let is_bound = most.parse::<u64>().is_ok_and(|most| most < own + 2_000);
+            assert!(is_bound || has_namespace || rig.is_root(), "{most} of {own}: {outcome:?}");
+        });
+    };
+    bounds(Sandbox::Off);
+    bounds(Sandbox::Require);
 }

@@ -146,6 +146,7 @@ fn a_daemon_ends_with_the_call_though_it_holds_the_pipes() {
 
 #[test]
 fn a_fork_bomb_is_ended_and_the_next_call_is_unharmed() {
+    let _bounds = limits::Guard::new();
     each_mode(|rig| {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { bomb | bomb & wait; }; bomb");
@@ -161,6 +162,7 @@ fn a_fork_bomb_is_ended_and_the_next_call_is_unharmed() {
 
 #[test]
 fn a_fork_bomb_that_outlives_its_first_process_is_ended() {
+    let _bounds = limits::Guard::new();
     each_mode(|rig| {
         let alive = rig.fifo();
         let tool = rig.script("exec 9>alive; bomb() { setsid true; bomb & bomb & }; bomb; exit 4");
