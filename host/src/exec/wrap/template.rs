@@ -56,6 +56,15 @@ enum WordPiece {
     Parameter(String),
 }
 
+impl WordPiece {
+    fn parameter(&self) -> Option<&str> {
+        match self {
+            Self::Parameter(name) => Some(name),
+            Self::Text(_) => None,
+        }
+    }
+}
+
 /// The words and the stdin of one run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ProgramInput {
@@ -106,14 +115,6 @@ impl TemplateWord {
             WordPiece::Text(_) => None,
             WordPiece::Parameter(name) => Some(name.as_str()),
         })
-    }
-
-    /// Returns the parameter whose value begins the word.
-    fn leading(&self) -> Option<&str> {
-        match self.0.first() {
-            Some(WordPiece::Parameter(name)) => Some(name),
-            Some(WordPiece::Text(_)) | None => None,
-        }
     }
 
     fn is_end_of_options(&self) -> bool {
@@ -198,7 +199,12 @@ impl WordWriter<'_> {
     fn add_words(&mut self, group: &WordGroup, item: Option<(&str, &str)>) -> Result<(), String> {
         for word in &group.words {
             let mut text = String::new();
+            // Those with an empty value let the next one begin the word.
+            let mut leading = Vec::new();
             for piece in &word.0 {
+                if text.is_empty() {
+                    leading.extend(piece.parameter());
+                }
                 match piece {
                     WordPiece::Text(literal) => text.push_str(literal),
                     WordPiece::Parameter(name) => {
@@ -208,7 +214,7 @@ impl WordWriter<'_> {
                     }
                 }
             }
-            self.check_dash(word, &text)?;
+            self.check_dash(&leading, &text)?;
             self.options_ended |= word.is_end_of_options();
             self.bytes = self.bytes.saturating_add(text.len() + FOR_EACH);
             if self.bytes > MOST {
@@ -220,9 +226,9 @@ impl WordWriter<'_> {
     }
 
     /// Refuses a value that the program would take for an option.
-    fn check_dash(&self, word: &TemplateWord, text: &str) -> Result<(), String> {
+    fn check_dash(&self, leading: &[&str], text: &str) -> Result<(), String> {
         let is_refused = |name: &&str| !self.options_ended && !self.leading_dash.contains(*name);
-        match word.leading().filter(is_refused) {
+        match leading.iter().copied().find(is_refused) {
             Some(name) if text.starts_with('-') => Err(format!(
                 "`{name}` must not begin with `-`, because the program would read an option"
             )),

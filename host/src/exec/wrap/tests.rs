@@ -107,6 +107,9 @@ fn no_value_becomes_an_option() {
     let mut allowed = lenient(vec![plain("-n"), plain("{n}"), plain("{a}")]);
     allowed.template.leading_dash = ["n".to_owned()].into();
     assert!(refused(&allowed, arguments).starts_with("`a` must not"));
+    let mut after_empty = lenient(vec![plain("{empty}{a}")]);
+    after_empty.template.leading_dash = ["empty".to_owned()].into();
+    assert!(refused(&after_empty, arguments).starts_with("`a` must not"));
     allowed.template.leading_dash.insert("a".to_owned());
     assert_eq!(expanded(&allowed, values), ["-n", "-5", "--exec=id"]);
 }
