@@ -23,6 +23,9 @@ use super::{HEAD_TIME, IDLE, NetworkGate, PeerAddress};
 /// The number of bytes by which a record may exceed the longest text (RFC 5246).
 const EXPANSION: usize = 2_048;
 
+/// The position of the version in a first message of TLS, behind its type and its length (RFC 8446).
+const VERSION: usize = 4;
+
 /// The size of a read, in bytes.
 const CHUNK: usize = 16 << 10;
 
@@ -82,14 +85,13 @@ async fn next_hello(
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no record of TLS"));
         }
         if kind == HANDSHAKE && first == CLIENT_HELLO {
-            // The length of such a message fits two of its three bytes. One encrypted message in
-            // 65,536 looks the same.
-            let second = match length {
-                1 => Some(0),
-                _ => ahead(client, 7, pulse).await?.map(|bytes| bytes[6]),
+            // The version stands behind the length. One encrypted message in 65,536 looks the same.
+            let version = match length {
+                ..=VERSION => Some(MAJOR),
+                _ => ahead(client, 6 + VERSION, pulse).await?.map(|bytes| bytes[5 + VERSION]),
             };
-            return match second {
-                Some(0) => timeout(HEAD_TIME, judge(client, peer, reach)).await?,
+            return match version {
+                Some(MAJOR) => timeout(HEAD_TIME, judge(client, peer, reach)).await?,
                 _ => Ok(None),
             };
         }
@@ -291,6 +293,11 @@ mod tests {
         for before in [&b""[..], &change, &early, &[&early[..], &change].concat()] {
             assert!(!passes(&[before, &other].concat()).await, "{before:?}");
         }
+        // Some servers take a message of more than 64 KiB.
+        let long =
+            record(HANDSHAKE, &[&[CLIENT_HELLO, 1, 0x11, 0x70, 3, 3][..], &[0; 16_000]].concat());
+        assert!(!passes(&long).await);
+        assert!(!passes(&[&change[..], &long].concat()).await);
         // In pieces as well.
         let pieces: Vec<u8> =
             other[5..].chunks(9).flat_map(|piece| record(HANDSHAKE, piece)).collect();
@@ -303,7 +310,7 @@ mod tests {
     #[tokio::test]
     async fn a_handshake_that_goes_on_is_passed_as_it_is() {
         let exchange = record(HANDSHAKE, &[16, 0, 0, 1, 7]);
-        let encrypted = record(HANDSHAKE, &[1, 0x80, 1, 2, 3, 4]);
+        let encrypted = record(HANDSHAKE, &[1, 0x80, 1, 2, 9, 4]);
         for bytes in [
             [&exchange[..], b"anything"].concat(),
             [&record(20, &[1])[..], &encrypted].concat(),
