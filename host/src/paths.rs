@@ -164,12 +164,16 @@ impl Paths {
     }
 
     fn with(prefix: Option<&Path>) -> Self {
-        let home = variable("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+        let dir_of = |name: &str| {
+            let dir = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute())?;
+            // Without doubled slashes: paths are compared.
+            Some(dir.components().collect::<PathBuf>())
+        };
+        let home = dir_of("HOME");
         let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
         // The XDG base directory specification: relative paths must be ignored.
         let xdg = |name: &str, default: &str| {
-            let dir = variable(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
-            Some(dir.or_else(|| beneath_home(default))?.join(OWN))
+            Some(dir_of(name).or_else(|| beneath_home(default))?.join(OWN))
         };
         let config = xdg("XDG_CONFIG_HOME", ".config");
         let libexec = prefix.map(|prefix| prefix.join("libexec"));

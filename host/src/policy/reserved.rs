@@ -35,7 +35,7 @@ impl SecretPaths {
     /// Returns the known places of secrets of the user with this home, and the host's own places,
     /// `own`.
     pub(super) fn new(home: Option<&Path>, own: impl IntoIterator<Item = PathBuf>) -> Self {
-        let real = home.map(|home| resolved(home).unwrap_or_else(|_| home.to_owned()));
+        let real = home.map(|home| resolved(home).unwrap_or_else(|_| home.components().collect()));
         let places = [secret_paths(home), secret_paths(real.as_deref())].concat();
         let mut secrets = Self { home: real, ..Self::default() };
         secrets.add(places.into_iter().chain(own));
@@ -64,7 +64,7 @@ impl SecretPaths {
 
     /// Adds places.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
-        self.given.extend(places);
+        self.given.extend(places.into_iter().map(|place| place.components().collect::<PathBuf>()));
         self.given.sort_by(|one, other| (one.parent(), one).cmp(&(other.parent(), other)));
         self.given.dedup();
         self.known = Mutex::default();
@@ -245,7 +245,7 @@ pub struct Reserved {
 impl Reserved {
     /// Returns the reserved places in these directories, for a grant that names `named`.
     pub(super) fn new(secrets: &SecretPaths, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
-        let is_in = |place: &PathBuf| dirs.iter().any(|dir| lies_in(place, &dir.path));
+        let is_in = |place: &PathBuf| dirs.iter().any(|dir| place.starts_with(&dir.path));
         let home = secrets.home.clone().filter(is_in);
         let places = if dirs.is_empty() { Arc::default() } else { secrets.places() };
         let places = places.iter().filter(|place| is_in(place));
@@ -363,13 +363,6 @@ impl Reserved {
     }
 }
 
-/// Returns whether a path lies in a directory, or is the directory. Compares bytes first, because
-/// almost no path does.
-fn lies_in(path: &Path, dir: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().starts_with(dir.as_os_str().as_encoded_bytes())
-        && path.starts_with(dir)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -418,6 +411,13 @@ mod tests {
         }
         for seen in ["", ".local/state", ".sshd", "work/.env", ".config/nvim", ".env.example"] {
             assert!(!around.is_secret(&home.join(seen)), "{seen}");
+        }
+        // The user may have written the same home in another way.
+        let twice = Path::new("/h//u");
+        let secrets = SecretPaths::new(Some(twice), [twice.join("./own")]);
+        let same = Reserved::new(&secrets, &dirs(&[home]), dirs(&[home]));
+        for hidden in [".ssh/id_ed25519", "own/x", "id_rsa"] {
+            assert!(same.is_secret(&home.join(hidden)), "{hidden}");
         }
         // The directories on the way to a named path are visible, but their other entries are not.
         let named = reserved(&["", ".ssh/config", ".netrc"]);
