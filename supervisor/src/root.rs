@@ -177,10 +177,15 @@ impl ToolRoot {
         if self.is_own(view) && !has_link {
             self.show_var_tmp(view)?;
         }
+        let mut home_over_system = None;
         if let Some(home) = &view.home
             && !OWN.iter().any(|own| home.starts_with(own))
         {
-            self.show_own(home, Mode::RWXU)?;
+            // Made before the system's directories lie over the file system in memory.
+            match view.covered.contains(home) {
+                true => home_over_system = Some(self.own_directory(home, Mode::RWXU)?),
+                false => self.show_own(home, Mode::RWXU)?,
+            }
         }
         if let Some(home) =
             view.home.as_ref().filter(|home| OWN.iter().any(|own| home.starts_with(own)))
@@ -194,7 +199,7 @@ impl ToolRoot {
         if view.own_hosts {
             self.write(Path::new(OWN_HOSTS), LOCALHOST)?;
         }
-        let covers = self.show_machine(view, memory)?;
+        let mut covers = self.show_machine(view, memory)?;
         let is_recorded = !view.machine.is_empty();
         let mut around: Option<&ViewEntry> = None;
         for entry in view.entries.iter().filter(|entry| entry.path != Path::new("/")) {
@@ -206,6 +211,20 @@ impl ToolRoot {
             match is_recorded {
                 true => self.show_in_machine(entry, view)?,
                 false => self.show(entry)?,
+            }
+            for path in view.covered.iter().filter(|path| path.starts_with(&entry.path)) {
+                if entry.system {
+                    self.cover_special()?;
+                    let home = view.home.as_ref().filter(|home| *home == path);
+                    match home.and_then(|_| home_over_system.take()) {
+                        Some(home) => self.cover(path, &home)?,
+                        None => {
+                            let nothing = in_memory(0)?;
+                            self.cover(path, &nothing)?;
+                            covers.push(nothing);
+                        }
+                    }
+                }
             }
         }
         if let Some(empty) = &view.empty
@@ -225,6 +244,14 @@ impl ToolRoot {
         if self.is_own(view) {
             restrict(&self.tree, NOSUID_NODEV | libc::MOUNT_ATTR_RDONLY, false)?;
         }
+        Ok(())
+    }
+
+    /// Puts a directory over another one of the tree.
+    fn cover(&self, path: &Path, directory: &OwnedFd) -> io::Result<()> {
+        let place = self.existing(path).map_err(|errno| at(path)(errno.into()))?;
+        attach(directory, &place, c"").map_err(at(path))?;
+        self.settled.borrow_mut().insert(identity(directory)?);
         Ok(())
     }
 
@@ -405,12 +432,17 @@ impl ToolRoot {
     /// Shows a writable directory of the file system in memory.
     fn show_own(&self, path: impl AsRef<Path>, mode: Mode) -> io::Result<()> {
         let path = path.as_ref();
+        self.mount(&self.own_directory(path, mode)?, path, true)
+    }
+
+    /// Makes a writable directory of the file system in memory, to be mounted.
+    fn own_directory(&self, path: &Path, mode: Mode) -> io::Result<OwnedFd> {
         // The path is free in the file system in memory, even if that is not the tree itself.
         let own = make_directory(self.memory.as_fd(), path)?;
         rustix::fs::fchmod(open_again(&own)?, mode)?;
         let tree = copy_of(&own)?;
         restrict(&tree, NOSUID_NODEV, false)?;
-        self.mount(&tree, path, true)
+        Ok(tree)
     }
 
     fn show_devices(&self, is_own: bool) -> io::Result<()> {

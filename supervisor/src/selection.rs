@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use super::hidden;
 use super::installation;
@@ -45,6 +46,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, ViewFault> {
     }
     if !view.has(Path::new("/")) {
         show_system(&mut view, plan.kind.net == ToolNetwork::Host);
+        view.covered = covered(&view, &directory);
     }
     show_links(&mut view, plan);
     view.program = installation::show(&mut view, plan);
@@ -100,7 +102,10 @@ fn by_other_paths(view: &View, plan: &Plan) -> Result<Vec<HiddenPath>, ViewFault
 /// Adds the working directory if the view hides it although a directory around it is granted. If
 /// nothing around it is granted, the tool gets an empty directory there.
 fn show_again(view: &mut View, directory: PathBuf) -> Result<(), ViewFault> {
-    let around = view.entries.iter().find(|entry| directory.starts_with(&entry.path));
+    let shows = |entry: &&ViewEntry| {
+        directory.starts_with(&entry.path) && !view.covers(&entry.path, &directory)
+    };
+    let around = view.entries.iter().find(shows);
     match around.map(|entry| entry.writable) {
         Some(writable) => grant(view, directory, writable, None),
         None => {
@@ -108,6 +113,34 @@ fn show_again(view: &mut View, directory: PathBuf) -> Result<(), ViewFault> {
             Ok(())
         }
     }
+}
+
+/// Returns the user's home and the workspace, if only the base view shows them: some machines have
+/// homes below `/usr/local`, and some containers a workspace in `/usr/src`. A home that belongs to
+/// another user, such as `/usr/sbin`, is a directory of the system.
+fn covered(view: &View, workspace: &Path) -> Vec<PathBuf> {
+    let home = view.home.as_ref().and_then(|home| canonical(home).ok());
+    let is_own = |path: &PathBuf| {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let stat = open_path(path, flags).and_then(|it| fstat(&it));
+        stat.is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
+    };
+    let lies_below =
+        |path: &PathBuf, entry: &ViewEntry| path.starts_with(&entry.path) && entry.path != *path;
+    let is_of_system = |path: &PathBuf| {
+        let mut around = view.entries.iter().filter(|entry| path.starts_with(&entry.path));
+        around.all(|entry| entry.system) && view.entries.iter().any(|it| lies_below(path, it))
+    };
+    let places = home.into_iter().chain(canonical(workspace).ok());
+    let places: BTreeSet<PathBuf> =
+        places.filter(|path| is_of_system(path) && is_own(path)).collect();
+    let mut covered: Vec<PathBuf> = Vec::new();
+    for place in places {
+        if !covered.iter().any(|outer| place.starts_with(outer)) {
+            covered.push(place);
+        }
+    }
+    covered
 }
 
 /// Adds a granted directory or file. If it was `searched`, refuses any other file at the path:

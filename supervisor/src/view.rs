@@ -92,6 +92,9 @@ pub(super) struct View {
     pub(super) links: Vec<(PathBuf, PathBuf)>,
     /// Symbolic links to entries that the plan names, each with its target.
     pub(super) granted_links: Vec<(PathBuf, PathBuf)>,
+    /// The directories in entries of the system that the tool does not see: the home of the user,
+    /// and the workspace. A grant shows them, or what it names in them.
+    pub(super) covered: Vec<PathBuf>,
     /// Set where the tool sees a [file](OWN_HOSTS) of its own with the names of its loopback.
     pub(super) own_hosts: bool,
     /// The working directory, if nothing of it is granted.
@@ -148,9 +151,16 @@ impl View {
         // The tool's own directory hides what a grant of a directory around it would show.
         let hidden =
             |place: &Path| OWN.iter().any(|own| path.starts_with(own) && !place.starts_with(own));
-        let has = |place: &Path| path.starts_with(place) && !hidden(place);
+        let has =
+            |place: &Path| path.starts_with(place) && !hidden(place) && !self.covers(place, path);
         self.entries.iter().any(|entry| has(&entry.path))
             || self.links.iter().chain(&self.granted_links).any(|(link, _)| has(link))
+    }
+
+    /// Returns whether a path lies in a covered directory in the directory `around`.
+    pub(super) fn covers(&self, around: &Path, path: &Path) -> bool {
+        let covers = |it: &PathBuf| path.starts_with(it) && !around.starts_with(it);
+        self.covered.iter().any(covers)
     }
 
     /// Adds an open file of the system for reading.

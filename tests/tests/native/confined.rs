@@ -21,7 +21,7 @@ use ikigai_supervisor::isolation::{Boundary, Guarantee, Isolation, LimitEnforcer
 use ikigai_tests::mode::permit;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::rig::{self, Rig, each_user, text};
+use super::rig::{self, NOBODY, Rig, each_user, text};
 
 fn run(rig: &Rig, tool: &Path, adjust: impl Fn(&mut Grant)) -> Outcome {
     rig.run(tool, |call| {
@@ -712,4 +712,41 @@ fn a_probe_reports_what_a_call_would() {
     let runtime = rig::one_thread();
     let none = runtime.block_on(Supervisor::new(Some("/bin/false".into()), 0).machine());
     assert_eq!(open(&none.isolation).len(), 6, "{none:?}");
+}
+
+#[test]
+fn a_home_and_a_workspace_in_a_directory_of_the_system_are_not_shown() {
+    if !rig::started_as_root() {
+        ikigai_tests::impossible_here("only root can make a directory in /usr");
+        return;
+    }
+    each_user(Sandbox::Require, |rig| {
+        let system = tempfile::tempdir_in("/usr/local").expect("a directory");
+        let root = system.path().canonicalize().expect("a path");
+        permit(&root, 0o755);
+        let (home, app) = (root.join("home"), root.join("app"));
+        for (dir, file) in [(&home, "secret"), (&home.join("work"), "kept"), (&app, "secret")] {
+            fs::create_dir_all(dir).expect("made");
+            fs::write(dir.join(file), format!("{file}\n")).expect("written");
+            if !rig.is_root() {
+                std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("given");
+            }
+        }
+        let script = format!(
+            "cd {root}; cat home/secret app/secret; cat home/work/kept; pwd; \
+             echo own >~/made && cat ~/made",
+            root = root.display()
+        );
+        let tool = rig.script(&script);
+        let outcome = rig.run(&tool, |call| {
+            let mut grant = (*call.grant).clone();
+            grant.env.push(("HOME".into(), home.clone().into()));
+            grant.dirs = vec![GrantedDir { access: Access::ReadOnly, path: home.join("work") }];
+            call.grant = Arc::new(grant);
+            call.workspace = app.as_path().into();
+        });
+        let expected = format!("kept\n{}\nown\n", root.display());
+        assert_eq!(text(&outcome.stdout), expected, "{outcome:?}");
+        assert!(!home.join("made").exists());
+    });
 }
