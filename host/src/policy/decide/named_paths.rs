@@ -98,9 +98,9 @@ fn is_delimiter(byte: &u8) -> bool {
     !(byte.is_ascii_alphanumeric() || b"/._-~".contains(byte) || *byte >= 0x80)
 }
 
-/// Returns the positions at which a path may begin: at the beginning of a text, at and behind a
-/// delimiter, behind the host of an address of a file,
-/// and behind each letter or digit of an option, since short options may stand together.
+/// Returns the positions at which a path may begin: at the beginning of a text; at a delimiter and
+/// behind it; behind the host in the address of a file; and behind each byte of an option up to its
+/// first delimiter or slash, because short options may stand together.
 fn starts(text: &[u8]) -> impl Iterator<Item = usize> {
     let (mut is_option, mut word) = (false, 0);
     (0..text.len()).filter(move |at| {
@@ -118,8 +118,8 @@ fn starts(text: &[u8]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Returns whether a text is the beginning of an address of a file, with a host: `file://localhost`.
-/// A path follows.
+/// Returns whether a text ends with the host in the address of a file, as in `file://localhost`. A
+/// path follows.
 fn is_behind_host(before: &[u8]) -> bool {
     let scheme = before.windows(3).position(|part| part == b"://");
     scheme.is_some_and(|end| before[..end].ends_with(b"file") && !before[end + 3..].contains(&b'/'))
