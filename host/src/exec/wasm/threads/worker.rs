@@ -59,12 +59,19 @@ pub(super) struct Worker {
 
 /// The guest that a thread runs.
 struct Present {
-    thread: libc::pthread_t,
+    thread: PosixThread,
     started: Instant,
     until: Until,
     ticks_over: u32,
     give_up: GiveUp,
 }
+
+/// A thread as the C library names it: with musl and on macOS, by a pointer.
+#[derive(Clone, Copy)]
+struct PosixThread(libc::pthread_t);
+
+// SAFETY: every thread of the process may use the name, and nothing is accessed through it.
+unsafe impl Send for PosixThread {}
 
 /// Answers a call in place of its guest.
 pub(super) type GiveUp = Box<dyn FnOnce(ThreadError) + Send>;
@@ -167,7 +174,7 @@ impl Worker {
     ) -> bool {
         let GuestJob { until, run, give_up } = guest;
         // SAFETY: pthread_self has no preconditions.
-        let thread = unsafe { libc::pthread_self() };
+        let thread = PosixThread(unsafe { libc::pthread_self() });
         let started = Instant::now();
         *self.guest.lock() = Some(Present { thread, started, until, ticks_over: 0, give_up });
         let has_left = Cell::new(false);
@@ -213,7 +220,7 @@ impl Worker {
         if present.ticks_over > GRACE {
             // SAFETY: the thread is inside its guest: it takes its number out of this mutex, which
             // is locked here, before it can end.
-            unsafe { libc::pthread_kill(present.thread, INTERRUPT) };
+            unsafe { libc::pthread_kill(present.thread.0, INTERRUPT) };
         }
         None
     }
