@@ -3,10 +3,16 @@
 //! Owns the list, and the rule for a new line. Programs of many kinds must look for the file,
 //! each user of the machine must be able to read it, and it must contain nothing personal. Files
 //! that often hold a password or a token are left out, such as `/etc/npmrc`, `/etc/wgetrc` and
-//! `/etc/environment`. So are files that identify the machine, such as `/etc/machine-id`. Opens
+//! `/etc/environment`. So are files that identify the machine, such as `/etc/machine-id`.
+//!
+//! Owns the exception too: a user's own directory in such a place, which tools do not see. Opens
 //! nothing.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+
+use rustix::process::geteuid;
 
 /// A place that every sandboxed tool sees read-only, if the machine has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,13 +87,31 @@ impl BasePlace {
     }
 }
 
+/// Returns whether a path lies in the base view, even if only a tool with the machine's network
+/// sees it.
+#[must_use]
+pub fn is_in_base_view(path: &Path) -> bool {
+    BASE_VIEW.iter().any(|place| place.has(path))
+}
+
+/// Returns whether a home or a workspace lies in the base view and belongs to this user, so that
+/// tools see it only if it is granted. Some machines have homes below `/usr/local`, and some
+/// containers a workspace in `/usr/src`. A home of another user, such as `/usr/sbin`, is a
+/// directory of the system. `dir` has no links.
+#[must_use]
+pub fn is_users_own(dir: &Path) -> bool {
+    let lies_in = |place: &BasePlace| place.has(dir) && Path::new(place.path) != dir;
+    let is_own = |it: fs::Metadata| it.is_dir() && it.uid() == geteuid().as_raw();
+    BASE_VIEW.iter().any(lies_in) && fs::symlink_metadata(dir).is_ok_and(is_own)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_place_has_itself_and_what_lies_in_it() {
-        let is_shown = |path: &str| BASE_VIEW.iter().any(|place| place.has(Path::new(path)));
+        let is_shown = |path: &str| is_in_base_view(Path::new(path));
         for path in
             ["/usr/bin/sh", "/lib", "/lib64/ld.so", "/etc/gitconfig", "/etc/python3.11/x", "/bin"]
         {

@@ -212,18 +212,17 @@ impl ToolRoot {
                 true => self.show_in_machine(entry, view)?,
                 false => self.show(entry)?,
             }
+            if !entry.system {
+                continue;
+            }
             for path in view.covered.iter().filter(|path| path.starts_with(&entry.path)) {
-                if entry.system {
-                    self.cover_special()?;
-                    let home = view.home.as_ref().filter(|home| *home == path);
-                    match home.and_then(|_| home_over_system.take()) {
-                        Some(home) => self.cover(path, &home)?,
-                        None => {
-                            let nothing = in_memory(0)?;
-                            self.cover(path, &nothing)?;
-                            covers.push(nothing);
-                        }
-                    }
+                self.cover_special()?;
+                let home = home_over_system.take_if(|_| view.home.as_ref() == Some(path));
+                let is_home = home.is_some();
+                let over = home.map_or_else(|| in_memory(0), Ok)?;
+                self.cover(path, &over)?;
+                if !is_home {
+                    covers.push(over);
                 }
             }
         }

@@ -13,12 +13,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use super::hidden;
 use super::installation;
 use super::view::{OWN_HOSTS, View, ViewEntry, canonical, open_path, open_real};
-use crate::base_view::{BASE_VIEW, BasePlace};
+use crate::base_view::{BASE_VIEW, BasePlace, is_users_own};
 use crate::filesystems::is_ordinary;
 use crate::plan::{HiddenPath, InodeId, Link, Plan, StartStep, ToolNetwork, path_of};
 
@@ -115,25 +114,17 @@ fn show_again(view: &mut View, directory: PathBuf) -> Result<(), ViewFault> {
     }
 }
 
-/// Returns the user's home and the workspace, if only the base view shows them: some machines have
-/// homes below `/usr/local`, and some containers a workspace in `/usr/src`. A home that belongs to
-/// another user, such as `/usr/sbin`, is a directory of the system.
+/// Returns the user's home and the workspace, if they are the [user's own](is_users_own) in the base
+/// view and not granted.
 fn covered(view: &View, workspace: &Path) -> Vec<PathBuf> {
     let home = view.home.as_ref().and_then(|home| canonical(home).ok());
-    let is_own = |path: &PathBuf| {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
-        let stat = open_path(path, flags).and_then(|it| fstat(&it));
-        stat.is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
-    };
-    let lies_below =
-        |path: &PathBuf, entry: &ViewEntry| path.starts_with(&entry.path) && entry.path != *path;
-    let is_of_system = |path: &PathBuf| {
-        let mut around = view.entries.iter().filter(|entry| path.starts_with(&entry.path));
-        around.all(|entry| entry.system) && view.entries.iter().any(|it| lies_below(path, it))
+    let is_granted = |path: &PathBuf| {
+        view.entries.iter().any(|entry| !entry.system && path.starts_with(&entry.path))
     };
     let places = home.into_iter().chain(canonical(workspace).ok());
     let places: BTreeSet<PathBuf> =
-        places.filter(|path| is_of_system(path) && is_own(path)).collect();
+        places.filter(|path| is_users_own(path) && !is_granted(path)).collect();
+    // An outer directory comes before those in it.
     let mut covered: Vec<PathBuf> = Vec::new();
     for place in places {
         if !covered.iter().any(|outer| place.starts_with(outer)) {
