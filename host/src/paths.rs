@@ -28,6 +28,7 @@ use rustix::fs::OFlags;
 use rustix::fs::{CWD, Mode, ResolveFlags, openat2};
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
+use strum::VariantArray as _;
 
 pub use draft::{draft_directory_in, draft_in};
 #[cfg(target_os = "linux")]
@@ -124,18 +125,37 @@ pub struct Paths {
 /// The administrator's policy, which bounds every user.
 const CEILING: &str = "/etc/ikigai/policy.toml";
 
-/// The parent of the state directory without `XDG_STATE_HOME`, relative to the home.
-const USUAL_STATE: &str = ".local/state";
+/// The kinds of a user's files that have a variable of the XDG base directory specification.
+#[derive(Clone, Copy, strum::VariantArray)]
+enum XdgDir {
+    Cache,
+    Config,
+    Data,
+    State,
+}
 
-/// The own places of a user without variables for them, relative to the home.
-const USUAL: [&str; 6] = [
-    ".cache/ikigai",
-    ".config/ikigai",
-    ".ikigai/tools",
-    ".ikigai/tools.lock",
-    ".local/share/ikigai",
-    ".local/state/ikigai",
-];
+impl XdgDir {
+    /// Returns the variable, and the directory without it, relative to the home.
+    const fn variable_and_usual(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Cache => ("XDG_CACHE_HOME", ".cache"),
+            Self::Config => ("XDG_CONFIG_HOME", ".config"),
+            Self::Data => ("XDG_DATA_HOME", ".local/share"),
+            Self::State => ("XDG_STATE_HOME", ".local/state"),
+        }
+    }
+
+    /// Returns the host's directory of this kind without the variable.
+    fn usual(self, home: &Path) -> PathBuf {
+        home.join(self.variable_and_usual().1).join(OWN)
+    }
+}
+
+/// The user's tools, relative to the home.
+const USER_TOOLS: &str = ".ikigai/tools";
+
+/// The extension of the lock file beside a directory of tools.
+const LOCK_EXTENSION: &str = "lock";
 
 /// The name of the user's directory for one kind of files.
 const OWN: &str = "ikigai";
@@ -170,12 +190,12 @@ impl Paths {
             Some(dir.components().collect::<PathBuf>())
         };
         let home = dir_of("HOME");
-        let beneath_home = |path: &str| Some(home.as_ref()?.join(path));
         // The XDG base directory specification: relative paths must be ignored.
-        let xdg = |name: &str, default: &str| {
-            Some(dir_of(name).or_else(|| beneath_home(default))?.join(OWN))
+        let xdg = |kind: XdgDir| match dir_of(kind.variable_and_usual().0) {
+            Some(dir) => Some(dir.join(OWN)),
+            None => home.as_deref().map(|home| kind.usual(home)),
         };
-        let config = xdg("XDG_CONFIG_HOME", ".config");
+        let config = xdg(XdgDir::Config);
         let libexec = prefix.map(|prefix| prefix.join("libexec"));
         let system_tools = libexec.as_ref().map(|libexec| libexec.join("ikigai"));
         Self {
@@ -183,13 +203,13 @@ impl Paths {
             system_tools,
             supervisor: libexec.as_ref().map(|libexec| libexec.join("ikigai-supervisor")),
             compiler: libexec.map(|libexec| libexec.join("ikigai-compiler")),
-            user_tools: beneath_home(".ikigai/tools"),
+            user_tools: home.as_ref().map(|home| home.join(USER_TOOLS)),
             required: Vec::new(),
-            cache: xdg("XDG_CACHE_HOME", ".cache"),
+            cache: xdg(XdgDir::Cache),
             policy: config.as_ref().map(|dir| dir.join(POLICY)),
             config,
-            data: xdg("XDG_DATA_HOME", ".local/share"),
-            state: xdg("XDG_STATE_HOME", USUAL_STATE),
+            data: xdg(XdgDir::Data),
+            state: xdg(XdgDir::State),
             ceiling: PathBuf::from(CEILING),
             home,
         }
@@ -199,10 +219,7 @@ impl Paths {
     /// `~/.ikigai/tools.lock`. It need not exist.
     #[must_use]
     pub fn lock(&self) -> Option<PathBuf> {
-        let tools = self.user_tools.as_ref()?;
-        let mut name = tools.file_name()?.to_owned();
-        name.push(".lock");
-        Some(tools.with_file_name(name))
+        Some(self.user_tools.as_ref()?.with_added_extension(LOCK_EXTENSION))
     }
 
     /// Returns the directory for tools from workspaces: `tools` of `data`. It need not exist.
@@ -215,7 +232,7 @@ impl Paths {
     /// directory that is the state without `XDG_STATE_HOME`. Without `state`, nothing is recorded.
     pub(crate) fn states(&self) -> Vec<PathBuf> {
         let Some(state) = &self.state else { return Vec::new() };
-        let usual = self.home.as_ref().map(|home| home.join(USUAL_STATE).join(OWN));
+        let usual = self.home.as_ref().map(|home| XdgDir::State.usual(home));
         let usual = usual.filter(|usual| usual != state);
         [Some(state.clone()), usual].into_iter().flatten().collect()
     }
@@ -245,7 +262,11 @@ impl Paths {
         let programs = [supervisor, compiler].into_iter().flatten().cloned();
         let all = dirs.into_iter().flatten().chain(required).chain([ceiling]).cloned();
         let all = all.chain(programs).chain(running_program()).chain(self.lock());
-        let usual = self.home.iter().flat_map(|home| USUAL.map(|place| home.join(place)));
+        let usual = self.home.iter().flat_map(|home| {
+            let dirs = XdgDir::VARIANTS.iter().map(|kind| kind.usual(home));
+            let tools = home.join(USER_TOOLS);
+            dirs.chain([tools.with_added_extension(LOCK_EXTENSION), tools])
+        });
         let mut all: Vec<PathBuf> = all.chain(usual).collect();
         all.sort();
         all.dedup();
