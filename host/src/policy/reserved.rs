@@ -1,5 +1,5 @@
 //! The places in granted directories that a grant of the directory does not open. The tool does not
-//! see places of secrets, and may not write to places that other programs execute. A list `fs` must
+//! see places of secrets there or in the base view, and may not write to places that other programs execute. A list `fs` must
 //! name such a place, or a directory or file in it.
 //!
 //! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::{Access, GrantedDir};
+use ikigai_supervisor::base_view::is_in_base_view;
 use parking_lot::Mutex;
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
@@ -234,7 +235,7 @@ impl LinkSearch {
 /// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
-    /// The places of secrets that lie in granted directories.
+    /// The places of secrets that lie in granted directories, or in the base view of a sandbox.
     secrets: Vec<PathBuf>,
     /// The home, if a granted directory contains it.
     home: Option<PathBuf>,
@@ -252,6 +253,18 @@ impl Reserved {
         Self { secrets: places.cloned().collect(), home, named }
     }
 
+    /// Adds the places of secrets in the base view, which every sandboxed tool sees. The supervisor
+    /// covers the home and what is in it.
+    pub(super) fn with_base_view(mut self, secrets: &SecretPaths) -> Self {
+        let places = secrets.places();
+        let is_covered = |place: &Path| secrets.home.iter().any(|home| place.starts_with(home));
+        let added = places.iter().filter(|place| is_in_base_view(place) && !is_covered(place));
+        self.secrets.extend(added.cloned());
+        self.secrets.sort();
+        self.secrets.dedup();
+        self
+    }
+
     /// Returns the reserved places for a grant that names these directories and files, without
     /// places of secrets.
     #[doc(hidden)]
@@ -266,7 +279,7 @@ impl Reserved {
         Self::new(&SecretPaths::new(Some(home), None), dirs, named)
     }
 
-    /// Returns whether a place of secrets may lie in the granted directories.
+    /// Returns whether a place of secrets may lie where the tool sees files.
     #[must_use]
     pub fn hides_secrets(&self) -> bool {
         !self.secrets.is_empty() || self.home.is_some()
@@ -316,7 +329,7 @@ impl Reserved {
         self.is_secret(path) || access == Access::ReadWrite && self.executed_place(path).is_some()
     }
 
-    /// Returns the places of secrets with a known path in the granted directories. They need not
+    /// Returns the places of secrets with a known path where the tool sees files. They need not
     /// exist.
     pub(crate) fn secrets(&self) -> &[PathBuf] {
         &self.secrets

@@ -1,4 +1,5 @@
-//! The places of secrets in the granted directories, which a native tool does not see.
+//! The places of secrets in the granted directories and in the base view, which a native tool does
+//! not see.
 //!
 //! The supervisor hides the places that exist when a call begins. Another program can make one later, or move one
 //! there, and the tool sees it. [`SecretDirs`] notices that after the call, so that the record does not claim more.
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::SystemTime;
 
+use ikigai_supervisor::base_view::is_in_base_view;
 use ikigai_supervisor::plan::HiddenPath;
 use rustix::fs::{AtFlags, CWD, statat};
 
@@ -19,7 +21,7 @@ use crate::paths::{
 };
 use crate::policy::Grant;
 
-/// Returns the places of secrets in the granted directories that the grant does not name. If the grant names
+/// Returns the places of secrets that the tool would see and the grant does not name. If the grant names
 /// something in a place, returns the rest of the place. If a place cannot be looked at, returns the
 /// last directory on the way to it that can.
 ///
@@ -57,8 +59,13 @@ pub(super) fn find(grant: &Grant) -> Result<Vec<PathBuf>, String> {
             found.extend(beside(&place, grant, &listed)?);
         }
     }
-    found.retain(|place| grant.dirs.iter().any(|dir| place.starts_with(&dir.path)));
+    found.retain(|place| is_shown(place, grant));
     Ok(found)
+}
+
+/// Returns whether a path lies in a granted directory or in the base view.
+fn is_shown(path: &Path, grant: &Grant) -> bool {
+    grant.dirs.iter().any(|dir| path.starts_with(&dir.path)) || is_in_base_view(path)
 }
 
 /// Returns the directory, which cannot be searched, if it can be hidden as a whole.
@@ -109,7 +116,7 @@ pub(super) struct SecretDirs {
 }
 
 impl SecretDirs {
-    /// Looks at the granted directories on the way to each place of secrets, and on the way to what links there lead to,
+    /// Looks at the directories that the tool sees on the way to each place of secrets, and on the way to what links there lead to,
     /// which need not exist. In the home, names of secrets can appear too.
     pub(super) fn look(grant: &Grant) -> Self {
         /// The number of looks after which a directory may still be changing.
@@ -127,7 +134,6 @@ impl SecretDirs {
     }
 
     fn look_once(grant: &Grant) -> Self {
-        let is_granted = |path: &Path| grant.dirs.iter().any(|dir| path.starts_with(&dir.path));
         let places = grant.reserved.secrets();
         // The tool sees a place that the grant names in part, with what it names.
         let opened = grant.dirs.iter().map(|dir| &dir.path);
@@ -139,7 +145,7 @@ impl SecretDirs {
         let dirs = dirs.chain(grant.reserved.home());
         let now = SystemTime::now();
         let mut looked = Self::default();
-        for dir in dirs.filter(|dir| is_granted(dir)) {
+        for dir in dirs.filter(|dir| is_shown(dir, grant)) {
             if looked.states.contains_key(dir) {
                 continue;
             }

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use ikigai_protocol::{Access, written_out};
-use ikigai_supervisor::base_view::BASE_VIEW;
+use ikigai_supervisor::base_view::is_in_base_view;
 use ikigai_supervisor::plan::{
     self, FileAccess, ObservedAccesses, SupervisorReport, ToolEnd, WatchLevel,
 };
@@ -226,7 +226,7 @@ fn missed_links(touch: &FileAccess, grant: &Grant) -> impl Iterator<Item = PathB
     steps.pop();
     let is_seen = |link: &PathBuf| {
         let read = RequestedAccess::Path { access: Access::ReadOnly, path: link.clone() };
-        grant.covers(&read) || BASE_VIEW.iter().any(|place| place.has(link))
+        grant.covers(&read) || is_in_base_view(link)
     };
     steps.into_iter().filter(move |link| !is_seen(link))
 }

@@ -479,8 +479,12 @@ impl EffectiveGrant {
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
+        let mut reserved = Reserved::new(context.secrets, &dirs, self.by_name);
+        if request.is_process() && self.sandbox != Sandbox::Off {
+            reserved = reserved.with_base_view(context.secrets);
+        }
         let grant = Grant {
-            reserved: Reserved::new(context.secrets, &dirs, self.by_name),
+            reserved,
             dirs,
             links: if request.is_process() { self.links } else { Vec::new() },
             hide: self.hide,
