@@ -28,6 +28,8 @@ pub struct EntryLists {
     pub assets: AssetAccess,
     /// The home of the user, whose secrets only a grant by name opens.
     pub(crate) home: Option<PathBuf>,
+    /// The known places of secrets, with what their links lead to.
+    pub(crate) secrets: Vec<PathBuf>,
 }
 
 /// A contradiction in a list `fs`: a directory and everything in it must have one access.
@@ -86,6 +88,7 @@ impl EntryLists {
             path: value(entry.and_then(|entry| entry.path.as_ref())),
             assets: assets.unwrap_or(of_profile),
             home: around.home.map(ToOwned::to_owned),
+            secrets: around.secrets.to_vec(),
         }
     }
 
@@ -103,7 +106,10 @@ impl EntryLists {
             return Ok(Some(held.clone()));
         }
         // Secrets in a granted directory need their own rule.
-        let is_by_name = |path: &PathBuf| secret_place(path, self.home.as_deref()).is_some();
+        let is_by_name = |path: &PathBuf| {
+            secret_place(path, self.home.as_deref()).is_some()
+                || self.secrets.iter().any(|place| path.starts_with(place))
+        };
         let conflict =
             |held: &WrittenPath| Err(Box::new(Conflict { held: held.clone(), new: new.clone() }));
         let others = self.fs.iter().filter(|held| held.path != new.path);
@@ -196,7 +202,7 @@ impl From<EntryPermissions> for EntryLists {
             env: env.unwrap_or_default(),
             path: path.unwrap_or_default(),
             assets: assets.unwrap_or_default(),
-            home: None,
+            ..Self::default()
         }
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn missed_places(
     let mut others = Vec::new();
     let mut add = |access, path: PathBuf| {
         // The text is only needed in a policy file. These entries are for a question.
-        add_new(&mut dirs, FsEntry { access, raw: String::new(), path }, around.home);
+        add_new(&mut dirs, FsEntry { access, raw: String::new(), path }, around);
     };
     for reached in refused {
         let RequestedAccess::Path { access, path } = reached else {
@@ -157,6 +157,7 @@ mod tests {
                 workspace: &workspace,
                 home: Some(self.0.path()),
                 protected: &[],
+                secrets: &[],
                 profile: Profile::Standard,
             };
             let links = links.iter().map(|link| self.path(link)).collect();

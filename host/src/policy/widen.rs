@@ -25,11 +25,19 @@ pub(super) struct WidenContext<'a> {
     pub(super) home: Option<&'a Path>,
     /// The host's own places.
     pub(super) protected: &'a [PathBuf],
+    /// The known places of secrets, with what their links lead to.
+    pub(super) secrets: &'a [PathBuf],
     /// The profile in force.
     pub(super) profile: Profile,
 }
 
 impl WidenContext<'_> {
+    /// Returns whether a path lies in a place of secrets, which a grant must name.
+    fn is_secret(&self, path: &Path) -> bool {
+        secret_place(path, self.home).is_some()
+            || self.secrets.iter().any(|place| path.starts_with(place))
+    }
+
     /// Returns whether a directory is broad, or contains the host's own files, so that it must not
     /// be granted for a single file.
     pub(super) fn is_for_itself(&self, dir: &Path) -> bool {
@@ -73,7 +81,7 @@ pub(super) fn permissions(
                     FileScope::Directory => directory_of(path, around),
                 };
                 let raw = path_in_policy(&path, workspace)?;
-                add_new(&mut dirs, FsEntry { access: *access, raw, path }, around.home);
+                add_new(&mut dirs, FsEntry { access: *access, raw, path }, around);
             }
             RequestedAccess::Peer { .. } | RequestedAccess::Host { .. } => {
                 let peers = reached.peers()?;
@@ -189,10 +197,10 @@ pub fn unconfining_keys() -> Vec<NewKey> {
 /// Returns the directory of a file. Returns the path itself if it is a directory, or if its
 /// directory is broad, or contains secrets or the host's own places.
 pub(super) fn directory_of(path: &Path, around: WidenContext<'_>) -> PathBuf {
-    let WidenContext { workspace, home, .. } = around;
+    let WidenContext { workspace, .. } = around;
     match path.parent() {
         // A file with secrets is a place of secrets, or lies in one.
-        _ if path.is_dir() || secret_place(path, home).is_some() => path.to_owned(),
+        _ if path.is_dir() || around.is_secret(path) => path.to_owned(),
         // Files that other programs execute also stay single.
         _ if executed_place(path.strip_prefix(workspace).unwrap_or(path)).is_some() => {
             path.to_owned()
@@ -203,17 +211,17 @@ pub(super) fn directory_of(path: &Path, around: WidenContext<'_>) -> PathBuf {
 }
 
 /// Returns whether only a grant by its name opens a path in a granted directory.
-fn is_reserved(new: &FsEntry, dirs: &[FsEntry], home: Option<&Path>) -> bool {
+fn is_reserved(new: &FsEntry, dirs: &[FsEntry], around: WidenContext<'_>) -> bool {
     let is_executed = |dir: &FsEntry| {
         new.path.strip_prefix(&dir.path).is_ok_and(|relative| executed_place(relative).is_some())
     };
     let writes = new.access == Access::ReadWrite;
-    secret_place(&new.path, home).is_some() || writes && dirs.iter().any(is_executed)
+    around.is_secret(&new.path) || writes && dirs.iter().any(is_executed)
 }
 
 /// Adds a path to a list.
-pub(super) fn add_new(dirs: &mut Vec<FsEntry>, new: FsEntry, home: Option<&Path>) {
-    match is_reserved(&new, dirs, home) {
+pub(super) fn add_new(dirs: &mut Vec<FsEntry>, new: FsEntry, around: WidenContext<'_>) {
+    match is_reserved(&new, dirs, around) {
         true => add_by_name(dirs, new),
         false => add(dirs, new),
     }
@@ -260,8 +268,8 @@ mod tests {
     }
 
     fn around(protected: &[PathBuf]) -> WidenContext<'_> {
-        let profile = Profile::Standard;
-        WidenContext { workspace: Path::new("/w"), home: Some(Path::new("/h")), protected, profile }
+        let (workspace, home) = (Path::new("/w"), Some(Path::new("/h")));
+        WidenContext { workspace, home, protected, secrets: &[], profile: Profile::Standard }
     }
 
     fn glob() -> PolicyRequest<'static> {

@@ -78,7 +78,11 @@ impl Authority {
     ) -> Vec<RequestedAccess> {
         let home = self.canonical_home();
         match self.current() {
-            Ok(layers) => missed_places(refused, links, self.around(&layers, home.as_deref()), may),
+            Ok(layers) => {
+                let secrets = self.secrets.places();
+                let around = self.around(&layers, home.as_deref(), &secrets);
+                missed_places(refused, links, around, may)
+            }
             Err(_) => refused.to_vec(),
         }
     }
@@ -116,7 +120,8 @@ impl Authority {
         let entry = request.name.and_then(|name| layers.user.entry(request.backend, name));
         let every = layers.user.every_beside(entry);
         let home = self.canonical_home();
-        let around = self.around(&layers, home.as_deref());
+        let secrets = self.secrets.places();
+        let around = self.around(&layers, home.as_deref(), &secrets);
         Some(then((entry, every), around))
     }
 
@@ -129,9 +134,10 @@ impl Authority {
         &'a self,
         layers: &PolicyLayers,
         home: Option<&'a Path>,
+        secrets: &'a [PathBuf],
     ) -> widen::WidenContext<'a> {
         let (workspace, protected) = (self.workspace.as_path(), self.protected.as_slice());
         let (profile, _) = decide::profile(layers, &self.overrides);
-        widen::WidenContext { workspace, home, protected, profile }
+        widen::WidenContext { workspace, home, protected, secrets, profile }
     }
 }
