@@ -19,11 +19,16 @@ use std::path::{Path, PathBuf};
 use ikigai_protocol::{Access, written_out};
 
 /// Returns whether every native tool sees a path in the sandbox, whatever its grant: programs,
-/// libraries, some files of `/etc`, and its own `/proc`.
-pub(in crate::commands) fn is_in_base_view(path: &Path) -> bool {
+/// libraries, some files of `/etc`, and its own `/proc`. The `workspace` and the `home` have no
+/// links.
+pub(in crate::commands) fn is_in_base_view(
+    path: &Path,
+    workspace: &Path,
+    home: Option<&Path>,
+) -> bool {
     let machine = places::Ground {
-        workspace: Path::new("/"),
-        home: None,
+        workspace,
+        home,
         protected: &[],
         secrets: &[],
         installation: &[],

@@ -18,6 +18,7 @@ use crate::error::{self, CliError};
 use crate::options::SharedOptions;
 use crate::output::{print, print_json};
 use ikigai_host::exec::native;
+use ikigai_host::host::Host;
 use ikigai_host::paths;
 use ikigai_host::policy::{
     Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, ScriptVerdict,
@@ -107,8 +108,7 @@ pub(super) async fn run(
             vec![Answer::new("call".to_owned(), false, denial.to_string())]
         }
         Ok(decision) => {
-            let workspace = host.authority().workspace();
-            answers(&arguments, tool, &decision, workspace)?
+            answers(&arguments, tool, &decision, &host)?
         }
     };
     let is_allowed = answers.iter().all(|answer| answer.is_allowed);
@@ -140,7 +140,7 @@ fn answers(
     arguments: &Arguments,
     tool: &Tool,
     decision: &Decision,
-    workspace: &Path,
+    host: &Host,
 ) -> Result<Vec<Answer>, CliError> {
     let backend = tool.build.backend();
     let by = |capability: &str| decision::sources(decision, &[capability]);
@@ -152,7 +152,7 @@ fn answers(
     let paths = paths.into_iter().chain([("write", Access::ReadWrite, &arguments.write)]);
     for (verb, access, paths) in paths {
         for path in paths {
-            let place = may_reach(path, access, (backend, decision), workspace)?;
+            let place = may_reach(path, access, (backend, decision), host)?;
             let (is_allowed, why) = match place {
                 _ if free => (true, free_by()),
                 Place::Base if sees_base_view => {
@@ -277,8 +277,9 @@ fn may_reach(
     path: &Path,
     access: Access,
     (backend, decision): (Backend, &Decision),
-    workspace: &Path,
+    host: &Host,
 ) -> Result<Place, CliError> {
+    let workspace = host.authority().workspace();
     // Resolve the path as a tool would.
     let path = workspace.join(path);
     let resolved = paths::canonical(&path).ok_or_else(|| {
@@ -297,7 +298,9 @@ fn may_reach(
     // A directory that the user allowed may lie in another with less access.
     let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
     let Some(dir) = around.max_by_key(|dir| dir.access) else {
-        let is_base = access == Access::ReadOnly && is_in_base_view(&resolved);
+        let home = host.registry().paths().home.as_deref().and_then(paths::canonical);
+        let is_seen = is_in_base_view(&resolved, workspace, home.as_deref());
+        let is_base = access == Access::ReadOnly && is_seen;
         return Ok(if is_base { Place::Base } else { Place::Outside });
     };
     let executed = match access {

@@ -2,12 +2,13 @@
 //! and the tool sees some without a grant. The host has the list of places that are broad on every
 //! machine.
 //!
-//! Compares names only. Links are resolved before.
+//! Compares names, and asks for the owner of the home and the workspace only if they lie in the base
+//! view. Links are resolved before.
 
 use std::path::{Path, PathBuf};
 
 use ikigai_host::policy::{executed_place, is_broad_place, secret_place};
-use ikigai_supervisor::base_view::BASE_VIEW;
+use ikigai_supervisor::base_view::{BASE_VIEW, is_users_own};
 
 /// Shared directories for temporary files. A sandbox has its own.
 const TEMPORARY: &[&str] = &["/tmp", "/var/tmp", "/dev/shm"];
@@ -78,7 +79,10 @@ impl Ground<'_> {
     /// Returns whether the path belongs to the part of the machine that every sandbox shows.
     pub(super) fn is_of_system(&self, path: &Path) -> bool {
         let mut places = BASE_VIEW.iter().filter(|place| !place.of_network);
-        self.is_native && places.any(|place| place.has(path))
+        let mut own = [Some(self.workspace), self.home].into_iter().flatten();
+        self.is_native
+            && places.any(|place| place.has(path))
+            && !own.any(|own| path.starts_with(own) && is_users_own(own))
     }
 
     /// Returns whether the kernel generates the path, and the sandbox has its own version of it.
