@@ -4,9 +4,11 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use ikigai_terminal_testing::Terminal;
 use ikigai_tests::host::{Host, Ran};
+use ikigai_tests::mode::permit;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -157,6 +159,67 @@ fn secrets_in_the_workspace_are_hidden_until_they_are_granted_by_name() {
         assert!(ran.stdout().contains("hunter2"), "{backend}\n{ran}");
         let ran = seen(backend, "file_read", json!({"file_path": "home/.ssh/id_ed25519"}));
         assert!(!ran.stdout().contains("hunter2"), "{backend}\n{ran}");
+    }
+}
+
+#[test]
+fn secrets_in_a_directory_of_the_system_are_hidden_and_a_test_of_a_place_says_so() {
+    let Ok(system) = tempfile::tempdir_in("/usr/local") else {
+        ikigai_tests::impossible_here("only root can make a directory in /usr");
+        return;
+    };
+    permit(system.path(), 0o755);
+    let root = fs::canonicalize(system.path()).expect("a path");
+    for file in ["state/ikigai/mcp.token", "aws/credentials", "home/notes", "app/notes", "notes"] {
+        let path = root.join(file);
+        fs::create_dir_all(path.parent().expect("a parent")).expect("made");
+        fs::write(path, "hunter2\n").expect("written");
+    }
+    let read = |host: &Host, flags: &[&str], file: &str, is_seen: bool| {
+        let path = root.join(file).display().to_string();
+        let arguments = json!({"command": format!("cat {path}")}).to_string();
+        let flags = [&["--backend", "native"], flags].concat();
+        let ran = host.run([&flags[..], &["tool", "call", "bash", &arguments]].concat());
+        assert_eq!(ran.stdout().contains("hunter2"), is_seen, "{path}\n{ran}");
+        let code = i32::from(!is_seen);
+        host.run([&flags[..], &["policy", "test", "bash", "--read", &path]].concat())
+            .expect_code(code);
+    };
+    let host = Host::new().env("XDG_STATE_HOME", root.join("state"));
+    symlink(root.join("aws"), host.home().join(".aws")).expect("linked");
+    for (file, is_seen) in
+        [("notes", true), ("state/ikigai/mcp.token", false), ("aws/credentials", false)]
+    {
+        read(&host, &[], file, is_seen);
+    }
+    let log = host.run(["audit", "--tail", "1", "--json"]).expect_code(0);
+    let record: serde_json::Value = serde_json::from_str(&log.stdout()).expect("a record");
+    assert_eq!(record["level"]["fs"]["state"], "enforced", "{record}");
+    // A grant of the directory around it does not open it, but one of the place does.
+    let named = root.join("aws").display().to_string();
+    for (path, is_seen) in [(root.display().to_string(), false), (named, true)] {
+        host.run(["policy", "grant", "bash", "--read", &path, "--yes"]).expect_code(0);
+        read(&host, &[], "aws/credentials", is_seen);
+    }
+    // The home and the workspace are the user's own, too.
+    let host = Host::new().env("HOME", root.join("home"));
+    read(&host, &[], "home/notes", false);
+    let app = root.join("app").display().to_string();
+    read(&host, &["--workspace", &app], "app/notes", true);
+    host.write_policy("[tools.bash]\nfs = []\n");
+    read(&host, &["--workspace", &app], "app/notes", false);
+}
+
+#[test]
+fn without_a_variable_for_it_the_home_is_that_of_the_account() {
+    let shell = Command::new("sh").args(["-c", "eval echo ~$(id -un)"]).output().expect("run");
+    let account = PathBuf::from(String::from_utf8(shell.stdout).expect("UTF-8").trim_end());
+    let host = Host::new();
+    for (path, code) in [(".ssh/id_ed25519", 1), ("notes", 0)] {
+        let mut command = host.command();
+        command.env_remove("HOME").arg("--workspace").arg(&account);
+        command.args(["policy", "test", "bash", "--read", path]);
+        Ran::from_command(&mut command, b"").expect_code(code);
     }
 }
 
