@@ -160,11 +160,6 @@ impl CargoProject {
         self.target.join("test-guests")
     }
 
-    /// Returns the manifest of a program that embeds the library, in a separate workspace.
-    pub(crate) fn embedding(&self) -> PathBuf {
-        self.root.join("tests").join("embedding").join("Cargo.toml")
-    }
-
     /// Returns the directory in which the component examples of docs/guides/write-a-component.md
     /// are built.
     pub(crate) fn built_examples(&self) -> PathBuf {
