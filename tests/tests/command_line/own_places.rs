@@ -202,7 +202,9 @@ fn secrets_in_a_directory_of_the_system_are_hidden_and_a_test_of_a_place_says_so
         read(&host, &[], "aws/credentials", is_seen);
     }
     // The home and the workspace are the user's own, too.
-    let host = Host::new().env("HOME", root.join("home"));
+    let host = Host::new();
+    let config = host.home().join(".config");
+    let host = host.env("HOME", root.join("home")).env("XDG_CONFIG_HOME", config);
     read(&host, &[], "home/notes", false);
     let app = root.join("app").display().to_string();
     read(&host, &["--workspace", &app], "app/notes", true);
