@@ -45,7 +45,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, ViewFault> {
     }
     if !view.has(Path::new("/")) {
         show_system(&mut view, plan.kind.net == ToolNetwork::Host);
-        view.covered = covered(&view, &directory);
+        view.covered = covered(&view, plan);
     }
     show_links(&mut view, plan);
     view.program = installation::show(&mut view, plan);
@@ -116,12 +116,12 @@ fn show_again(view: &mut View, directory: PathBuf) -> Result<(), ViewFault> {
 
 /// Returns the user's home and the workspace, if they are the [user's own](is_users_own) in the base
 /// view and not granted.
-fn covered(view: &View, workspace: &Path) -> Vec<PathBuf> {
-    let home = view.home.as_ref().and_then(|home| canonical(home).ok());
+fn covered(view: &View, plan: &Plan) -> Vec<PathBuf> {
+    let home = plan.variable("HOME").and_then(|home| canonical(Path::new(&home)).ok());
     let is_granted = |path: &PathBuf| {
         view.entries.iter().any(|entry| !entry.system && path.starts_with(&entry.path))
     };
-    let places = home.into_iter().chain(canonical(workspace).ok());
+    let places = home.into_iter().chain(canonical(&path_of(&plan.directory)).ok());
     let places: BTreeSet<PathBuf> =
         places.filter(|path| is_users_own(path) && !is_granted(path)).collect();
     // An outer directory comes before those in it.
@@ -280,6 +280,8 @@ fn is_public(path: &Path, opened: &OwnedFd) -> bool {
 /// Returns the home in the tool's environment, if one can be made there.
 fn home_of(plan: &Plan) -> Option<PathBuf> {
     let home = PathBuf::from(plan.variable("HOME")?);
+    // `/etc/../usr/home` does not lie in `/etc`.
+    let home = canonical(&home).unwrap_or(home);
     let reserved = ["/proc", "/sys", "/dev", "/etc"].iter().any(|dir| home.starts_with(dir));
     (home.is_absolute() && home != Path::new("/") && !reserved).then_some(home)
 }
