@@ -4,7 +4,7 @@
 //! [`hidden_search`](super::hidden_search). A call whose search does not end in time is refused.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -64,11 +64,20 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
             secrets = secrets::find(&grant)?;
         }
         let is_hidden = |path: &Path| grant.hides(path) || secrets.iter().any(|it| it == path);
-        let (hidden, may_be_incomplete) = match hides {
-            true => find(&granted, &is_hidden, SearchBounds::default())?,
-            // Few places, each with its path, so that nothing has to be searched.
-            false => (present(&secrets, &granted)?, false),
-        };
+        // Few places, each with its path, so that nothing has to be searched.
+        let mut hidden = present(&secrets, &granted)?;
+        let mut may_be_incomplete = false;
+        if hides {
+            let (found, is_incomplete) = find(&granted, &is_hidden, SearchBounds::default())?;
+            let is_granted = |it: &HiddenPath| {
+                let path = Path::new(OsStr::from_bytes(it.path.to_bytes()));
+                granted.iter().any(|granted| path.starts_with(&granted.path))
+            };
+            // The search finds those in granted directories, with every other name of their files.
+            hidden.retain(|it| !is_granted(it));
+            hidden.extend(found);
+            may_be_incomplete = is_incomplete;
+        }
         let searched = granted.into_iter().map(|it| (it.path, it.found)).collect();
         if may_be_incomplete && grant.sandbox == Sandbox::Require {
             return Err("other programs changed directories during each search".to_owned());
