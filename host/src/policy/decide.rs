@@ -33,6 +33,7 @@ use super::commands::{self, Strictness};
 use super::decision::{Decision, Denial, PolicyRequest};
 use super::provenance::{LayerKind, Provenance, ProvenanceMap};
 use super::reached::RequestedAccess;
+use super::reserved::Reserved;
 use super::rule::{LimitKey, PolicyEntry, PolicyLayer, PolicyLayers, provenance_of};
 use super::signers;
 use super::{
@@ -207,6 +208,9 @@ pub(super) fn for_schema(
     backend: Backend,
 ) -> Grant {
     let mut grant = standard::for_schema(backend);
+    if backend != Backend::Wasm {
+        grant.reserved = Reserved::default().with_base_view(context.secrets, &grant.env);
+    }
     if backend == Backend::Native {
         let reach = WritablePlaces::new(user, context);
         let lost = search::keep_out_of_reach(&mut grant.env, false, &reach);

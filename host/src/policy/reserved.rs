@@ -6,14 +6,14 @@
 //! links of the places at each decision on a grant, if a directory with such links changed.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{read_dir, read_link};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::{Access, GrantedDir};
-use ikigai_supervisor::base_view::is_in_base_view;
+use ikigai_supervisor::base_view::{is_in_base_view, is_users_own};
 use parking_lot::Mutex;
 
 use super::executed_places::{GIT, IN_GIT, executed_place};
@@ -254,10 +254,16 @@ impl Reserved {
     }
 
     /// Adds the places of secrets in the base view, which every sandboxed tool sees. The supervisor
-    /// covers the home and what is in it.
-    pub(super) fn with_base_view(mut self, secrets: &SecretPaths) -> Self {
+    /// covers the home in the tool's environment, `env`, if it is the user's own.
+    pub(super) fn with_base_view(
+        mut self,
+        secrets: &SecretPaths,
+        env: &[(OsString, OsString)],
+    ) -> Self {
         let places = secrets.places();
-        let is_covered = |place: &Path| secrets.home.iter().any(|home| place.starts_with(home));
+        let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
+        let covered = home.and_then(|home| resolved(home).ok()).filter(|home| is_users_own(home));
+        let is_covered = |place: &Path| covered.iter().any(|home| place.starts_with(home));
         let added = places.iter().filter(|place| is_in_base_view(place) && !is_covered(place));
         self.secrets.extend(added.cloned());
         self.secrets.sort();

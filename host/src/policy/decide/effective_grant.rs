@@ -481,7 +481,7 @@ impl EffectiveGrant {
         }
         let mut reserved = Reserved::new(context.secrets, &dirs, self.by_name);
         if request.is_process() && self.sandbox != Sandbox::Off {
-            reserved = reserved.with_base_view(context.secrets);
+            reserved = reserved.with_base_view(context.secrets, &env);
         }
         let grant = Grant {
             reserved,
