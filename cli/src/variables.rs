@@ -71,7 +71,7 @@ impl ProgramVariable {
             Self::IkigaiComplete => {
                 "Shell that asks for completions; only the completion scripts set it"
             }
-            Self::Home => "Your home, which `~` stands for; passed to native tools",
+            Self::Home => "Your home, which `~` stands for; if unset, that of your account",
             Self::XdgConfigHome => {
                 "Directory of your configuration and policy, and of podman's credentials"
             }

@@ -111,7 +111,8 @@ pub struct Paths {
     /// should not let its users choose this path: a user who could name another file would escape
     /// the administrator's policy.
     pub ceiling: PathBuf,
-    /// The user's home, which `~` stands for in a policy file.
+    /// The user's home, which `~` stands for in a policy file. Without `HOME`, it is the home of the
+    /// account.
     pub home: Option<PathBuf>,
     /// The program that every native call runs under: `PREFIX/libexec/ikigai-supervisor`. It is not
     /// in the tool directory, because each file there is asked for its schema. Without it, native
@@ -189,7 +190,8 @@ impl Paths {
             // Without doubled slashes: paths are compared.
             Some(dir.components().collect::<PathBuf>())
         };
-        let home = dir_of("HOME");
+        let account = || std::env::home_dir().filter(|home| home.is_absolute());
+        let home = dir_of("HOME").or_else(account);
         // The XDG base directory specification: relative paths must be ignored.
         let xdg = |kind: XdgDir| match dir_of(kind.variable_and_usual().0) {
             Some(dir) => Some(dir.join(OWN)),

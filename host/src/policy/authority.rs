@@ -87,13 +87,12 @@ impl Authority {
         hints: RemedyHints,
         signatures: Option<Arc<dyn Signatures>>,
     ) -> Result<Self, TomlError> {
-        let home = secrets::home_with_secrets(files.home.as_deref());
         Ok(Self {
             live: LivePolicy::open(files, signatures.clone())?,
             overrides,
             workspace: files.workspace.clone(),
             protected,
-            secrets: SecretPaths::new(home.as_deref(), files.state.clone()),
+            secrets: SecretPaths::new(files.home.as_deref(), files.state.clone()),
             own_secrets: Vec::new(),
             variables: Variables::default(),
             writable_record: WritableRecord::new(files.state.clone()),
