@@ -1,6 +1,5 @@
 //! The places that a recording must not show, and that no model may be sent.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use ikigai_protocol::{Access, GrantedDir};
@@ -12,22 +11,20 @@ use crate::policy::reserved::Reserved;
 use crate::policy::secret_places::{holds_secret_place, present_secrets, secret_place};
 use crate::policy::{Backend, Grant, ToolOrigin, decide, standard};
 
-/// Returns the home in which secrets of the user lie: without `HOME`, the home of the account.
-pub(super) fn home_with_secrets(home: Option<&Path>) -> Option<PathBuf> {
-    home.map(Path::to_owned).or_else(env::home_dir).filter(|home| home.is_absolute())
-}
-
 impl Authority {
     /// Returns whether a permissive recording must not show the path, because the path or a place
     /// below it usually contains secrets, or belongs to the host's own files or secrets.
     pub(crate) fn keeps_from_recordings(&self, path: &Path) -> bool {
-        let home = home_with_secrets(self.home());
+        let home = self.live.base().home.clone();
         let real = home.as_ref().and_then(|home| home.canonicalize().ok());
         let is_secret = |home: Option<&Path>| {
             secret_place(path, home).is_some() || holds_secret_place(path, home)
         };
+        // With the targets of their links.
+        let places = self.secrets.places();
         is_secret(home.as_deref())
             || is_secret(real.as_deref())
+            || places.iter().any(|place| path.starts_with(place) || place.starts_with(path))
             || standard::protected_path_in(path, &self.protected).is_some()
             || standard::protected_path_in(path, &self.own_secrets).is_some()
     }
@@ -35,7 +32,7 @@ impl Authority {
     /// Returns the existing places that a permissive recording must not show, with links resolved:
     /// the places of [`present_secrets`], the host's own files and its secrets.
     pub(crate) fn kept_from_recordings(&self) -> Vec<PathBuf> {
-        let home = home_with_secrets(self.home());
+        let home = self.live.base().home.clone();
         let own = self.protected.iter().chain(&self.own_secrets);
         let own = own.filter_map(|path| paths::find_place(path)).map(FoundPlace::into_path);
         present_secrets(home.as_deref(), &self.workspace).into_iter().chain(own).collect()
