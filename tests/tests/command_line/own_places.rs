@@ -201,11 +201,30 @@ fn secrets_in_a_directory_of_the_system_are_hidden_and_a_test_of_a_place_says_so
         host.run(["policy", "grant", "bash", "--read", &path, "--yes"]).expect_code(0);
         read(&host, &[], "aws/credentials", is_seen);
     }
+    // Neither a search for hidden names nor another home shows it, and a tool that is asked for its
+    // schema does not see it either.
+    let moved = |home: &Path| {
+        let host = Host::new();
+        let config = host.home().join(".config");
+        let host = host.env("HOME", home).env("XDG_CONFIG_HOME", config);
+        host.env("XDG_STATE_HOME", root.join("state"))
+    };
+    let host = moved(Path::new("/"));
+    host.write_policy("[tools.bash]\nhide = [\".env\"]\n");
+    read(&host, &[], "state/ikigai/mcp.token", false);
+    let token = root.join("state/ikigai/mcp.token").display().to_string();
+    let spy = host.user_tools().join("spy");
+    fs::create_dir_all(host.user_tools()).expect("made");
+    fs::write(&spy, format!("#!/bin/sh\ncat {token} >&2\nexit 1\n")).expect("written");
+    permit(&spy, 0o755);
+    let checked = host.run(["tool", "check", spy.to_str().expect("UTF-8")]).to_string();
+    assert!(checked.contains("mcp.token") && !checked.contains("hunter2"), "{checked}");
     // The home and the workspace are the user's own, too.
-    let host = Host::new();
-    let config = host.home().join(".config");
-    let host = host.env("HOME", root.join("home")).env("XDG_CONFIG_HOME", config);
-    read(&host, &[], "home/notes", false);
+    let above = Path::new("/etc/..").join(root.strip_prefix("/").expect("absolute"));
+    for home in [above.join("home"), root.join("home")] {
+        read(&moved(&home), &[], "home/notes", false);
+    }
+    let host = moved(&root.join("home"));
     let app = root.join("app").display().to_string();
     read(&host, &["--workspace", &app], "app/notes", true);
     host.write_policy("[tools.bash]\nfs = []\n");
@@ -223,6 +242,10 @@ fn without_a_variable_for_it_the_home_is_that_of_the_account() {
         command.args(["policy", "test", "bash", "--read", path]);
         Ran::from_command(&mut command, b"").expect_code(code);
     }
+    let mut command = host.command();
+    command.env_remove("HOME").arg("--workspace").arg(&account);
+    command.args(["policy", "test", "bash", "--write", ".config/ikigai/policy.toml"]);
+    Ran::from_command(&mut command, b"").expect_code(1);
 }
 
 /// Returns whether a shell runs a script that contains `text`.

@@ -706,6 +706,15 @@ fn a_question_is_answered_with_the_line_that_decides() {
         let ran = host.run(["policy", "test", "tool", "--read", path]).expect_code(code);
         assert_eq!(ran.stdout().contains("(the base view, "), code == 0, "{ran}");
     }
+    // A native tool also sees the files beside its own, and with every host the list of DNS servers.
+    let beside = host.user_tools().join("another").display().to_string();
+    for (tool, code) in [("tool", 0), ("part", 1)] {
+        host.run(["policy", "test", tool, "--read", &beside]).expect_code(code);
+    }
+    let resolver = ["policy", "test", "tool", "--read", "/etc/resolv.conf"];
+    host.run(resolver).expect_code(1);
+    host.run(["policy", "grant", "tool", "--net", "*", "--yes"]).expect_code(0);
+    host.run(resolver).expect_code(0);
     let page = |tool: &str| host.run(["policy", "show", tool]).expect_code(0).stdout();
     assert!(page("tool").contains("Base view: native tools also read /usr, "));
     assert!(!page("part").contains("Base view"));

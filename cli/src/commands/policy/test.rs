@@ -24,6 +24,7 @@ use ikigai_host::policy::{
     Approve, AssetAccess, Backend, Decision, Net, PeerHost, Requirement, ScriptVerdict,
 };
 use ikigai_host::registry::Tool;
+use ikigai_supervisor::base_view::BASE_VIEW;
 
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy test grep --read src/main.rs\n  \
@@ -107,9 +108,7 @@ pub(super) async fn run(
         Err(denial) => {
             vec![Answer::new("call".to_owned(), false, denial.to_string())]
         }
-        Ok(decision) => {
-            answers(&arguments, tool, &decision, &host)?
-        }
+        Ok(decision) => answers(&arguments, tool, &decision, &host)?,
     };
     let is_allowed = answers.iter().all(|answer| answer.is_allowed);
     if arguments.json {
@@ -152,14 +151,21 @@ fn answers(
     let paths = paths.into_iter().chain([("write", Access::ReadWrite, &arguments.write)]);
     for (verb, access, paths) in paths {
         for path in paths {
-            let place = may_reach(path, access, (backend, decision), host)?;
+            let place = may_reach(path, access, (tool, decision), host)?;
             let (is_allowed, why) = match place {
                 _ if free => (true, free_by()),
                 Place::Base if sees_base_view => {
                     (true, "the base view, which every native tool sees".to_owned())
                 }
-                Place::Base => (false, by("fs")),
-                Place::Outside => (false, by("fs")),
+                Place::Network if sees_base_view && decision.grant.net.any => {
+                    (true, format!("the base view of a tool with every host, by {}", by("net")))
+                }
+                Place::Installation if sees_base_view => {
+                    (true, "the directory of the tool's own file".to_owned())
+                }
+                Place::Base | Place::Network | Place::Installation | Place::Outside => {
+                    (false, by("fs"))
+                }
                 Place::Hidden => (false, format!("hidden, by {}", by("hide"))),
                 Place::Executed { place } => {
                     let place = written_out(&place.to_string_lossy());
@@ -256,6 +262,10 @@ enum Place {
     Outside,
     /// Readable, in the part of the machine that the sandbox shows to native tools.
     Base,
+    /// Readable, in the part that it shows only to tools with the machine's network.
+    Network,
+    /// Readable, in the directory of the native tool's file.
+    Installation,
     /// Hidden in a granted directory.
     Hidden,
     /// In a secret place that the grant does not name.
@@ -276,10 +286,10 @@ enum Place {
 fn may_reach(
     path: &Path,
     access: Access,
-    (backend, decision): (Backend, &Decision),
+    (tool, decision): (&Tool, &Decision),
     host: &Host,
 ) -> Result<Place, CliError> {
-    let workspace = host.authority().workspace();
+    let (workspace, backend) = (host.authority().workspace(), tool.build.backend());
     // Resolve the path as a tool would.
     let path = workspace.join(path);
     let resolved = paths::canonical(&path).ok_or_else(|| {
@@ -299,9 +309,22 @@ fn may_reach(
     let around = grant.dirs.iter().filter(|dir| resolved.starts_with(&dir.path));
     let Some(dir) = around.max_by_key(|dir| dir.access) else {
         let home = host.registry().paths().home.as_deref().and_then(paths::canonical);
-        let is_seen = is_in_base_view(&resolved, workspace, home.as_deref());
-        let is_base = access == Access::ReadOnly && is_seen;
-        return Ok(if is_base { Place::Base } else { Place::Outside });
+        // A link there may lead out of the base view, and the sandbox shows its target.
+        let mut of_network = BASE_VIEW.iter().filter(|place| place.of_network);
+        let program = paths::canonical(&tool.build.path);
+        let is_beside =
+            |program: &Path| program.parent().is_some_and(|dir| resolved.starts_with(dir));
+        return Ok(match access {
+            Access::ReadWrite => Place::Outside,
+            _ if is_in_base_view(&resolved, workspace, home.as_deref()) => Place::Base,
+            _ if of_network.any(|it| it.has(&resolved) || path == Path::new(it.path)) => {
+                Place::Network
+            }
+            _ if backend == Backend::Native && program.is_some_and(|it| is_beside(&it)) => {
+                Place::Installation
+            }
+            Access::ReadOnly => Place::Outside,
+        });
     };
     let executed = match access {
         Access::ReadWrite => grant.reserved.executed_place(&resolved),
