@@ -61,6 +61,15 @@ fn read_directory(
         // WASI has no "too many open files"; this is the nearest.
         return Err(ErrorCode::InsufficientMemory.into());
     }
+    let listing = begin(state, directory)?;
+    Ok(state.filesystem().table.push(listing)?)
+}
+
+/// Begins to read a directory. The caller counts the listing as a handle.
+pub(super) fn begin(
+    state: &mut GuestState,
+    directory: &Resource<Descriptor>,
+) -> FsResult<GuestListing> {
     let origin = state.places.origin(directory);
     if origin.is_some_and(|origin| state.places.is_witness(origin)) {
         return Err(ErrorCode::NotPermitted.into());
@@ -76,7 +85,7 @@ fn read_directory(
     let origin = origin.ok_or(ErrorCode::NotPermitted)?;
     let shown = shown(state, origin, &entries)?;
     state.note_use(origin, None);
-    Ok(state.filesystem().table.push(GuestListing { entries, shown })?)
+    Ok(GuestListing { entries, shown })
 }
 
 /// Returns the names of a directory that the guest sees, if they are not all.
@@ -113,7 +122,12 @@ impl VisibleNames {
 }
 
 fn next(state: &mut GuestState, stream: &EntryStream) -> FsResult<Option<DirectoryEntry>> {
-    let GuestListing { entries, shown } = state.filesystem().table.get_mut(stream)?;
+    next_entry(state.filesystem().table.get_mut(stream)?)
+}
+
+/// Returns the next entry that the guest sees, or nothing at the end of the directory.
+pub(super) fn next_entry(listing: &mut GuestListing) -> FsResult<Option<DirectoryEntry>> {
+    let GuestListing { entries, shown } = listing;
     while let Some(entry) = entries.read() {
         let entry = entry.map_err(io::Error::from)?;
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {

@@ -28,12 +28,19 @@ use crate::paths::open_without_links;
 /// Links the preopens of this module instead of wasmtime's.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     linker.allow_shadowing(true);
-    let mut preopens = linker.instance("wasi:filesystem/preopens@0.2.12")?;
-    preopens.func_wrap("get-directories", |mut store, (): ()| {
-        Ok((get_directories(store.data_mut())?,))
-    })?;
+    add_version_to_linker(linker, "wasi:filesystem/preopens@0.2.12")?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+/// Links the preopens as this version of their interface. The linker allows shadowing.
+pub(super) fn add_version_to_linker(
+    linker: &mut Linker<GuestState>,
+    interface: &str,
+) -> wasmtime::Result<()> {
+    linker
+        .instance(interface)?
+        .func_wrap("get-directories", |mut store, (): ()| Ok((get_directories(store.data_mut())?,)))
 }
 
 fn get_directories(

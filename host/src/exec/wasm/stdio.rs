@@ -19,7 +19,10 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 use crate::exec::output::{Pipe, PipeError};
 
 /// The largest write of a guest, in bytes. A guest can make the host allocate this much at once.
-const WRITE_PERMIT: usize = 1 << 20;
+pub(super) const WRITE_PERMIT: usize = 1 << 20;
+
+/// The end of a guest whose output is too long.
+pub(super) const FULL: &str = "stdout exceeded its limit";
 
 /// The largest read of a guest, in bytes.
 const READ_CHUNK: usize = 1 << 20;
@@ -113,7 +116,7 @@ impl Pollable for GuestOutput {
 impl OutputStream for GuestOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
         self.0.write(&bytes).map_err(|error| match error {
-            PipeError::Full => StreamError::trap("stdout exceeded its limit"),
+            PipeError::Full => StreamError::trap(FULL),
             PipeError::Broken(_) => StreamError::Closed,
         })
     }

@@ -60,7 +60,7 @@ pub(super) use bindings::wasi::sockets::ip_name_lookup;
 
 /// The largest buffer of a guest's socket in each direction, in bytes. The kernel takes twice as
 /// much memory for it.
-pub(super) const BUFFER: u64 = 128 << 10;
+pub(in crate::exec::wasm) const BUFFER: u64 = 128 << 10;
 
 /// The number of addresses that a guest gets for a name. More lie in the host until the guest has
 /// taken them.
@@ -176,7 +176,7 @@ async fn is_allowed(reach: &NetworkGate, address: SocketAddr, usage: SocketAddrU
     }
 }
 
-pub(super) async fn create_tcp(
+pub(in crate::exec::wasm) async fn create_tcp(
     state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
@@ -193,7 +193,7 @@ pub(super) async fn create_tcp(
     }))
 }
 
-pub(super) async fn create_udp(
+pub(in crate::exec::wasm) async fn create_udp(
     state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
@@ -269,6 +269,39 @@ pub enum Lookup {
 #[allow(unreachable_pub, reason = "it is a part of `Lookup`")]
 pub type LookupResult = Result<vec::IntoIter<IpAddr>, ErrorCode>;
 
+/// A name that a guest looks up.
+pub(in crate::exec::wasm) enum SoughtName {
+    /// It is an address. No server is asked, and connecting is checked.
+    Address(IpAddr),
+    /// It is not granted.
+    Refused,
+    Name(String),
+}
+
+impl SoughtName {
+    /// Returns nothing if it is malformed.
+    pub(in crate::exec::wasm) fn parse(reach: &NetworkGate, name: &str) -> Option<Self> {
+        Some(match parse_host(name)? {
+            Host::Ipv4(ip) => Self::Address(ip.into()),
+            Host::Ipv6(ip) => Self::Address(IpAddr::from(ip).to_canonical()),
+            Host::Domain(name) if reach.refuses(&name) => Self::Refused,
+            Host::Domain(name) => Self::Name(name),
+        })
+    }
+}
+
+/// Looks a name up.
+pub(in crate::exec::wasm) async fn resolve(
+    reach: &NetworkGate,
+    name: &str,
+) -> Result<vec::IntoIter<IpAddr>, NoAddress> {
+    let found = reach.resolve(name, None).await;
+    if let Err(NoAddress::Unresolved(error)) = &found {
+        tracing::debug!("a name did not resolve: {error}");
+    }
+    found.map(first_addresses)
+}
+
 /// Returns those of the addresses of a name that a guest gets.
 fn first_addresses(mut found: Vec<IpAddr>) -> vec::IntoIter<IpAddr> {
     found.truncate(ADDRESSES);
@@ -282,20 +315,14 @@ impl ip_name_lookup::Host for GuestState {
         _: Resource<Network>,
         name: String,
     ) -> wasmtime::Result<Result<Resource<Lookup>, ErrorCode>> {
-        let literal = |ip: IpAddr| Lookup::Ready(Ok(vec![ip].into_iter()));
-        let lookup = match parse_host(&name) {
+        let lookup = match SoughtName::parse(&self.reach, &name) {
             None => return Ok(Err(ErrorCode::InvalidArgument)),
-            // No server is asked, and connecting is checked.
-            Some(Host::Ipv4(ip)) => literal(ip.into()),
-            Some(Host::Ipv6(ip)) => literal(IpAddr::from(ip).to_canonical()),
-            Some(Host::Domain(name)) if self.reach.refuses(&name) => {
-                Lookup::Ready(Err(ErrorCode::AccessDenied))
-            }
-            Some(Host::Domain(name)) => {
+            Some(SoughtName::Address(ip)) => Lookup::Ready(Ok(vec![ip].into_iter())),
+            Some(SoughtName::Refused) => Lookup::Ready(Err(ErrorCode::AccessDenied)),
+            Some(SoughtName::Name(name)) => {
                 let reach = Arc::clone(&self.reach);
                 Lookup::Pending(spawn(async move {
-                    let found = reach.resolve(&name, None).await;
-                    found.map(first_addresses).map_err(|error| error_code(&error))
+                    resolve(&reach, &name).await.map_err(|error| error_code(&error))
                 }))
             }
         };
@@ -347,9 +374,6 @@ fn error_code(error: &NoAddress) -> ErrorCode {
         NoAddress::NotGranted | NoAddress::NotPublic => ErrorCode::AccessDenied,
         NoAddress::TooMany => ErrorCode::TemporaryResolverFailure,
         // The system's resolver gives no portable reason.
-        NoAddress::Unresolved(error) => {
-            tracing::debug!("a name did not resolve: {error}");
-            ErrorCode::NameUnresolvable
-        }
+        NoAddress::Unresolved(_) => ErrorCode::NameUnresolvable,
     }
 }
