@@ -111,12 +111,11 @@ pub fn library() -> Vec<u8> {
     assemble("(component)")
 }
 
-/// Returns a component of WASI 0.3, as far as a host of WASI 0.2 reads it. Such a host already
-/// fails at its types.
+/// Returns a component of a draft of WASI 0.3, whose types differ from those of 0.3.0.
 #[must_use]
-pub fn of_wasi_0_3() -> Vec<u8> {
+pub fn of_a_draft() -> Vec<u8> {
     assemble(
-        r#"(component (import "wasi:cli/stdin@0.3.0" (instance
+        r#"(component (import "wasi:cli/stdin@0.3.0-rc-2026-02-09" (instance
           (export "read-via-stream" (func (result (stream u8)))))))"#,
     )
 }

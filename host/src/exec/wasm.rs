@@ -1,6 +1,6 @@
 //! The wasm executor: runs WebAssembly components, and core modules as components.
 //!
-//! Owns the engine, the compiled code and the threads of a process. Runs each call in its own
+//! Owns the engines, the compiled code and the threads of a process. Runs each call in its own
 //! store, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
 //! compiled code in [`cache`].
 
@@ -23,6 +23,7 @@ mod linkers;
 mod listing;
 mod net;
 mod ordinary;
+mod p3;
 mod path_target;
 mod path_widening;
 mod paths;
@@ -43,7 +44,7 @@ use std::fs::File;
 use std::future::Future;
 use std::io::Seek as _;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ikigai_protocol::Digest;
@@ -52,20 +53,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 #[cfg(feature = "compiler")]
 use wasmtime::component::Component;
-use wasmtime_wasi::p2::bindings::CommandPre;
 
 use self::cache::{CompileLock, CompiledComponent, ComponentCache, LockTimeouts};
 #[cfg(feature = "compiler")]
 use self::compiler::adapt::AdaptError;
-use self::compiler::{Compiler, Excess};
+use self::compiler::{CompiledCode, Compiler, Excess};
+use self::engine::EngineKind;
 use self::guest::{Guest, GuestOutcome};
 use self::instance_memory::InstanceMemory;
-use self::linkers::{Linkers, imports};
-use self::state::{GuestState, MemoryBudget};
+use self::linkers::{Command, Linkers, imports};
+use self::state::MemoryBudget;
 use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
 use self::ticker::Ticker;
 #[cfg(feature = "compiler")]
-use self::wasi_version::{OfWasi03, UsesAsync};
+use self::wasi_version::UsesAsync;
 use super::assets::AssetGate;
 use super::net::NetworkGate;
 use super::output::Pipe;
@@ -89,10 +90,12 @@ pub enum ComponentError {
     /// do.
     #[error("is a core WebAssembly module that cannot be a tool: it {0}")]
     CoreModule(String),
-    /// It was built for WASI 0.3.
-    #[error("{}", wasi_version::OfWasi03)]
-    OfWasi03,
-    /// It uses the async feature of the component model; the text names the built-in.
+    /// It imports an interface of WASI in a version that this host does not have; the text names
+    /// the interface.
+    #[error("{}", wasi_version::OtherWasi(.0.clone()))]
+    OtherWasi(String),
+    /// It uses a part of the async feature of the component model that this host does not have; the
+    /// text names the built-in.
     #[error("{}", wasi_version::UsesAsync(.0.clone()))]
     UsesAsync(String),
     /// It does not parse or does not compile.
@@ -125,7 +128,7 @@ impl ComponentError {
     pub(crate) fn is_lasting(&self) -> bool {
         match self {
             Self::CoreModule(_)
-            | Self::OfWasi03
+            | Self::OtherWasi(_)
             | Self::UsesAsync(_)
             | Self::Invalid(_)
             | Self::NotACommand
@@ -153,7 +156,7 @@ pub fn capability(compiler: &Compiler) -> Capability {
     let text = |error: wasmtime::Error| format!("{error:#}");
     let compiles = |tier| compiler.check(tier).map_err(|error| error.to_string());
     let [pool, pagemap_scan] = engine::pool_capability().map(|made| made.map_err(text));
-    let engine = engine::without_pool().map_err(text);
+    let engine = engine::without_pool(EngineKind::Sequential).map_err(text);
     Capability {
         engine: engine.and_then(|_| compiles(Tier::Optimised)),
         baseline: compiles(Tier::Baseline),
@@ -162,10 +165,12 @@ pub fn capability(compiler: &Compiler) -> Capability {
     }
 }
 
-/// The engine, threads and budgets that the components of one process share.
+/// The engines, threads and budgets that the components of one process share.
 #[doc(hidden)]
 pub struct Runtime {
     linkers: Linkers,
+    /// Made when the first component needs it: most do not.
+    concurrent: OnceLock<Result<Linkers, String>>,
     ticker: Arc<Ticker>,
     threads: GuestThreads,
     /// A permit for each guest that may run at once.
@@ -203,7 +208,8 @@ impl Runtime {
             let threads = GuestThreads::new(Arc::clone(&ticker));
             ticker.start(engine.weak(), threads.watch())?;
             Ok(Self {
-                linkers: Linkers::new(engine)?,
+                linkers: Linkers::new(engine, EngineKind::Sequential)?,
+                concurrent: OnceLock::new(),
                 ticker,
                 threads,
                 permits: Arc::new(Semaphore::new(guests as usize)),
@@ -212,6 +218,25 @@ impl Runtime {
             })
         };
         build().map(Arc::new).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Returns the engine of this kind, with its linkers.
+    fn linkers(&self, kind: EngineKind) -> Result<&Linkers, ComponentError> {
+        let make = || -> wasmtime::Result<Linkers> {
+            let engine = engine::without_pool(EngineKind::Concurrent)?;
+            self.ticker.add(engine.weak());
+            Linkers::new(engine, EngineKind::Concurrent)
+        };
+        match kind {
+            EngineKind::Sequential => Ok(&self.linkers),
+            EngineKind::Concurrent => {
+                let made = self
+                    .concurrent
+                    .get_or_init(|| make().map_err(|error| format!("{error:#}")))
+                    .as_ref();
+                made.map_err(|reason| ComponentError::NoRuntime(reason.clone()))
+            }
+        }
     }
 
     /// Waits for a permit and for memory. Returns nothing if the call is cancelled first.
@@ -246,9 +271,18 @@ impl Runtime {
         tier: Tier,
         cache: &ComponentCache,
     ) -> Option<Result<GuestProgram, ComponentError>> {
-        let component =
-            cache.load(&self.linkers.engine, code_version::fingerprint(tier), digest)?;
-        Some(self.link(&component, tier))
+        EngineKind::ALL.into_iter().find_map(|kind| {
+            let fingerprint = code_version::fingerprint(tier, kind);
+            if kind == EngineKind::Concurrent && !cache.holds(fingerprint, digest) {
+                return None;
+            }
+            let linkers = match self.linkers(kind) {
+                Ok(linkers) => linkers,
+                Err(error) => return Some(Err(error)),
+            };
+            let component = cache.load(&linkers.engine, fingerprint, digest)?;
+            Some(self.link(linkers, &component, tier))
+        })
     }
 
     /// Compiles the component or core module in `source`, whose contents have this digest, in a
@@ -270,7 +304,8 @@ impl Runtime {
     ) -> Result<GuestProgram, ComponentError> {
         let lock = |tier| {
             let goes_on = || !cancel.is_cancelled();
-            let fingerprint = code_version::fingerprint(tier);
+            // Which engine the component needs is not known yet.
+            let fingerprint = code_version::fingerprint(tier, EngineKind::Sequential);
             cache.lock_compilation(fingerprint, digest, LockTimeouts::OF_A_HOST, goes_on)
         };
         if tier == Tier::Baseline
@@ -309,19 +344,20 @@ impl Runtime {
         }
         // A compiler process that ran before has read the file to its end.
         source.rewind().map_err(|error| ComponentError::Unread(error.to_string()))?;
-        let code = compiler.compile(source, digest, tier, cancel)?;
-        let code = match cache.store(&code, code_version::fingerprint(tier), digest) {
+        let CompiledCode { file, engine } = compiler.compile(source, digest, tier, cancel)?;
+        let code = match cache.store(&file, code_version::fingerprint(tier, engine), digest) {
             Some(kept) => kept,
             None if tier == Tier::Baseline => {
                 return Err(ComponentError::Unread("its code is not kept".to_owned()));
             }
-            None => code,
+            None => file,
         };
+        let linkers = self.linkers(engine)?;
         // SAFETY: the host's own program has just written it, into a file without a name or into
         // the cache. No other user can write there.
-        let component = unsafe { cache::load_open(&self.linkers.engine, &code) };
+        let component = unsafe { cache::load_open(&linkers.engine, &code) };
         drop(lock);
-        self.link(&component.map_err(ComponentError::Unread)?, tier)
+        self.link(linkers, &component.map_err(ComponentError::Unread)?, tier)
     }
 
     /// Compiles a component or a core module in this process, without a limit on time and memory,
@@ -343,31 +379,32 @@ impl Runtime {
         tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
-        let code = compiler::code::compile(bytes, tier).map_err(|error| {
-            match error.downcast_ref::<AdaptError>() {
+        let compiled = compiler::code::compile(bytes, tier);
+        let (code, engine) =
+            compiled.map_err(|error| match error.downcast_ref::<AdaptError>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
-                None if error.is::<OfWasi03>() => ComponentError::OfWasi03,
                 None => match error.downcast::<UsesAsync>() {
                     Ok(UsesAsync(built_in)) => ComponentError::UsesAsync(built_in),
                     Err(error) => invalid(error),
                 },
-            }
-        })?;
+            })?;
         let instances = InstanceMemory::after_code(&code).ok_or_else(|| {
             ComponentError::Invalid("its code does not say what its instances take".to_owned())
         })?;
+        let linkers = self.linkers(engine)?;
         // SAFETY: it was compiled above.
-        let component = unsafe { Component::deserialize(&self.linkers.engine, code) };
+        let component = unsafe { Component::deserialize(&linkers.engine, code) };
         let component = component.map_err(invalid)?;
-        self.link(&CompiledComponent { component, instances }, tier)
+        self.link(linkers, &CompiledComponent { component, instances }, tier)
     }
 
     fn link(
         self: &Arc<Self>,
+        linkers: &Linkers,
         compiled: &CompiledComponent,
         tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
-        let component = self.linkers.link(&compiled.component)?;
+        let component = linkers.link(&compiled.component)?;
         let code = CompiledCommand { component, instances: compiled.instances, tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
@@ -397,7 +434,7 @@ pub struct GuestProgram {
 
 #[derive(Clone)]
 struct CompiledCommand {
-    component: CommandPre<GuestState>,
+    component: Command,
     instances: InstanceMemory,
     tier: Tier,
 }
@@ -421,7 +458,7 @@ impl GuestProgram {
     /// Returns the interfaces that the component imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(self.code().component.instance_pre().component())
+        imports(self.code().component.instance().component())
     }
 
     async fn call(self, call: Call) -> Outcome {
@@ -544,11 +581,11 @@ mod tests {
     const ENDLESS: &str = "(loop $again (br $again)) unreachable";
 
     /// Compiles a component from its text.
-    fn compiled(text: &str) -> GuestProgram {
+    pub(super) fn compiled(text: &str) -> GuestProgram {
         compiled_to(text, Tier::Optimised)
     }
 
-    fn compiled_to(text: &str, tier: Tier) -> GuestProgram {
+    pub(super) fn compiled_to(text: &str, tier: Tier) -> GuestProgram {
         let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
         let bytes = wat::parse_str(text).expect("a component");
         runtime.compile_here_to(&bytes, tier).expect("compiled")

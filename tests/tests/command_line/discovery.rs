@@ -185,19 +185,19 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     host.program("garbage.wasm", [0xa5; 4096]);
     host.program("empty.wasm", "");
     host.program("importing.wasm", component::importing("example:gone/thing@1.2.3", "{}"));
-    host.program("newer.wasm", component::of_wasi_0_3());
+    host.program("newer.wasm", component::of_a_draft());
     host.program("streaming.wasm", component::streaming());
-    let built_in = "(core func (canon waitable-set.new))";
+    let built_in = "(core func (canon error-context.drop))";
     host.program("waiting.wasm", component::printing_with("{}", Ending::Well, built_in));
-    host.program("newer-name.wasm", component::importing("wasi:cli/types@0.3.0", "{}"));
+    host.program("newer-name.wasm", component::importing("wasi:cli/nothing@0.3.0", "{}"));
     host.program("whole.wasm", whole);
     let ran = list(&host);
     assert_eq!(names(&ran), ["whole"], "{ran}");
     for (file, expected) in [
-        ("newer.wasm", "is a component of WASI 0.3"),
-        ("streaming.wasm", "uses `stream` of the component model's async feature"),
-        ("waiting.wasm", "uses `waitable-set.new` of the component model's async feature"),
-        ("newer-name.wasm", "is a component of WASI 0.3"),
+        ("newer.wasm", "imports `wasi:cli/stdin@0.3.0-rc-2026-02-09`"),
+        ("streaming.wasm", "`lines`"),
+        ("waiting.wasm", "uses `error-context.drop`, a part of the component model's async feature"),
+        ("newer-name.wasm", "wasi:cli/nothing@0.3.0"),
         ("text", "#!/bin/sh"),
         ("empty", "is empty"),
         ("gone", "/nowhere/at/all"),

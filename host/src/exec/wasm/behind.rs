@@ -11,7 +11,8 @@ use parking_lot::RwLock;
 
 use super::cache::ComponentCache;
 use super::compiler::{Compiler, behind, exit};
-use super::{CompiledCommand, ComponentError, GuestProgram, Runtime, Tier, code_version};
+use super::engine::{EngineKind, Tier};
+use super::{CompiledCommand, ComponentError, GuestProgram, Runtime, code_version};
 
 /// The state of a compilation in the background of a component's calls.
 pub(crate) enum BackgroundCompilation {
@@ -105,12 +106,14 @@ impl Runtime {
         }
     }
 
-    /// Returns the reason that a component keeps the code of the baseline.
+    /// Returns the reason that a component keeps the code of the baseline. It lies with the code of
+    /// the sequential engine: which engine a component needs is known when it is compiled.
     pub(crate) fn why_unoptimised(
         &self,
         digest: &Digest,
         cache: &ComponentCache,
     ) -> Option<String> {
-        cache.why_unoptimised(code_version::fingerprint(Tier::Optimised), digest)
+        let fingerprint = code_version::fingerprint(Tier::Optimised, EngineKind::Sequential);
+        cache.why_unoptimised(fingerprint, digest)
     }
 }

@@ -3,6 +3,8 @@
 //! They apply when a component is compiled, however its instances are allocated later. Every store
 //! applies them again, because many small parts take memory of the host, too.
 
+use std::ops::RangeInclusive;
+
 use wasmtime::PoolingAllocationConfig;
 
 /// The number of instances of core modules: interpreters come as a dozen linked modules.
@@ -55,6 +57,28 @@ pub(super) const STREAM_BUFFER: u64 = 64 << 10;
 
 /// The number of open streams whose buffers do not count into a guest's memory.
 pub(super) const UNCOUNTED_STREAMS: usize = 16;
+
+/// The part of a guest's memory limit, as a divisor, that its tasks, futures and streams may take in
+/// the host in addition to that memory.
+const TASKS_SHARE: u64 = 64;
+
+/// The size of wasmtime's own data for a task, a thread of a task, a future or an end of a stream, in
+/// bytes, rounded up. A stream has three: itself and its ends.
+const TASK: u64 = 1 << 10;
+
+/// The least and the largest number of these of one guest.
+const TASKS: RangeInclusive<u64> = 512..=8_192;
+
+/// Returns the number of tasks, futures and streams, with their parts, that a guest with this memory
+/// limit may have at once.
+pub(super) fn tasks(memory: u64) -> usize {
+    let fitting = (memory / TASKS_SHARE / TASK).clamp(*TASKS.start(), *TASKS.end());
+    usize::try_from(fitting).unwrap_or(usize::MAX)
+}
+
+/// The number of component instances of an async component whose stacks do not count into its
+/// memory. Each instance may have a task that waits on a stack of its own.
+pub(super) const UNCOUNTED_STACKS: u64 = 4;
 
 /// The number of memories, and of tables, that one core module may define.
 const PER_MODULE: u32 = 8;

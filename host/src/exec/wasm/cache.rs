@@ -3,8 +3,8 @@
 //! An entry is `components/FINGERPRINT/DIGEST.CHECKSUM.cwasm`. The fingerprint identifies the
 //! engine, the digest the component, and the checksum (BLAKE3) the compiled file. So one rename
 //! publishes file and checksum, and a changed file is never loaded. An entry that fails a check is
-//! ignored, and removed if the host may. The two tiers of code have two fingerprints, so they never
-//! meet. `DIGEST.lock` exists while a host compiles the component. In the optimised tier,
+//! ignored, and removed if the host may. Each tier of code has a fingerprint for each engine, so
+//! they never meet. `DIGEST.lock` exists while a host compiles the component. In the optimised tier,
 //! `DIGEST.unoptimised` exists if an attempt to make its code failed, and has the reason. A process
 //! that compiles behind the calls of a host has a lock on `components/behind.lock`.
 //!
@@ -99,6 +99,13 @@ impl ComponentCache {
         };
         load(&self.system, &installer(), Damaged::Stays)
             .or_else(|| load(&self.own, &paths::is_own, Damaged::Goes))
+    }
+
+    /// Returns whether there is an entry, which may be damaged.
+    pub(super) fn holds(&self, fingerprint: u64, digest: &Digest) -> bool {
+        let dirs = [&self.system, &self.own];
+        let mut dirs = dirs.into_iter().flatten().map(|dir| entries(dir, fingerprint));
+        dirs.any(|dir| named(&dir, digest).next().is_some())
     }
 
     /// Returns the reason that the last attempt to make the optimised code of a component failed,

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER;
 
-use super::Tier;
+use super::engine::{EngineKind, Tier};
 
 /// The version of wasmtime, which has no constant for it; a test compares them.
 const WASMTIME: &str = "48.0.8";
@@ -19,8 +19,9 @@ const ENCODER: &str = "0.254.2";
 /// A number that changes when components must be compiled again for a reason that no version shows.
 /// Generation 1 brought the bounds of [`super::bounds`], 2 code that every processor of its kind
 /// runs, 3 the memory of the instances ([`super::instance_memory`]), 4 code without the
-/// addresses of instructions, and 5 a bound for descriptions.
-const GENERATION: u32 = 5;
+/// addresses of instructions, 5 a bound for descriptions, and 6 the functions of wasmtime that the
+/// code of an async component calls: each function has a number, and they moved the others.
+const GENERATION: u32 = 6;
 
 /// The digest of the adapter of core modules, computed when this crate is compiled: hashing 50 KB
 /// would be a noticeable part of starting a command.
@@ -37,15 +38,18 @@ const fn fnv1a(bytes: &[u8]) -> u64 {
     digest
 }
 
-/// Returns a hash of everything that code of this tier depends on, except for the component. It is
-/// the same on every machine with the same kind of processor.
-pub(super) fn fingerprint(tier: Tier) -> u64 {
+/// Returns a hash of everything that code of this tier, for this engine, depends on, except for the
+/// component. It is the same on every machine with the same kind of processor.
+pub(super) fn fingerprint(tier: Tier, engine: EngineKind) -> u64 {
     let mut hasher = DefaultHasher::new();
     (WASMTIME, ENCODER, ADAPTER_DIGEST, GENERATION).hash(&mut hasher);
     (std::env::consts::ARCH, std::env::consts::OS).hash(&mut hasher);
     <&str>::from(tier).hash(&mut hasher);
     if tier == Tier::Baseline {
         has_avx().hash(&mut hasher);
+    }
+    if engine == EngineKind::Concurrent {
+        "concurrent".hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -84,7 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn the_tiers_have_different_code() {
-        assert_ne!(fingerprint(Tier::Baseline), fingerprint(Tier::Optimised));
+    fn each_tier_has_different_code_for_each_engine() {
+        let kinds = [EngineKind::Sequential, EngineKind::Concurrent];
+        let of_tier = |tier| kinds.map(|kind| fingerprint(tier, kind));
+        let all = [of_tier(Tier::Baseline), of_tier(Tier::Optimised)].concat();
+        let distinct: std::collections::HashSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
     }
 }

@@ -38,7 +38,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use strum::{EnumString, IntoStaticStr};
 use tokio_util::sync::CancellationToken;
 
-use super::{ComponentError, Tier};
+use super::ComponentError;
+use super::engine::{EngineKind, Tier};
 use limits::{CompilerLimits, Inherited};
 
 pub use limits::Excess;
@@ -64,6 +65,12 @@ pub struct Compiler {
     path: Option<Arc<Path>>,
     /// The factor for limits on processor time.
     patience: u64,
+}
+
+/// Compiled code, in a file without a name, and the engine that runs it.
+pub(super) struct CompiledCode {
+    pub(super) file: File,
+    pub(super) engine: EngineKind,
 }
 
 /// The factor for an installer, which compiles components that it trusts. An emulator of another
@@ -96,7 +103,7 @@ impl Compiler {
         digest: &Digest,
         tier: Tier,
         cancel: &CancellationToken,
-    ) -> Result<File, ComponentError> {
+    ) -> Result<CompiledCode, ComponentError> {
         self.run(CompilerTask::from(tier), source, digest, cancel)
     }
 
@@ -114,7 +121,7 @@ impl Compiler {
         digest: &Digest,
         cancel: &CancellationToken,
     ) -> Result<File, ComponentError> {
-        let mut component = self.run(CompilerTask::Adapt, source, digest, cancel)?;
+        let mut component = self.run(CompilerTask::Adapt, source, digest, cancel)?.file;
         // The process has moved the offset, which both share.
         let rewound = component.seek(SeekFrom::Start(0));
         rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
@@ -144,7 +151,7 @@ impl Compiler {
         source: File,
         digest: &Digest,
         cancel: &CancellationToken,
-    ) -> Result<File, ComponentError> {
+    ) -> Result<CompiledCode, ComponentError> {
         let failed = |error: io::Error| ComponentError::Unread(error.to_string());
         let path = self.path()?;
         let mut limits = CompilerLimits::for_task(source.metadata().map_err(failed)?.len(), task);
@@ -161,7 +168,8 @@ impl Compiler {
                 Err(ComponentError::TooCostly(Excess::WallClock(limits.wall_clock().as_secs())))
             }
             Over::Ended(status, reason) => {
-                verdict(status, reason, limits, Inherited::below(limits)).map(|()| code)
+                let engine = verdict(status, reason, limits, Inherited::below(limits))?;
+                Ok(CompiledCode { file: code, engine })
             }
         }
     }
@@ -306,14 +314,14 @@ fn is_readable(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Returns the result of a compilation from the end of its process, which has the `inherited`
-/// limits as well.
+/// Returns the result of a compilation, the engine that the code is for, from the end of its
+/// process, which has the `inherited` limits as well.
 fn verdict(
     status: ExitStatus,
     reason: String,
     limits: CompilerLimits,
     inherited: Inherited,
-) -> Result<(), ComponentError> {
+) -> Result<EngineKind, ComponentError> {
     let ended_by = |own: Option<String>, excess| match own {
         Some(limit) => ComponentError::Unread(format!(
             "compiling it takes more than ikigai may use here, {limit}; raise that limit and try again"
@@ -323,9 +331,9 @@ fn verdict(
     let memory = || ended_by(inherited.memory.clone(), Excess::Memory(limits.memory));
     let code = || ended_by(inherited.code.clone(), Excess::Code(limits.code));
     match (status.code(), status.signal()) {
-        (Some(exit::DONE), _) => Ok(()),
+        (Some(exit::DONE), _) => Ok(EngineKind::Sequential),
+        (Some(exit::DONE_CONCURRENT), _) => Ok(EngineKind::Concurrent),
         (Some(exit::INVALID), _) => Err(ComponentError::Invalid(reason)),
-        (Some(exit::OF_WASI_0_3), _) => Err(ComponentError::OfWasi03),
         (Some(exit::USES_ASYNC), _) => Err(ComponentError::UsesAsync(reason)),
         (Some(exit::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
         (Some(exit::FAILED), _) => Err(ComponentError::Unread(reason)),
@@ -361,11 +369,15 @@ mod tests {
     use super::*;
 
     /// Returns the result of a process that ended with this wait status.
-    fn judged(raw: i32, reason: &str) -> Result<(), ComponentError> {
+    fn judged(raw: i32, reason: &str) -> Result<EngineKind, ComponentError> {
         judged_under(raw, reason, Inherited::default())
     }
 
-    fn judged_under(raw: i32, reason: &str, inherited: Inherited) -> Result<(), ComponentError> {
+    fn judged_under(
+        raw: i32,
+        reason: &str,
+        inherited: Inherited,
+    ) -> Result<EngineKind, ComponentError> {
         let limits = CompilerLimits::for_task(1, CompilerTask::Optimised);
         verdict(ExitStatus::from_raw(raw), reason.to_owned(), limits, inherited)
     }
@@ -377,7 +389,9 @@ mod tests {
             Err(ComponentError::TooCostly(excess)) => Some(excess),
             _ => None,
         };
-        assert!(judged(code(exit::DONE), "").is_ok());
+        let engine = |exit| judged(code(exit), "").ok();
+        assert_eq!(engine(exit::DONE), Some(EngineKind::Sequential));
+        assert_eq!(engine(exit::DONE_CONCURRENT), Some(EngineKind::Concurrent));
         let limits = CompilerLimits::for_task(1, CompilerTask::Optimised);
         assert_eq!(too_costly(libc::SIGXCPU, ""), Some(Excess::Processor(limits.processor)));
         let memory = Some(Excess::Memory(limits.memory));

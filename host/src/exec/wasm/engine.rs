@@ -1,4 +1,4 @@
-//! The wasmtime engine of a process, which runs the code of both tiers and compiles nothing.
+//! The wasmtime engines of a process, which run the code of both tiers and compile nothing.
 //!
 //! Owns every setting that differs from wasmtime's default, with its reason.
 //! docs/contributing/decisions has pages on the pool, on the two compilers, and on epochs and fuel.
@@ -17,8 +17,25 @@ pub enum Tier {
     Optimised,
 }
 
+/// The engine that a component runs in. Code that was compiled for one does not load in the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EngineKind {
+    /// A guest does one thing at a time: the components of WASI 0.2.
+    Sequential,
+    /// A guest may have several tasks: the components of WASI 0.3, and those of 0.2 that use the
+    /// async feature of the component model.
+    Concurrent,
+}
+
+impl EngineKind {
+    pub(super) const ALL: [Self; 2] = [Self::Sequential, Self::Concurrent];
+}
+
 /// The stack of a guest, in bytes; deeper recursion traps.
 const WASM_STACK: usize = 1 << 20;
+
+/// The stack of a guest and of the functions of the host that it calls, in bytes.
+pub(super) const STACK: usize = 2 * WASM_STACK;
 
 /// The part of a slot's memory that stays mapped between calls, in bytes.
 const KEEP_RESIDENT: usize = 1 << 20;
@@ -32,12 +49,12 @@ const KEEP_RESIDENT_TABLE: usize = 8_192 * bounds::TABLE_ELEMENT;
 /// same compiled code runs with a pool and without.
 const POOLED_FROM: u32 = 32;
 
-/// Builds an engine: with a pool if many guests may run at once and there is address space for it,
+/// Builds the sequential engine: with a pool if many guests may run at once and there is address space for it,
 /// without one otherwise (in a container with `ulimit -v`, for example). Each of the `guests` in a
 /// pool costs two system calls now.
 pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
     if guests < POOLED_FROM {
-        return without_pool();
+        return without_pool(EngineKind::Sequential);
     }
     pooled(guests, Enabled::Yes)
         .or_else(|error| {
@@ -46,13 +63,14 @@ pub(super) fn new(guests: u32) -> wasmtime::Result<Engine> {
         })
         .or_else(|error| {
             tracing::debug!("no pool, instances are allocated on demand: {error:#}");
-            without_pool()
+            without_pool(EngineKind::Sequential)
         })
 }
 
-/// Builds an engine that allocates each instance on demand.
-pub(super) fn without_pool() -> wasmtime::Result<Engine> {
-    Engine::new(&base())
+/// Builds an engine that allocates each instance on demand. The concurrent engine has no pool: each
+/// task of a guest that waits has a stack of its own, and a pool has one for each guest.
+pub(super) fn without_pool(kind: EngineKind) -> wasmtime::Result<Engine> {
+    Engine::new(&base(kind))
 }
 
 /// Returns why this machine has no pool, and why its pool cannot ask for the pages that were
@@ -62,12 +80,12 @@ pub(super) fn pool_capability() -> [wasmtime::Result<()>; 2] {
 }
 
 /// Returns the settings that the code of both tiers is compiled for and runs under.
-pub(super) fn base() -> Config {
+pub(super) fn base(kind: EngineKind) -> Config {
     let mut config = Config::new();
     config
-        // Halves the cost of an async call. Rules out component-model concurrency (p3), which no
-        // tool of the 0.2 world uses.
-        .concurrency_support(false)
+        // Without it, an async call costs half, and the async feature of the component model is
+        // ruled out.
+        .concurrency_support(kind == EngineKind::Concurrent)
         .consume_fuel(true)
         // ikigai shows no addresses of a trap, and no debugger unwinds the code. The tables for both
         // were an eighth of the shell's compiled code.
@@ -75,7 +93,7 @@ pub(super) fn base() -> Config {
         .native_unwind_info(false)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK)
-        .async_stack_size(2 * WASM_STACK);
+        .async_stack_size(STACK);
     config
 }
 
@@ -94,7 +112,7 @@ fn pooled(guests: u32, pagemap_scan: Enabled) -> wasmtime::Result<Engine> {
             .table_keep_resident(KEEP_RESIDENT_TABLE)
             .pagemap_scan(Enabled::Yes);
     }
-    let mut config = base();
+    let mut config = base(EngineKind::Sequential);
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     Engine::new(&config)
 }

@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
-use wasmtime::component::Linker;
+use wasmtime::component::{Linker, ResourceTableError};
 use wasmtime::{Engine, Store, Trap};
-use wasmtime_wasi::p2::bindings::{CommandPre, LinkOptions};
+use wasmtime_wasi::p2::bindings::LinkOptions;
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
 use super::guard::Guard;
 use super::hidden::{HiddenPaths, IsOver};
 use super::instance_memory::InstanceMemory;
+use super::linkers::Command;
 use super::net::{messages, sockets};
 use super::path_widening::PathWidening;
-use super::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit, table_entries};
+use super::state::{
+    GuestFiles, GuestOutputs, GuestState, MemoryBudget, MemoryLimit, table_entries,
+};
 use super::stdio::{GuestOutput, GuestStdin};
 use super::threads::Until;
 use super::{assets, bounds, listing, paths, preopens, streams, workspace};
@@ -34,6 +37,9 @@ const MAX_RANDOM: u64 = 64 << 20;
 /// The bytes of a call's arguments that the host copies even for a guest with little memory: paths
 /// and texts.
 const LEAST_COPIED: usize = 1 << 20;
+
+/// The end of a guest with too many objects. Their numbers are those of wasmtime's tables.
+const TOO_MANY: &str = "too many handles, tasks, futures and streams at once";
 
 /// The size of one guest's tables that the allocator may keep for the next guest, in bytes.
 const TABLES_KEPT: u64 = 1 << 20;
@@ -70,7 +76,7 @@ pub(super) struct GuestOutcome {
 
 /// A run that is ready to begin.
 pub(super) struct Guest {
-    pub(super) component: CommandPre<GuestState>,
+    pub(super) component: Command,
     pub(super) instances: InstanceMemory,
     pub(super) call: Call,
     pub(super) stdout: Pipe,
@@ -125,14 +131,19 @@ impl Guest {
         let (wasi, files) = (self.wasi()?, self.files(started)?);
         let memory = MemoryLimit::new(limits.wasm_memory, self.budget.clone());
         let (reach, gate) = (Arc::clone(&self.reach), self.gate.clone());
-        let state = GuestState::new(wasi, files, reach, gate, memory, limits.handles);
-        let mut store = Store::new(self.component.engine(), state);
+        let outputs = GuestOutputs { stdout: self.stdout.clone(), stderr: self.stderr.clone() };
+        let state = GuestState::new(wasi, files, reach, gate, outputs, memory, limits.handles);
+        let engine = self.component.instance().component().engine();
+        let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
         // The copy of a call's arguments lies in the host, and the limit on the guest's memory does
         // not count it. `workspace.replace` has the largest.
         let copied = usize::try_from(limits.wasm_memory / bounds::COPIED).unwrap_or(usize::MAX);
         store.set_hostcall_fuel(copied.min(workspace::MAX_CONTENTS) + LEAST_COPIED);
         store.set_max_component_handles(table_entries(limits.handles).max(bounds::RESOURCES));
+        if let Some(tasks) = store.concurrent_resource_table() {
+            tasks.set_max_capacity(bounds::tasks(limits.wasm_memory));
+        }
         store.epoch_deadline_async_yield_and_update(1);
         store.set_epoch_deadline(1);
         store.set_fuel(limits.fuel).map_err(|error| error.to_string())?;
@@ -205,6 +216,7 @@ impl Guest {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
                 }
                 (None, Some(trap)) => Exit::Trap(trap_text(*trap)),
+                (None, None) if error.is::<ResourceTableError>() => Exit::Trap(TOO_MANY.to_owned()),
                 // An error text of the host, such as wasmtime-wasi's about a misused stream.
                 (None, None) => Exit::Trap(format!("{:#}", error.root_cause())),
             },
@@ -264,16 +276,23 @@ enum GuestEnd {
 }
 
 async fn command(
-    component: &CommandPre<GuestState>,
+    component: &Command,
     instances: InstanceMemory,
     store: &mut Store<GuestState>,
 ) -> wasmtime::Result<Result<(), ()>> {
-    let counted = instances.counted(store.max_component_handles());
+    let is_async = store.concurrent_resource_table().is_some();
+    let stacks = if is_async { instances.stacks() } else { 0 };
+    let counted = instances.counted(store.max_component_handles()).saturating_add(stacks);
     if !store.data_mut().memory.take(counted) {
         return Err(wasmtime::Error::msg("there is no memory for its instances"));
     }
-    let command = component.instantiate_async(&mut *store).await?;
-    command.wasi_cli_run().call_run(&mut *store).await
+    match component {
+        Command::Sync(component) => {
+            let command = component.instantiate_async(&mut *store).await?;
+            command.wasi_cli_run().call_run(&mut *store).await
+        }
+        Command::Async(component) => component.run(store).await,
+    }
 }
 
 fn usage(store: &mut Store<GuestState>, started: Instant, limits: CallLimits) -> ResourceUsage {

@@ -401,7 +401,7 @@ async fn ask(state: &mut GuestState, access: Access, target: &PathTarget) -> Opt
     let may = path_widening::may(state, reached).await;
     let held = state.held.as_mut()?;
     if !may {
-        if held.refused.len() < REMEMBERED {
+        if held.refused.len() < REMEMBERED && !held.has_question() {
             held.refused.push((access, path.to_owned()));
         }
         return None;

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 
 use super::bounds;
+use super::engine::STACK;
 
 /// The memory of all instances of a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,11 @@ impl InstanceMemory {
         let each = slots.saturating_mul(bounds::HANDLE).saturating_add(bounds::COMPONENT_INSTANCE);
         let all = self.allocated.saturating_add(self.components.saturating_mul(each));
         all.saturating_sub(bounds::UNCOUNTED)
+    }
+
+    /// Returns the bytes of the stacks on which the tasks of an async component may wait.
+    pub(super) fn stacks(self) -> u64 {
+        self.components.saturating_sub(bounds::UNCOUNTED_STACKS).saturating_mul(STACK as u64)
     }
 }
 

@@ -1,16 +1,36 @@
-//! The engine of a process, with the linkers for components.
+//! The engines of a process, with the linkers for components.
 
 use std::sync::OnceLock;
 
 use wasmtime::Engine;
-use wasmtime::component::{Component, Linker};
+use wasmtime::component::{Component, InstancePre, Linker};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
+use super::engine::EngineKind;
+use super::p3::command::AsyncCommand;
 use super::state::GuestState;
-use super::{ComponentError, guest, wasi_version};
+use super::{ComponentError, guest, p3, wasi_version};
 
 /// The beginning of the names of the interfaces of `wasi:http`.
 const HTTP: &str = "wasi:http/";
+
+/// A component that is linked, with the function that it starts with.
+#[derive(Clone)]
+pub(super) enum Command {
+    /// `wasi:cli/run` of WASI 0.2.
+    Sync(CommandPre<GuestState>),
+    /// `wasi:cli/run` of WASI 0.3.
+    Async(AsyncCommand),
+}
+
+impl Command {
+    pub(super) fn instance(&self) -> &InstancePre<GuestState> {
+        match self {
+            Self::Sync(command) => command.instance_pre(),
+            Self::Async(command) => command.instance(),
+        }
+    }
+}
 
 /// An engine, and the linkers of the components that it runs.
 pub(super) struct Linkers {
@@ -21,23 +41,29 @@ pub(super) struct Linkers {
 }
 
 impl Linkers {
-    pub(super) fn new(engine: Engine) -> wasmtime::Result<Self> {
-        let linker = guest::linker(&engine)?;
+    pub(super) fn new(engine: Engine, kind: EngineKind) -> wasmtime::Result<Self> {
+        let mut linker = guest::linker(&engine)?;
+        if kind == EngineKind::Concurrent {
+            p3::add_to_linker(&mut linker)?;
+        }
         Ok(Self { engine, linker, with_http: OnceLock::new() })
     }
 
-    pub(super) fn link(
-        &self,
-        component: &Component,
-    ) -> Result<CommandPre<GuestState>, ComponentError> {
+    pub(super) fn link(&self, component: &Component) -> Result<Command, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
-            match imports(component).iter().any(|name| wasi_version::is_version_0_3(name)) {
-                true => ComponentError::OfWasi03,
+            match imports(component).into_iter().find(|name| wasi_version::is_other_version(name)) {
+                Some(other) => ComponentError::OtherWasi(other),
                 // wasmtime's text names the import that is missing or of another type.
-                false => ComponentError::Link(format!("{error:#}")),
+                None => ComponentError::Link(format!("{error:#}")),
             }
         })?;
-        CommandPre::new(instance).map_err(|_| ComponentError::NotACommand)
+        match CommandPre::new(instance.clone()) {
+            Ok(command) => Ok(Command::Sync(command)),
+            Err(_) => match AsyncCommand::new(instance) {
+                Ok(command) => Ok(Command::Async(command)),
+                Err(_) => Err(ComponentError::NotACommand),
+            },
+        }
     }
 
     /// Returns the linker for a component. It depends on the imports, and never on a grant,

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_protocol::Access;
+use tokio::sync::Mutex;
 
 use super::hidden::{HiddenPaths, IsOver};
 use super::path_target::PathTarget;
@@ -22,7 +23,31 @@ pub(super) struct PathWidening {
     pub(super) workspace: Arc<Path>,
     pub(super) allowed: Vec<AllowedPath>,
     pub(super) refused: Vec<(Access, PathBuf)>,
+    /// The answers that the present call has got, if it cannot wait for another: a call of WASI 0.3.
+    pub(super) answers: Option<CallAnswers>,
+    /// The turn to ask, for calls that are made at the same time.
+    pub(super) turn: Arc<Mutex<()>>,
     is_over: IsOver,
+}
+
+/// The answers of a call that cannot wait for one.
+pub(super) struct CallAnswers {
+    pub(super) given: Vec<(RequestedAccess, bool)>,
+    /// The question that the call needs answered next.
+    pub(super) open: Option<RequestedAccess>,
+}
+
+impl CallAnswers {
+    /// Returns whether an access is allowed. If that is not known, notes the question.
+    fn find(&mut self, reached: RequestedAccess) -> bool {
+        match self.given.iter().find(|(known, _)| *known == reached) {
+            Some((_, may)) => *may,
+            None => {
+                self.open.get_or_insert(reached);
+                false
+            }
+        }
+    }
 }
 
 /// A path that the user allowed.
@@ -55,11 +80,27 @@ impl PathWidening {
     ) -> Self {
         let can_ask = widening.can_ask();
         let (widened, allowed, refused) = (Arc::clone(&grant), Vec::new(), Vec::new());
-        Self { widening, can_ask, grant, widened, workspace, allowed, refused, is_over }
+        Self {
+            widening,
+            can_ask,
+            grant,
+            widened,
+            workspace,
+            allowed,
+            refused,
+            answers: None,
+            turn: Arc::default(),
+            is_over,
+        }
     }
 
     pub(super) fn allowed(&self, access: Access, target: &PathTarget) -> Option<&AllowedPath> {
         self.allowed.iter().find(|it| it.covers(access, target))
+    }
+
+    /// Returns whether the present call has left a question behind.
+    pub(super) fn has_question(&self) -> bool {
+        self.answers.as_ref().is_some_and(|answers| answers.open.is_some())
     }
 
     /// Takes over the present grant. Returns the names that it hides, or `None` if it is the same
@@ -80,16 +121,24 @@ impl PathWidening {
 
 /// Asks whether the guest may have an access. What the user allows is then bound by the same rules
 /// as a granted directory: its places of secrets stay hidden, and the places that other programs
-/// execute stay closed.
+/// execute stay closed. If the call cannot wait, the answer is no until the user was asked.
 pub(super) async fn may(state: &mut GuestState, reached: RequestedAccess) -> bool {
-    let Some(held) = &state.held else { return false };
+    let Some(held) = &mut state.held else { return false };
+    if let Some(answers) = &mut held.answers {
+        return answers.find(reached);
+    }
     let widening = Arc::clone(&held.widening);
     let may = widening.may(reached).await;
+    renew(state);
+    may
+}
+
+/// Takes over what the user allowed.
+pub(super) fn renew(state: &mut GuestState) {
     if let Some(held) = &mut state.held
         && let Some(hidden) = held.renew()
     {
         state.hidden = hidden;
         state.guard.renew(&held.widened);
     }
-    may
 }

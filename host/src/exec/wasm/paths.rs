@@ -1,4 +1,5 @@
-//! The calls of `wasi:filesystem/types` that take a path, instead of wasmtime's own.
+//! The calls of `wasi:filesystem/types` that take a path, instead of wasmtime's own. They are linked
+//! as WASI 0.2 here; [`p3`](super::p3) links the same functions as WASI 0.3.
 //!
 //! A path beneath a granted directory may lead into another file system. A root file system that is
 //! being built has the host's own `/proc` and `/sys`. To make or remove a directory there is an
@@ -81,7 +82,7 @@ pub(super) fn answer<T>(result: FsResult<T>) -> wasmtime::Result<(Result<T, Erro
 
 /// Opens a file or a directory, if the guest may open one more. With wasmtime's own call, it could
 /// open files until the host has no descriptors left, or trap at the table's capacity.
-async fn open_at(
+pub(super) async fn open_at(
     state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
@@ -168,7 +169,7 @@ fn borrowed(handle: &Handle) -> Handle {
 /// grant, which the user allowed: C libraries make both calls about the same file.
 macro_rules! ask {
     ($call:ident, $answer:ty, $by_handle:ident) => {
-        async fn $call(
+        pub(super) async fn $call(
             state: &mut GuestState,
             dir: Handle,
             follow: PathFlags,
@@ -198,7 +199,7 @@ macro_rules! ask {
 ask!(stat_at, DescriptorStat, stat);
 ask!(metadata_hash_at, MetadataHashValue, metadata_hash);
 
-async fn set_times_at(
+pub(super) async fn set_times_at(
     state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
@@ -220,7 +221,11 @@ async fn set_times_at(
     held::note(state, &dir, &path, Access::ReadWrite, done)
 }
 
-async fn readlink_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<String> {
+pub(super) async fn readlink_at(
+    state: &mut GuestState,
+    dir: Handle,
+    path: String,
+) -> FsResult<String> {
     let target = async {
         let location = Location::resolve(state, &dir, &path, Touches::ITSELF)?;
         let target = state.filesystem().readlink_at(location.dir(), location.name()).await;
@@ -247,19 +252,31 @@ impl EntryOperation {
     }
 }
 
-async fn create_directory_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+pub(super) async fn create_directory_at(
+    state: &mut GuestState,
+    dir: Handle,
+    path: String,
+) -> FsResult<()> {
     change_at(state, &dir, &path, EntryOperation::MakeDirectory).await
 }
 
-async fn remove_directory_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+pub(super) async fn remove_directory_at(
+    state: &mut GuestState,
+    dir: Handle,
+    path: String,
+) -> FsResult<()> {
     change_at(state, &dir, &path, EntryOperation::RemoveDirectory).await
 }
 
-async fn unlink_file_at(state: &mut GuestState, dir: Handle, path: String) -> FsResult<()> {
+pub(super) async fn unlink_file_at(
+    state: &mut GuestState,
+    dir: Handle,
+    path: String,
+) -> FsResult<()> {
     change_at(state, &dir, &path, EntryOperation::UnlinkFile).await
 }
 
-async fn symlink_at(
+pub(super) async fn symlink_at(
     state: &mut GuestState,
     dir: Handle,
     target: String,
@@ -313,7 +330,7 @@ async fn change_granted(
     location.finish(state, done)
 }
 
-async fn link_at(
+pub(super) async fn link_at(
     state: &mut GuestState,
     dir: Handle,
     follow: PathFlags,
@@ -345,7 +362,7 @@ async fn link_at(
     held::note(state, &new_dir, &new_path, Access::ReadWrite, done)
 }
 
-async fn rename_at(
+pub(super) async fn rename_at(
     state: &mut GuestState,
     dir: Handle,
     path: String,

@@ -21,10 +21,12 @@ use super::bounds;
 use super::guard::Guard;
 use super::hidden::HiddenPaths;
 use super::net::http::Hooks;
+use super::p3::StreamCount;
 use super::path_widening::PathWidening;
 use super::places::{GuestPlaces, HandleOrigin};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::NetworkGate;
+use crate::exec::output::Pipe;
 use crate::policy::UsedAccess;
 
 /// The number of table entries for each handle. A connection of `std::net` has a socket, two
@@ -64,6 +66,12 @@ pub(super) struct GuestFiles {
     pub(super) held: Option<PathWidening>,
 }
 
+/// The output streams of a guest.
+pub(super) struct GuestOutputs {
+    pub(super) stdout: Pipe,
+    pub(super) stderr: Pipe,
+}
+
 /// The data of a guest's wasmtime store.
 pub(super) struct GuestState {
     wasi: WasiCtx,
@@ -80,6 +88,9 @@ pub(super) struct GuestState {
     /// The calls whose paths lead out of the places, if the user is asked about them or they are
     /// noted.
     pub(super) held: Option<PathWidening>,
+    pub(super) outputs: GuestOutputs,
+    /// The streams of WASI 0.3 that are open. They are in no table.
+    pub(super) streams: StreamCount,
     handles: usize,
 }
 
@@ -89,6 +100,7 @@ impl GuestState {
         files: GuestFiles,
         reach: Arc<NetworkGate>,
         gate: AssetGate,
+        outputs: GuestOutputs,
         memory: MemoryLimit,
         handles: usize,
     ) -> Self {
@@ -100,7 +112,23 @@ impl GuestState {
         http.set_field_size_limit(bounds::FIELDS);
         let hooks = Hooks::new(Arc::clone(&reach), handles.min(MAX_CONNECTIONS));
         let GuestFiles { places, hidden, guard, held } = files;
-        Self { wasi, table, http, hooks, reach, gate, memory, places, hidden, guard, held, handles }
+        let streams = StreamCount::default();
+        Self {
+            wasi,
+            table,
+            http,
+            hooks,
+            reach,
+            gate,
+            memory,
+            places,
+            hidden,
+            guard,
+            held,
+            outputs,
+            streams,
+            handles,
+        }
     }
 
     /// Notes that a path call through a place succeeded.
@@ -120,7 +148,7 @@ impl GuestState {
                 || entry.is::<TcpSocket>()
                 || entry.is::<UdpSocket>()
         });
-        descriptors.count() < self.handles
+        descriptors.count() + self.streams.get() < self.handles
     }
 
     /// Reserves memory for the buffers of `more` streams. Returns whether enough is left.
@@ -132,7 +160,7 @@ impl GuestState {
                 || entry.is::<OutgoingDatagramStream>()
                 || entry.is::<GuestListing>()
         });
-        let all = streams.count() + more;
+        let all = streams.count() + self.streams.get() + more;
         self.memory.set_aside_for_streams(all)
     }
 }

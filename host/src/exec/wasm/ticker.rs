@@ -1,4 +1,4 @@
-//! The thread that advances the epoch of the engine while guests run, and watches their threads.
+//! The thread that advances the epoch of the engines while guests run, and watches their threads.
 
 use std::io;
 use std::mem;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use wasmtime::EngineWeak;
+use wasmtime::{Engine, EngineWeak};
 
 /// The interval at which a running guest yields so that its deadline can be checked.
 pub(super) const EPOCH_TICK: Duration = Duration::from_millis(10);
@@ -22,6 +22,7 @@ const LINGERING: u32 = 100;
 pub(super) struct Ticker {
     guests: Mutex<Guests>,
     began: Condvar,
+    engines: Mutex<Vec<EngineWeak>>,
 }
 
 /// The facts about the guests that the ticker needs.
@@ -45,7 +46,7 @@ impl Guests {
 pub(super) struct TickerGuard(Arc<Ticker>);
 
 impl Ticker {
-    /// Starts the thread, which calls `watch` at each tick, and ends when the engine is gone or
+    /// Starts the thread, which calls `watch` at each tick, and ends when all engines are gone or
     /// `watch` returns nothing. While `watch` returns true, ticks go on.
     ///
     /// # Errors
@@ -56,18 +57,17 @@ impl Ticker {
         engine: EngineWeak,
         watch: impl Fn() -> Option<bool> + Send + 'static,
     ) -> io::Result<()> {
-        // The thread must not keep the engine alive, nor the ticker.
+        self.add(engine);
+        // The thread must not keep an engine alive, nor the ticker.
         let ticker = Arc::downgrade(self);
         let tick = move || {
             let mut idle = 0;
             while let Some(ticker) = ticker.upgrade() {
-                if engine.upgrade().is_none() {
+                if ticker.engines().next().is_none() {
                     return;
                 }
                 idle = ticker.idle_ticks(idle);
-                if let Some(engine) = engine.upgrade() {
-                    engine.increment_epoch();
-                }
+                ticker.engines().for_each(|engine| engine.increment_epoch());
                 // Without this thread no deadline would be enforced any more.
                 match catch_unwind(AssertUnwindSafe(&watch)) {
                     Ok(Some(true)) | Err(_) => ticker.nudge(),
@@ -81,13 +81,25 @@ impl Ticker {
         std::thread::Builder::new().name("epoch".into()).spawn(tick).map(drop)
     }
 
+    /// Advances the epoch of this engine as well.
+    pub(super) fn add(&self, engine: EngineWeak) {
+        self.engines.lock().push(engine);
+    }
+
+    /// Returns the engines that are not gone.
+    fn engines(&self) -> impl Iterator<Item = Engine> {
+        let engines = self.engines.lock();
+        let alive: Vec<Engine> = engines.iter().filter_map(EngineWeak::upgrade).collect();
+        alive.into_iter()
+    }
+
     /// Returns the number of ticks since a guest ran; at the last tick it was `before`. If the
     /// number is large, waits for a guest first.
     fn idle_ticks(&self, before: u32) -> u32 {
         let mut guests = self.guests.lock();
         if before >= LINGERING && guests.are_idle() {
             guests.is_awaited = true;
-            // Woken now and then to notice that the engine is gone.
+            // Woken now and then to notice that the engines are gone.
             let pause = Duration::from_secs(60);
             self.began.wait_while_for(&mut guests, |guests| guests.are_idle(), pause);
             guests.is_awaited = false;

@@ -1,27 +1,60 @@
-//! The version of WASI that a component was built for, and the errors about it.
+//! The versions of WASI that components are built for, and the errors about them.
 
 /// The beginning of the names of interfaces that every host of components may have.
 pub(super) const WASI: &str = "wasi:";
 
-/// The error that a component was built for WASI 0.3.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "is a component of WASI 0.3, and this host runs those of WASI 0.2; build it against \
-     `wasi:cli/command@0.2` (in Rust, for the target `wasm32-wasip2`)"
-)]
-pub(super) struct OfWasi03;
-
-/// The error that a component uses the async feature of the component model, which came with WASI
-/// 0.3. It names the built-in.
+/// The error that a component imports an interface in a version that this host does not have. It
+/// names the interface.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "uses `{0}` of the component model's async feature, which this host does not support; build it without \
-     async (with jco, without `--backend qjs`)"
+    "imports `{0}`, a version of WASI that this host does not run; build it for WASI 0.2 or 0.3.0"
+)]
+pub(super) struct OtherWasi(pub(super) String);
+
+/// The error that a component uses a part of the async feature of the component model that this
+/// host does not have. It names the built-in.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "uses `{0}`, a part of the component model's async feature that this host does not run; build \
+     it without that part"
 )]
 pub(super) struct UsesAsync(pub(super) String);
 
-/// Returns whether an interface, named with its version, is one of WASI 0.3.
+/// Returns whether an interface, named with its version, is one of WASI 0.3 or of its drafts.
 pub(super) fn is_version_0_3(interface: &str) -> bool {
-    interface.starts_with(WASI)
-        && interface.split_once('@').is_some_and(|(_, version)| version.starts_with("0.3."))
+    version(interface).is_some_and(|version| version.starts_with("0.3."))
+}
+
+/// Returns whether an interface, named with its version, is one of WASI in a version that this host
+/// does not have. A draft is another version: its types differ.
+pub(super) fn is_other_version(interface: &str) -> bool {
+    let is_known = |version: &str| {
+        !version.contains('-') && (version.starts_with("0.2.") || version.starts_with("0.3."))
+    };
+    version(interface).is_some_and(|version| !is_known(version))
+}
+
+/// Returns the version of an interface of WASI.
+fn version(interface: &str) -> Option<&str> {
+    let versioned = interface.starts_with(WASI).then(|| interface.split_once('@'));
+    versioned.flatten().map(|(_, version)| version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drafts_and_later_versions_are_other_versions() {
+        for known in
+            ["wasi:cli/run@0.2.0", "wasi:cli/run@0.2.12", "wasi:cli/run@0.3.0", "a:b/c@9.0.0"]
+        {
+            assert!(!is_other_version(known), "{known}");
+        }
+        for other in
+            ["wasi:cli/run@0.3.0-rc-2026-02-09", "wasi:cli/run@0.4.0", "wasi:http/types@1.0.0"]
+        {
+            assert!(is_other_version(other), "{other}");
+        }
+    }
 }

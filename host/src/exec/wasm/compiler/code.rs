@@ -8,8 +8,9 @@ use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy};
 use wasmtime_environ::{FlagValue, Tunables, obj::ELF_WASM_ENGINE};
 
-use super::super::wasi_version::{OfWasi03, UsesAsync};
-use super::super::{Tier, bounds, code_version, engine};
+use super::super::engine::{self, EngineKind, Tier};
+use super::super::wasi_version::UsesAsync;
+use super::super::{bounds, code_version};
 use super::{adapt, binary, measure};
 
 /// The extensions that every processor has on which compiled code runs: those of x86-64-v2 (*System
@@ -26,29 +27,40 @@ const EXTENSIONS: [&str; 0] = [];
 const EXTENSIONS_FOR_VECTORS: [&str; 2] = ["has_avx", "has_avx2"];
 
 /// Compiles a component, the build in it that is meant for this host, or a core module. The engine
-/// of every process runs the code. The memory of its instances follows it
+/// of this kind, in every process, runs the code. The memory of its instances follows it
 /// ([`super::super::instance_memory`]).
 ///
 /// # Errors
 ///
-/// Fails if it does not compile, or exceeds [`bounds`]. The error is [`OfWasi03`] if it was built
-/// for WASI 0.3. It is [`UsesAsync`] if it uses the async feature without that, and
-/// [`adapt::AdaptError`] if it is a core module that cannot be adapted.
-pub(in super::super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
-    let engine = Engine::new(&config(tier)?)?;
-    let component = adapt::adapted(binary)?;
-    // It is loaded too, because only then its parts are compared with the bounds.
-    let compiled = Component::from_binary(&engine, binary::for_this_host(&component));
-    let compiled = compiled.map_err(|error| {
-        if binary::is_of_wasi_0_3(&component) {
-            return OfWasi03.into();
+/// Fails if it does not compile, or exceeds [`bounds`]. The error is [`UsesAsync`] if it uses a part
+/// of the async feature that this host does not have, and [`adapt::AdaptError`] if it is a core
+/// module that cannot be adapted.
+pub(in super::super) fn compile(
+    binary: &[u8],
+    tier: Tier,
+) -> wasmtime::Result<(Vec<u8>, EngineKind)> {
+    let adapted = adapt::adapted(binary)?;
+    let component = binary::for_this_host(&adapted);
+    if !binary::is_of_wasi_0_3(component) {
+        let compiled = compile_for(component, tier, EngineKind::Sequential);
+        let is_async =
+            |error: &wasmtime::Error| binary::async_built_in(&format!("{error:#}")).is_some();
+        if !compiled.as_ref().is_err_and(is_async) {
+            return Ok((compiled?, EngineKind::Sequential));
         }
-        match binary::async_built_in(&format!("{error:#}")) {
-            Some(built_in) => UsesAsync(built_in.to_owned()).into(),
-            None => error,
-        }
+    }
+    let compiled = compile_for(component, tier, EngineKind::Concurrent);
+    let compiled = compiled.map_err(|error| match binary::async_built_in(&format!("{error:#}")) {
+        Some(built_in) => UsesAsync(built_in.to_owned()).into(),
+        None => error,
     });
-    let mut code = compiled?.serialize()?;
+    Ok((compiled?, EngineKind::Concurrent))
+}
+
+fn compile_for(component: &[u8], tier: Tier, kind: EngineKind) -> wasmtime::Result<Vec<u8>> {
+    let engine = Engine::new(&config(tier, kind)?)?;
+    // It is loaded too, because only then its parts are compared with the bounds.
+    let mut code = Component::from_binary(&engine, component)?.serialize()?;
     if tier == Tier::Baseline {
         relabel(&mut code)?;
     }
@@ -56,9 +68,9 @@ pub(in super::super) fn compile(binary: &[u8], tier: Tier) -> wasmtime::Result<V
     Ok(code)
 }
 
-/// Returns the settings of the compiler for this tier.
-fn config(tier: Tier) -> wasmtime::Result<Config> {
-    let mut config = engine::base();
+/// Returns the settings of the compiler for this tier and engine.
+fn config(tier: Tier, kind: EngineKind) -> wasmtime::Result<Config> {
+    let mut config = engine::base(kind);
     // The bounds belong to a pool from which nothing is ever allocated.
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(bounds::pool()));
     config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
@@ -133,7 +145,9 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_label_changes_by_one_byte() {
-        let engine = Engine::new(&config(Tier::Baseline).expect("settings")).expect("an engine");
+        let engine =
+            Engine::new(&config(Tier::Baseline, EngineKind::Sequential).expect("settings"))
+                .expect("an engine");
         let before = engine.precompile_component(EMPTY).expect("compiled");
         let mut after = before.clone();
         relabel(&mut after).expect("a label");

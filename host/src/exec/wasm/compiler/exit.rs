@@ -1,7 +1,10 @@
 //! The exit codes of a process that compiles.
 
-/// The code is written.
+/// The code is written, for the sequential engine.
 pub(super) const DONE: i32 = 0;
+
+/// The code is written, for the concurrent engine.
+pub(super) const DONE_CONCURRENT: i32 = 1;
 
 /// The component does not compile.
 pub(super) const INVALID: i32 = 10;
@@ -15,13 +18,11 @@ pub(super) const NO_MEMORY: i32 = 12;
 /// The code is larger than it may be.
 pub(super) const TOO_MUCH_CODE: i32 = 13;
 
-/// The component was built for WASI 0.3.
-pub(super) const OF_WASI_0_3: i32 = 14;
-
 /// It is a core module that cannot be adapted.
 pub(super) const NOT_ADAPTED: i32 = 15;
 
-/// The component uses the async feature of the component model; the reason is the built-in.
+/// The component uses a part of the async feature of the component model that this host does not
+/// have; the reason is the built-in.
 pub(super) const USES_ASYNC: i32 = 16;
 
 /// The process did nothing, since another one is at work for the same cache.

@@ -85,7 +85,7 @@ mod tests {
 
     fn measured(text: &str) -> InstanceMemory {
         let component = wat::parse_str(text).expect("a component");
-        let code = compile(&component, Tier::Optimised).expect("compiled");
+        let (code, _) = compile(&component, Tier::Optimised).expect("compiled");
         InstanceMemory::after_code(&code).expect("measured")
     }
 

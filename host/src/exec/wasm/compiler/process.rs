@@ -17,8 +17,8 @@ use rustix::process::{
     Resource, Rlimit, Signal, getppid, getrlimit, nice, set_parent_process_death_signal, setrlimit,
 };
 
-use super::super::engine::Tier;
-use super::super::wasi_version::{OfWasi03, UsesAsync};
+use super::super::engine::{EngineKind, Tier};
+use super::super::wasi_version::UsesAsync;
 use super::adapt::{self, AdaptError};
 use super::{CompilerTask, EMPTY, code, exit};
 
@@ -31,7 +31,7 @@ const NICENESS: i32 = 10;
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     let (code, reason) = match run(&mut arguments) {
-        Ok(()) => (exit::DONE, String::new()),
+        Ok(code) => (code, String::new()),
         Err(CompilerFault { code, reason }) => (code, reason),
     };
     // This process has no other way to report a failure.
@@ -50,7 +50,8 @@ impl CompilerFault {
     }
 }
 
-fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFault> {
+/// Does what the arguments say, and returns the exit code.
+fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<i32, CompilerFault> {
     let mut next = || {
         let argument = arguments.next().and_then(|argument| argument.into_string().ok());
         argument.ok_or_else(|| {
@@ -62,8 +63,8 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     let tier = match task {
         CompilerTask::Behind => {
             return match behind::run(&digest, next()?.as_ref()).map_err(CompilerFault::failed)? {
-                true => Ok(()),
-                false => Err(CompilerFault { code: exit::BUSY, reason: String::new() }),
+                true => Ok(exit::DONE),
+                false => Ok(exit::BUSY),
             };
         }
         CompilerTask::Baseline => Some(Tier::Baseline),
@@ -85,7 +86,8 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     let _ = nice(NICENESS);
 
     let Some(tier) = tier else {
-        return write(&adapt::adapted(&read(&digest)?).map_err(fault)?);
+        write(&adapt::adapted(&read(&digest)?).map_err(fault)?)?;
+        return Ok(exit::DONE);
     };
     // Starts the compiler's threads while there is memory for them, so that a failure to
     // start them is not blamed on the component.
@@ -93,7 +95,12 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), CompilerFaul
     let component = read(&digest)?;
     let compiled = code::compile(&component, tier).map_err(fault);
     drop(component);
-    write(&compiled?)
+    let (code, engine) = compiled?;
+    write(&code)?;
+    Ok(match engine {
+        EngineKind::Sequential => exit::DONE,
+        EngineKind::Concurrent => exit::DONE_CONCURRENT,
+    })
 }
 
 /// Returns the fault of a binary that was refused.
@@ -103,8 +110,6 @@ fn fault(error: wasmtime::Error) -> CompilerFault {
     }
     let code = if is_no_memory(&error) {
         exit::NO_MEMORY
-    } else if error.is::<OfWasi03>() {
-        exit::OF_WASI_0_3
     } else if error.is::<AdaptError>() {
         exit::NOT_ADAPTED
     } else {

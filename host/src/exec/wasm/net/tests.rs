@@ -24,9 +24,10 @@ use super::sockets::ip_name_lookup::{Host as _, HostResolveAddressStream};
 use super::sockets::{BUFFER, create_tcp, create_udp, permit, stream};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::{NetworkGate, SharedNetwork};
+use crate::exec::output::{Pipe, Sink};
 use crate::exec::wasm::guard::Guard;
 use crate::exec::wasm::places::GuestPlaces;
-use crate::exec::wasm::state::{GuestFiles, GuestState, MemoryBudget, MemoryLimit};
+use crate::exec::wasm::state::{GuestFiles, GuestOutputs, GuestState, MemoryBudget, MemoryLimit};
 use crate::exec::wasm::tests::call;
 use crate::policy::{Grant, Net};
 
@@ -40,7 +41,10 @@ fn state(net: &[&str]) -> GuestState {
     let guard = Guard::new(&Arc::default());
     let files = GuestFiles { places: GuestPlaces::default(), hidden: None, guard, held: None };
     let memory = MemoryLimit::new(u64::MAX, MemoryBudget::new(u64::MAX));
-    GuestState::new(wasi.build(), files, reach, AssetGate::of_guest(&call()), memory, 256)
+    let output = Pipe::new(Sink::Head, 0);
+    let outputs = GuestOutputs { stdout: output.clone(), stderr: output };
+    let gate = AssetGate::of_guest(&call());
+    GuestState::new(wasi.build(), files, reach, gate, outputs, memory, 256)
 }
 
 /// Returns the number of tasks of this runtime.

@@ -24,7 +24,7 @@ use crate::exec::wasm::places::{self, Handle, HandleOrigin};
 use crate::exec::wasm::state::GuestState;
 
 /// The most bytes of a path, the same as Linux's without the zero at its end.
-const MAX_PATH: usize = 4_095;
+pub(in crate::exec::wasm) const MAX_PATH: usize = 4_095;
 
 /// The number of symbolic links that are followed before the path counts as a loop, the same as
 /// Linux's.

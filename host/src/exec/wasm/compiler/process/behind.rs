@@ -11,7 +11,8 @@ use rustix::process::{chdir, nice, setsid};
 use tokio_util::sync::CancellationToken;
 
 use super::super::super::cache::{ComponentCache, LockTimeouts};
-use super::super::super::{Tier, code_version, engine};
+use super::super::super::code_version;
+use super::super::super::engine::{self, EngineKind, Tier};
 use super::super::Compiler;
 
 /// The path of this process's executable, even if its file was replaced since the start.
@@ -45,12 +46,11 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
     let Some(_turn) = turn(&cache).map_err(|error| error.to_string())? else {
         return Ok(false);
     };
-    let engine = engine::without_pool().map_err(|error| format!("{error:#}"))?;
-    let fingerprint = code_version::fingerprint(Tier::Optimised);
+    let fingerprint = code_version::fingerprint(Tier::Optimised, EngineKind::Sequential);
     let lock =
         cache.lock_compilation(fingerprint, &digest, LockTimeouts::OF_A_PROCESS_BEHIND, || true);
     let _lock = lock.ok_or("the cache cannot be written")?;
-    if cache.load(&engine, fingerprint, &digest).is_none() {
+    if !is_optimised(&cache, &digest)? {
         let source = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
         let compiler = Compiler::new(Some(OWN_PROGRAM.into()));
         let never = CancellationToken::new();
@@ -59,10 +59,29 @@ pub(super) fn run(digest: &str, dir: &Path) -> Result<bool, String> {
             cache.note_unoptimised(fingerprint, &digest, &error.to_string());
             error.to_string()
         })?;
-        cache.store(&code, fingerprint, &digest).ok_or("the cache cannot be written")?;
+        let own = code_version::fingerprint(Tier::Optimised, code.engine);
+        cache.store(&code.file, own, &digest).ok_or("the cache cannot be written")?;
     }
-    cache.sweep(code_version::fingerprint(Tier::Baseline), fingerprint);
+    for kind in EngineKind::ALL {
+        let of_tier = |tier| code_version::fingerprint(tier, kind);
+        cache.sweep(of_tier(Tier::Baseline), of_tier(Tier::Optimised));
+    }
     Ok(true)
+}
+
+/// Returns whether the cache has optimised code of a component that is intact.
+fn is_optimised(cache: &ComponentCache, digest: &Digest) -> Result<bool, String> {
+    for kind in EngineKind::ALL {
+        let fingerprint = code_version::fingerprint(Tier::Optimised, kind);
+        if !cache.holds(fingerprint, digest) {
+            continue;
+        }
+        let engine = engine::without_pool(kind).map_err(|error| format!("{error:#}"))?;
+        if cache.load(&engine, fingerprint, digest).is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Takes the right to compile. A host that only looks whether a process has it takes it for a
