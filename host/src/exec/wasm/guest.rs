@@ -10,6 +10,7 @@ use wasmtime::{Engine, Store, Trap};
 use wasmtime_wasi::p2::bindings::LinkOptions;
 use wasmtime_wasi::{I32Exit, WasiCtx, WasiCtxBuilder};
 
+use super::engine::EngineKind;
 use super::guard::Guard;
 use super::hidden::{HiddenPaths, IsOver};
 use super::instance_memory::InstanceMemory;
@@ -21,7 +22,7 @@ use super::state::{
 };
 use super::stdio::{GuestOutput, GuestStdin};
 use super::threads::Until;
-use super::{assets, bounds, listing, paths, preopens, streams, workspace};
+use super::{assets, bounds, listing, p3, paths, preopens, streams, workspace};
 use crate::exec::assets::AssetGate;
 use crate::exec::net::NetworkGate;
 use crate::exec::output::Pipe;
@@ -58,11 +59,17 @@ pub(super) fn linker(engine: &Engine) -> wasmtime::Result<Linker<GuestState>> {
     Ok(linker)
 }
 
-/// Returns the linker extended by `wasi:http`, for guests that import it.
-pub(super) fn with_http(linker: &Linker<GuestState>) -> wasmtime::Result<Linker<GuestState>> {
+/// Returns the linker of this kind of engine extended by `wasi:http`, for guests that import it.
+pub(super) fn with_http(
+    linker: &Linker<GuestState>,
+    kind: EngineKind,
+) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = linker.clone();
     wasmtime_wasi_http::p2::add_only_http_to_linker_async(&mut linker)?;
     messages::add_to_linker(&mut linker)?;
+    if kind == EngineKind::Concurrent {
+        p3::http::add_to_linker(&mut linker)?;
+    }
     Ok(linker)
 }
 

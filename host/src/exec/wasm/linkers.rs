@@ -35,6 +35,7 @@ impl Command {
 /// An engine, and the linkers of the components that it runs.
 pub(super) struct Linkers {
     pub(super) engine: Engine,
+    kind: EngineKind,
     linker: Linker<GuestState>,
     /// Made when the first component imports `wasi:http`: most do not.
     with_http: OnceLock<Result<Linker<GuestState>, String>>,
@@ -46,7 +47,7 @@ impl Linkers {
         if kind == EngineKind::Concurrent {
             p3::add_to_linker(&mut linker)?;
         }
-        Ok(Self { engine, linker, with_http: OnceLock::new() })
+        Ok(Self { engine, kind, linker, with_http: OnceLock::new() })
     }
 
     pub(super) fn link(&self, component: &Component) -> Result<Command, ComponentError> {
@@ -72,8 +73,8 @@ impl Linkers {
         if !imports(component).iter().any(|name| name.starts_with(HTTP)) {
             return Ok(&self.linker);
         }
-        let make = || guest::with_http(&self.linker).map_err(|error| format!("{error:#}"));
-        let made = self.with_http.get_or_init(make);
+        let make = || guest::with_http(&self.linker, self.kind);
+        let made = self.with_http.get_or_init(|| make().map_err(|error| format!("{error:#}")));
         made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
 }

@@ -12,6 +12,7 @@ mod attempts;
 pub(super) mod command;
 mod counted;
 mod files;
+pub(super) mod http;
 mod listing;
 mod sockets;
 mod stdio;

@@ -1,4 +1,5 @@
-//! `wasi:http/outgoing-handler`: sends a guest's requests to their peers.
+//! `wasi:http/outgoing-handler`, and `wasi:http/client` of WASI 0.3: sends a guest's requests to
+//! their peers.
 //!
 //! Each request has its own HTTP/1.1 connection, which the [`NetworkGate`] of the call makes.
 //! Redirections are answers like others; a guest that follows one makes another request. Proxies of
@@ -26,6 +27,7 @@ use tokio_rustls::TlsConnector;
 use url::Host;
 use wasmtime_wasi_http::io::TokioIo;
 use wasmtime_wasi_http::p2::bindings::http::types::ErrorCode;
+use wasmtime_wasi_http::p3::bindings::http::types::ErrorCode as NewErrorCode;
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttpHooks};
 
 use crate::exec::net::{NetworkGate, NoAddress, NoConnection, PeerAddress};
@@ -53,6 +55,47 @@ type BodyTransfer = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 type HttpResult = Result<(Response<WasiBody>, BodyTransfer), Error>;
 
+/// Defines the codes of errors in one version of WASI; they have the same names in both.
+macro_rules! error_codes {
+    ($hyper:ident, $connect:ident, $tls:ident, $code:ident) => {
+        fn $hyper(&mut self, error: &hyper::Error) -> $code {
+            if error.is_parse_too_large() {
+                $code::HttpResponseHeaderSectionSize(None)
+            } else if error.is_incomplete_message() {
+                $code::HttpResponseIncomplete
+            } else if error.is_timeout() {
+                $code::HttpResponseTimeout
+            } else if error.is_closed() || error.is_canceled() || is_io(error) {
+                $code::ConnectionTerminated
+            } else {
+                $code::HttpProtocolError
+            }
+        }
+
+        fn $connect(&mut self, error: &io::Error) -> $code {
+            match error.kind() {
+                io::ErrorKind::ConnectionRefused => $code::ConnectionRefused,
+                io::ErrorKind::TimedOut => $code::ConnectionTimeout,
+                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+                    $code::DestinationUnavailable
+                }
+                _ => $code::ConnectionTerminated,
+            }
+        }
+
+        fn $tls(&mut self, error: &io::Error) -> $code {
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+            match inner {
+                Some(
+                    rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented,
+                ) => $code::TlsCertificateError,
+                Some(_) => $code::TlsProtocolError,
+                None => $code::ConnectionTerminated,
+            }
+        }
+    };
+}
+
 impl WasiHttpHooks for Hooks {
     fn send_request(
         &mut self,
@@ -78,41 +121,12 @@ impl WasiHttpHooks for Hooks {
         CHUNK
     }
 
-    fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
-        if error.is_parse_too_large() {
-            ErrorCode::HttpResponseHeaderSectionSize(None)
-        } else if error.is_incomplete_message() {
-            ErrorCode::HttpResponseIncomplete
-        } else if error.is_timeout() {
-            ErrorCode::HttpResponseTimeout
-        } else if error.is_closed() || error.is_canceled() || is_io(error) {
-            ErrorCode::ConnectionTerminated
-        } else {
-            ErrorCode::HttpProtocolError
-        }
+    fn p3_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK
     }
 
-    fn p2_error_from_connect(&mut self, error: &io::Error) -> ErrorCode {
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => ErrorCode::ConnectionRefused,
-            io::ErrorKind::TimedOut => ErrorCode::ConnectionTimeout,
-            io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                ErrorCode::DestinationUnavailable
-            }
-            _ => ErrorCode::ConnectionTerminated,
-        }
-    }
-
-    fn p2_error_from_tls(&mut self, error: &io::Error) -> ErrorCode {
-        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match inner {
-            Some(rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented) => {
-                ErrorCode::TlsCertificateError
-            }
-            Some(_) => ErrorCode::TlsProtocolError,
-            None => ErrorCode::ConnectionTerminated,
-        }
-    }
+    error_codes!(p2_error_from_hyper, p2_error_from_connect, p2_error_from_tls, ErrorCode);
+    error_codes!(p3_error_from_hyper, p3_error_from_connect, p3_error_from_tls, NewErrorCode);
 }
 
 fn is_io(error: &hyper::Error) -> bool {

@@ -12,7 +12,8 @@ use wasmtime_wasi_http::p2::bindings::http::types::{
 use wasmtime_wasi_http::p2::types::{
     HostFutureIncomingResponse, HostIncomingResponse, HostOutgoingRequest, HostOutgoingResponse,
 };
-use wasmtime_wasi_http::{FieldMap, WasiHttpView as _};
+use wasmtime_wasi_http::p3::bindings::http::types::RequestOptions;
+use wasmtime_wasi_http::{FieldMap, WasiHttpView as _, p3};
 
 use crate::exec::wasm::state::GuestState;
 
@@ -20,7 +21,7 @@ use crate::exec::wasm::state::GuestState;
 const MOST: usize = 64;
 
 /// The longest method, scheme, authority or path, in bytes.
-const TEXT: usize = 8 << 10;
+pub(in crate::exec::wasm) const TEXT: usize = 8 << 10;
 
 /// The largest size of one message in the host, in bytes: the fields, four texts, and two chunks.
 /// The shortest fields take more than twice their size.
@@ -108,13 +109,16 @@ pub(super) async fn drop_response(state: &mut GuestState, response: u32) -> wasm
 
 /// Returns the state, if one more list of fields may be made in it. Every other message is made
 /// from one: a request from its fields, a response from its request.
-fn room(state: &mut GuestState) -> wasmtime::Result<&mut GuestState> {
+pub(in crate::exec::wasm) fn room(state: &mut GuestState) -> wasmtime::Result<&mut GuestState> {
     let of_http = |entry: &&mut (dyn std::any::Any + Send)| {
         entry.is::<FieldMap>()
             || entry.is::<HostOutgoingRequest>()
             || entry.is::<HostOutgoingResponse>()
             || entry.is::<HostFutureIncomingResponse>()
             || entry.is::<HostIncomingResponse>()
+            || entry.is::<p3::Request>()
+            || entry.is::<p3::Response>()
+            || entry.is::<RequestOptions>()
     };
     if state.http().table.iter_mut().filter(of_http).count() >= MOST {
         return Err(wasmtime::Error::msg(format!(
