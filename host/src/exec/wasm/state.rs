@@ -14,6 +14,7 @@ use wasmtime_wasi::p2::bindings::sockets::udp::{
     IncomingDatagramStream, OutgoingDatagramStream, UdpSocket,
 };
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
+use wasmtime_wasi::sockets::{TcpSocket as AsyncTcpSocket, UdpSocket as AsyncUdpSocket};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
@@ -147,6 +148,8 @@ impl GuestState {
                 || entry.is::<GuestListing>()
                 || entry.is::<TcpSocket>()
                 || entry.is::<UdpSocket>()
+                || entry.is::<AsyncTcpSocket>()
+                || entry.is::<AsyncUdpSocket>()
         });
         descriptors.count() + self.streams.get() < self.handles
     }

@@ -176,7 +176,7 @@ async fn is_allowed(reach: &NetworkGate, address: SocketAddr, usage: SocketAddrU
     }
 }
 
-pub(in crate::exec::wasm) async fn create_tcp(
+pub(super) async fn create_tcp(
     state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
@@ -193,7 +193,7 @@ pub(in crate::exec::wasm) async fn create_tcp(
     }))
 }
 
-pub(in crate::exec::wasm) async fn create_udp(
+pub(super) async fn create_udp(
     state: &mut GuestState,
     family: IpAddressFamily,
 ) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
@@ -241,7 +241,11 @@ type ByteStreams = (Resource<DynInputStream>, Resource<DynOutputStream>);
 /// The streams of datagrams that come in and go out.
 type DatagramStreams = (Resource<IncomingDatagramStream>, Resource<OutgoingDatagramStream>);
 
-async fn may_create(state: &mut GuestState, what: &str) -> Result<(), ErrorCode> {
+/// Fails if a guest may not make one more socket.
+pub(in crate::exec::wasm) async fn may_create(
+    state: &mut GuestState,
+    what: &str,
+) -> Result<(), ErrorCode> {
     if state.reach.is_none() {
         state.reach.deny(what);
         return Err(ErrorCode::AccessDenied);

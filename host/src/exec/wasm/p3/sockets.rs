@@ -1,6 +1,7 @@
 //! `wasi:sockets` of WASI 0.3, as far as a guest's grant allows it.
 //!
-//! Sockets are made, and names looked up, by the functions of 0.2. Every address is checked where
+//! wasmtime has a type of sockets for each version. Both count as handles, and the functions of 0.2
+//! decide whether a guest may have one more, and look names up. Every address is checked where
 //! wasmtime uses it, for both versions ([`sockets::permit`]).
 
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use wasmtime_wasi::p3::sockets::SocketError;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 
 use super::counted::{CountedStream, one_more, until_end};
-use super::translation::{address_family, socket_error};
+use super::translation::socket_error;
 use crate::exec::net::NoAddress;
 use crate::exec::wasm::net::sockets::{self, BUFFER, SoughtName};
 use crate::exec::wasm::state::GuestState;
@@ -39,8 +40,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
         "[static]tcp-socket.create",
         |mut store, (family,): (IpAddressFamily,)| {
             Box::new(async move {
-                let made = sockets::create_tcp(store.data_mut(), address_family(family)).await?;
-                Ok((made.map_err(socket_error),))
+                let made = create_tcp(store.data_mut(), family).await?;
+                Ok((made,))
             })
         },
     )?;
@@ -48,8 +49,8 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
         "[static]udp-socket.create",
         |mut store, (family,): (IpAddressFamily,)| {
             Box::new(async move {
-                let made = sockets::create_udp(store.data_mut(), address_family(family)).await?;
-                Ok((made.map_err(socket_error),))
+                let made = create_udp(store.data_mut(), family).await?;
+                Ok((made,))
             })
         },
     )?;
@@ -124,6 +125,40 @@ fn answer<T>(result: Result<T, SocketError>) -> wasmtime::Result<Result<T, Error
         Ok(value) => Ok(Ok(value)),
         Err(error) => Ok(Err(error.downcast()?)),
     }
+}
+
+async fn create_tcp(
+    state: &mut GuestState,
+    family: IpAddressFamily,
+) -> wasmtime::Result<Result<Resource<TcpSocket>, ErrorCode>> {
+    if let Err(refused) = sockets::may_create(state, "tcp").await {
+        return Ok(Err(socket_error(refused)));
+    }
+    let mut sockets = state.sockets();
+    let created = HostTcpSocket::create(&mut sockets, family);
+    answer(created.and_then(|socket| {
+        let named = || Resource::new_borrow(socket.rep());
+        HostTcpSocket::set_receive_buffer_size(&mut sockets, named(), BUFFER)?;
+        HostTcpSocket::set_send_buffer_size(&mut sockets, named(), BUFFER)?;
+        Ok(socket)
+    }))
+}
+
+async fn create_udp(
+    state: &mut GuestState,
+    family: IpAddressFamily,
+) -> wasmtime::Result<Result<Resource<UdpSocket>, ErrorCode>> {
+    if let Err(refused) = sockets::may_create(state, "udp").await {
+        return Ok(Err(socket_error(refused)));
+    }
+    let mut sockets = state.sockets();
+    let created = HostUdpSocket::create(&mut sockets, family).await;
+    answer(created.and_then(|socket| {
+        let named = || Resource::new_borrow(socket.rep());
+        HostUdpSocket::set_receive_buffer_size(&mut sockets, named(), BUFFER)?;
+        HostUdpSocket::set_send_buffer_size(&mut sockets, named(), BUFFER)?;
+        Ok(socket)
+    }))
 }
 
 /// Counts a datagram that is sent or waited for, which has a buffer in the host.

@@ -150,13 +150,6 @@ pub(super) fn timestamp(time: new::NewTimestamp) -> FsResult<old::NewTimestamp> 
     })
 }
 
-pub(super) fn address_family(family: new_sockets::IpAddressFamily) -> old_network::IpAddressFamily {
-    match family {
-        new_sockets::IpAddressFamily::Ipv4 => old_network::IpAddressFamily::Ipv4,
-        new_sockets::IpAddressFamily::Ipv6 => old_network::IpAddressFamily::Ipv6,
-    }
-}
-
 /// Translates the code of a socket that was not made.
 pub(super) fn socket_error(code: old_network::ErrorCode) -> new_sockets::ErrorCode {
     match code {
