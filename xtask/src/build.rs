@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::portable;
 use crate::project::{
-    BuiltProgram, COMPILER, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR, TEST_GUESTS,
+    ASYNC_GUESTS, BuiltProgram, COMPILER, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR,
+    TEST_GUESTS,
 };
 use crate::run;
 use crate::toolchain::WASM_TARGET;
@@ -117,8 +118,16 @@ pub(crate) fn components(
 
 /// Builds the components that only the tests run.
 pub(crate) fn test_guests(project: &CargoProject) -> anyhow::Result<Vec<BuiltProgram>> {
-    let names = project.binaries(TEST_GUESTS)?;
-    for_wasm(project, of_components(EVERYDAY), TEST_GUESTS, names, &[])
+    let profile = of_components(EVERYDAY);
+    let mut built = for_wasm(project, profile, TEST_GUESTS, project.binaries(TEST_GUESTS)?, &[])?;
+    let (package, library) = ASYNC_GUESTS;
+    let target = project.target.join("guest");
+    let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
+    run::run(command.args(["--lib", "--profile", profile, "--target-dir"]).arg(&target))?;
+    let name = format!("{library}.wasm");
+    let file = target.join(WASM_TARGET).join(profile).join(&name);
+    built.push(BuiltProgram { file, name });
+    Ok(built)
 }
 
 /// Builds binaries of `package` as components, with further flags for cargo.

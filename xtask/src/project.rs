@@ -23,6 +23,9 @@ pub(crate) const NATIVE_TOOLS: &str = "ikigai-tools-native";
 pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-wasm"];
 /// The components that only the tests run.
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
+/// The package of the components of WASI 0.3 that only the tests run, and its library, which is the
+/// component.
+pub(crate) const ASYNC_GUESTS: (&str, &str) = ("ikigai-test-async-guests", "async_walker");
 
 /// The directory of the WIT in an installation, relative to its prefix.
 /// docs/guides/write-a-component.md states it.
