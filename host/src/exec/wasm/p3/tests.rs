@@ -212,6 +212,46 @@ async fn a_component_of_wasi_0_2_may_use_the_async_feature() {
     assert_eq!(done.exit, Exit::Code(0), "{done:?}");
 }
 
+/// wasmtime has a type of sockets for each version of WASI.
+#[tokio::test]
+async fn a_socket_is_refused_without_a_grant() {
+    let sockets = r#"(import "wasi:sockets/types@0.3.0" (instance $sockets
+        (type $family-type (enum "ipv4" "ipv6"))
+        (export "ip-address-family" (type $family (eq $family-type)))
+        (type $code-type (variant (case "access-denied") (case "not-supported")
+            (case "invalid-argument") (case "out-of-memory") (case "timeout")
+            (case "invalid-state") (case "address-not-bindable") (case "address-in-use")
+            (case "remote-unreachable") (case "connection-refused") (case "connection-broken")
+            (case "connection-reset") (case "connection-aborted") (case "datagram-too-large")
+            (case "other" (option string))))
+        (export "error-code" (type $code (eq $code-type)))
+        (export "tcp-socket" (type $tcp (sub resource)))
+        (export "udp-socket" (type $udp (sub resource)))
+        (export "[static]tcp-socket.create" (func (param "address-family" $family)
+            (result (result (own $tcp) (error $code)))))
+        (export "[static]udp-socket.create" (func (param "address-family" $family)
+            (result (result (own $udp) (error $code)))))))
+        (core module $space (memory (export "memory") 1)
+            (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024)))
+        (core instance $space (instantiate $space))
+        (alias core export $space "memory" (core memory $memory))
+        (alias core export $space "realloc" (core func $realloc))"#;
+    const OPTIONS: &str = "(memory $memory) (realloc (core func $realloc))";
+    for kind in ["tcp", "udp"] {
+        let lower = format!("lower (func $sockets \"[static]{kind}-socket.create\") {OPTIONS}");
+        let create = ("create", "(param i32 i32)", lower.as_str());
+        let parts = Parts {
+            types: sockets,
+            functions: &[create],
+            body: &format!("(call $create (i32.const 0) (i32.const 0)) {RETURNS}"),
+            ..EMPTY
+        };
+        let ended = run(parts, limits()).await;
+        assert_eq!(ended.exit, Exit::Code(0), "{kind}: {ended:?}");
+        assert_eq!(ended.denied.first, [kind], "{ended:?}");
+    }
+}
+
 #[test]
 fn an_interface_that_this_host_does_not_have_is_named() {
     let refused = |import: &str| {
