@@ -1,4 +1,4 @@
-//! The wasm executor: runs WebAssembly components, and core modules as components.
+//! The wasm executor: runs WebAssembly components, and core modules of WASI preview 1.
 //!
 //! Owns the engines, the compiled code and the threads of a process. Runs each call in its own
 //! store, so that nothing of a guest survives it. The imports of a guest are in `guest`, the
@@ -29,6 +29,8 @@ mod path_widening;
 mod paths;
 mod places;
 mod preopens;
+mod preview1;
+mod program;
 #[doc(hidden)]
 pub mod script;
 mod state;
@@ -51,17 +53,17 @@ use ikigai_protocol::Digest;
 use parking_lot::RwLock;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-#[cfg(feature = "compiler")]
-use wasmtime::component::Component;
 
-use self::cache::{CompileLock, CompiledComponent, ComponentCache, LockTimeouts};
-#[cfg(feature = "compiler")]
-use self::compiler::adapt::AdaptError;
+use self::cache::{CompileLock, CompiledProgram, ComponentCache, LockTimeouts};
 use self::compiler::{CompiledCode, Compiler, Excess};
 use self::engine::EngineKind;
 use self::guest::{Guest, GuestOutcome};
 use self::instance_memory::InstanceMemory;
-use self::linkers::{Command, Linkers, imports};
+use self::linkers::Linkers;
+use self::preview1::CoreModuleError;
+use self::program::LinkedProgram;
+#[cfg(feature = "compiler")]
+use self::program::LoadedCode;
 use self::state::MemoryBudget;
 use self::threads::{Boxed, GuestThreads, Pace, ThreadError, Until, Waits};
 use self::ticker::Ticker;
@@ -86,8 +88,7 @@ pub(crate) use threads::processors;
 /// The reason that a component cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentError {
-    /// It is a core module that cannot be adapted to a component; the text says why, and what to
-    /// do.
+    /// It is a core module that cannot be a program; the text says why, and what to do.
     #[error("is a core WebAssembly module that cannot be a tool: it {0}")]
     CoreModule(String),
     /// It imports an interface of WASI in a version that this host does not have; the text names
@@ -136,6 +137,21 @@ impl ComponentError {
             Self::TooCostly(_) | Self::Unread(_) | Self::NoRuntime(_) => false,
         }
     }
+}
+
+/// Checks that a core module can be a tool, without compiling it. Any other binary passes.
+///
+/// # Errors
+///
+/// Fails if it is malformed, is no program, or imports what this host does not offer.
+pub fn check_core_module(binary: &[u8]) -> Result<(), ComponentError> {
+    if !preview1::is_core_module(binary) {
+        return Ok(());
+    }
+    preview1::check(binary).map_err(|error| match error.downcast_ref::<CoreModuleError>() {
+        Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
+        None => ComponentError::Invalid(format!("{error:#}")),
+    })
 }
 
 /// The support of this machine for components; an error is the reason that something is missing.
@@ -381,7 +397,7 @@ impl Runtime {
         let invalid = |error: wasmtime::Error| ComponentError::Invalid(format!("{error:#}"));
         let compiled = compiler::code::compile(bytes, tier);
         let (code, engine) =
-            compiled.map_err(|error| match error.downcast_ref::<AdaptError>() {
+            compiled.map_err(|error| match error.downcast_ref::<CoreModuleError>() {
                 Some(refusal) => ComponentError::CoreModule(refusal.to_string()),
                 None => match error.downcast::<UsesAsync>() {
                     Ok(UsesAsync(built_in)) => ComponentError::UsesAsync(built_in),
@@ -393,19 +409,18 @@ impl Runtime {
         })?;
         let linkers = self.linkers(engine)?;
         // SAFETY: it was compiled above.
-        let component = unsafe { Component::deserialize(&linkers.engine, code) };
-        let component = component.map_err(invalid)?;
-        self.link(linkers, &CompiledComponent { component, instances }, tier)
+        let code = unsafe { LoadedCode::from_bytes(&linkers.engine, &code, instances) };
+        self.link(linkers, &CompiledProgram { code: code.map_err(invalid)?, instances }, tier)
     }
 
     fn link(
         self: &Arc<Self>,
         linkers: &Linkers,
-        compiled: &CompiledComponent,
+        compiled: &CompiledProgram,
         tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
-        let component = linkers.link(&compiled.component)?;
-        let code = CompiledCommand { component, instances: compiled.instances, tier };
+        let program = linkers.link(&compiled.code)?;
+        let code = CompiledCommand { program, instances: compiled.instances, tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
             code: Arc::new(RwLock::new(code)),
@@ -434,7 +449,7 @@ pub struct GuestProgram {
 
 #[derive(Clone)]
 struct CompiledCommand {
-    component: Command,
+    program: LinkedProgram,
     instances: InstanceMemory,
     tier: Tier,
 }
@@ -455,10 +470,10 @@ impl GuestProgram {
         self.runtime.threads.carry(&self.pace, call).await
     }
 
-    /// Returns the interfaces that the component imports, with their versions.
+    /// Returns the interfaces that the program imports, with their versions.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        imports(self.code().component.instance().component())
+        self.code.read().program.imports()
     }
 
     async fn call(self, call: Call) -> Outcome {
@@ -479,7 +494,7 @@ impl GuestProgram {
         let stderr = Pipe::unlimited(call.stderr.clone());
         let code = self.code();
         let guest = Guest {
-            component: code.component,
+            program: code.program,
             instances: code.instances,
             call,
             stdout: stdout.clone(),

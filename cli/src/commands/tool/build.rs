@@ -2,9 +2,8 @@
 //!
 //! ```text
 //! tool.toml ──► command ──► component ──► manifest ──► checks ──► dist/NAME.wasm
-//!               of the      of a core     in its                  whole, or as it was
-//!               author      module or     section
-//!                           a script
+//!               of the      or core       in its                  whole, or as it was
+//!               author      module        section
 //! ```
 
 mod command;
@@ -66,7 +65,7 @@ pub(super) async fn run(
     let paths = options.paths();
     let manifest = project.manifest();
     let finished = async {
-        let component = component::build(output, manifest.clone(), paths, &cancel).await?;
+        let component = component::build(output, manifest.clone(), paths).await?;
         let staged = Staged::write(&project, &component)?;
         let CheckResults { mut findings, tool } =
             check::check(&host, &options.config, &staged.file).await;

@@ -27,17 +27,17 @@ use std::time::Duration;
 use ikigai_protocol::Digest;
 use rustix::fs::{StatVfsMountFlags, fstatvfs};
 use wasmtime::Engine;
-use wasmtime::component::Component;
 
 use super::instance_memory::InstanceMemory;
+use super::program::LoadedCode;
 use crate::paths;
 
 use self::lock::try_lock;
 pub(super) use self::lock::{CompileLock, LockTimeouts};
 
-/// A component whose compiled code is loaded.
-pub(super) struct CompiledComponent {
-    pub(super) component: Component,
+/// A component or core module whose compiled code is loaded.
+pub(super) struct CompiledProgram {
+    pub(super) code: LoadedCode,
     pub(super) instances: InstanceMemory,
 }
 
@@ -93,7 +93,7 @@ impl ComponentCache {
         engine: &Engine,
         fingerprint: u64,
         digest: &Digest,
-    ) -> Option<CompiledComponent> {
+    ) -> Option<CompiledProgram> {
         let load = |dir: &Option<PathBuf>, owner: &dyn Fn(u32) -> bool, damaged: Damaged| {
             load_from(dir.as_deref()?, owner, engine, fingerprint, digest, damaged)
         };
@@ -287,7 +287,7 @@ fn load_from(
     fingerprint: u64,
     digest: &Digest,
     damaged: Damaged,
-) -> Option<CompiledComponent> {
+) -> Option<CompiledProgram> {
     let dir = entries(dir, fingerprint);
     if !dir.is_dir() {
         return None;
@@ -316,7 +316,7 @@ fn load_entry(
     owner: &dyn Fn(u32) -> bool,
     engine: &Engine,
     checksum: &str,
-) -> Result<CompiledComponent, String> {
+) -> Result<CompiledProgram, String> {
     let file = paths::open_trusted(path, owner);
     let file = file.map_err(|error| format!("cannot be read: {error}"))?;
     // In pieces: a short process would spend more on pages for the whole file than on reading and
@@ -340,14 +340,14 @@ fn load_entry(
 ///
 /// An engine with this one's fingerprint compiled the file, and only trusted users can write to it:
 /// the code is not verified.
-pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<CompiledComponent, String> {
+pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<CompiledProgram, String> {
     let instances = InstanceMemory::after_code_in(file);
     let instances = instances.map_err(|error| format!("cannot be read: {error}"))?;
     // wasmtime maps components by a path only. This path leads to the file that is open, even if
     // its name has been given to another.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     // SAFETY: this function has the same conditions as wasmtime's.
-    let loaded = unsafe { Component::deserialize_file(engine, &path) };
+    let loaded = unsafe { LoadedCode::from_file(engine, path.as_ref(), instances) };
     let loaded = match loaded {
         // No page of a file on `noexec` may run, but a copy of it may. Without `/proc`, the file has
         // no such path.
@@ -356,12 +356,12 @@ pub(super) unsafe fn load_open(engine: &Engine, file: &File) -> Result<CompiledC
             let read = FileReader::from_file(file).read_to_end(&mut code);
             read.map_err(|error| format!("cannot be read: {error}"))?;
             // SAFETY: as above.
-            unsafe { Component::deserialize(engine, code) }
+            unsafe { LoadedCode::from_bytes(engine, &code, instances) }
         }
         loaded => loaded,
     };
-    let component = loaded.map_err(|error| format!("does not load: {error:#}"))?;
-    Ok(CompiledComponent { component, instances })
+    let code = loaded.map_err(|error| format!("does not load: {error:#}"))?;
+    Ok(CompiledProgram { code, instances })
 }
 
 /// Returns whether a file is on a file system that is mounted with `noexec`.

@@ -6,43 +6,24 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use wasi_preview1_component_adapter_provider::WASI_SNAPSHOT_PREVIEW1_COMMAND_ADAPTER as ADAPTER;
-
 use super::engine::{EngineKind, Tier};
 
 /// The version of wasmtime, which has no constant for it; a test compares them.
 const WASMTIME: &str = "48.0.8";
 
-/// The version of `wit-component`, which has no constant for it; a test compares them.
-const ENCODER: &str = "0.254.2";
-
 /// A number that changes when components must be compiled again for a reason that no version shows.
 /// Generation 1 brought the bounds of [`super::bounds`], 2 code that every processor of its kind
 /// runs, 3 the memory of the instances ([`super::instance_memory`]), 4 code without the
-/// addresses of instructions, 5 a bound for descriptions, and 6 the functions of wasmtime that the
-/// code of an async component calls: each function has a number, and they moved the others.
-const GENERATION: u32 = 6;
-
-/// The digest of the adapter of core modules, computed when this crate is compiled: hashing 50 KB
-/// would be a noticeable part of starting a command.
-const ADAPTER_DIGEST: u64 = fnv1a(ADAPTER);
-
-/// Returns the hash FNV-1a of 64 bits.
-const fn fnv1a(bytes: &[u8]) -> u64 {
-    let mut digest = 0xcbf2_9ce4_8422_2325_u64;
-    let mut at = 0;
-    while at < bytes.len() {
-        digest = (digest ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
-        at += 1;
-    }
-    digest
-}
+/// addresses of instructions, 5 a bound for descriptions, 6 the functions of wasmtime that the code
+/// of an async component calls (each function has a number, and they moved the others), and 7 core
+/// modules without an adapter.
+const GENERATION: u32 = 7;
 
 /// Returns a hash of everything that code of this tier, for this engine, depends on, except for the
 /// component. It is the same on every machine with the same kind of processor.
 pub(super) fn fingerprint(tier: Tier, engine: EngineKind) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (WASMTIME, ENCODER, ADAPTER_DIGEST, GENERATION).hash(&mut hasher);
+    (WASMTIME, GENERATION).hash(&mut hasher);
     (std::env::consts::ARCH, std::env::consts::OS).hash(&mut hasher);
     <&str>::from(tier).hash(&mut hasher);
     if tier == Tier::Baseline {
@@ -71,20 +52,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_of_the_adapter_is_fnv_1a() {
-        // Test vectors of FNV-1a.
-        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
-    }
-
-    #[test]
-    fn the_versions_are_those_that_are_built() {
+    fn the_version_is_the_one_that_is_built() {
         let lock = concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.lock");
         let lock = std::fs::read_to_string(lock).expect("the lock file");
-        for (name, version) in [("wasmtime", WASMTIME), ("wit-component", ENCODER)] {
-            let built = format!("name = \"{name}\"\nversion = \"{version}\"\n");
-            assert!(lock.contains(&built), "{name} is not of version {version}");
-        }
+        let built = format!("name = \"wasmtime\"\nversion = \"{WASMTIME}\"\n");
+        assert!(lock.contains(&built), "wasmtime is not of version {WASMTIME}");
     }
 
     #[test]

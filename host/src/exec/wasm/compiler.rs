@@ -4,12 +4,9 @@
 //! great many instances. So the host starts a program that compiles, `ikigai-compiler`. It compiles
 //! one component under limits that the kernel enforces, and returns the code in a file without a
 //! name. The host itself has no compiler, unless the feature `compiler` adds one.
-//! The same process makes components of core modules, for tools that are shipped. Owns the limits,
-//! the process and the meaning of its end. [`super::cache`] owns the code that is kept, and
+//! Owns the limits, the process and the meaning of its end. [`super::cache`] owns the code that is kept, and
 //! `behind` the compilation that a host does not wait for.
 
-#[cfg(feature = "compiler")]
-pub(super) mod adapt;
 pub(super) mod behind;
 #[cfg(feature = "compiler")]
 mod binary;
@@ -23,7 +20,7 @@ mod measure;
 mod process;
 
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -107,27 +104,6 @@ impl Compiler {
         self.run(CompilerTask::from(tier), source, digest, cancel)
     }
 
-    /// Makes a component of the core module in `source`, whose contents have this digest, as
-    /// compilation does it. A component stays as it is. The result is in a file without a name,
-    /// which is read from its beginning; its code is not validated. Blocks; the calling thread must
-    /// not end before this does.
-    ///
-    /// # Errors
-    ///
-    /// See [`ComponentError`].
-    pub fn adapt(
-        &self,
-        source: File,
-        digest: &Digest,
-        cancel: &CancellationToken,
-    ) -> Result<File, ComponentError> {
-        let mut component = self.run(CompilerTask::Adapt, source, digest, cancel)?.file;
-        // The process has moved the offset, which both share.
-        let rewound = component.seek(SeekFrom::Start(0));
-        rewound.map_err(|error| ComponentError::Unread(error.to_string()))?;
-        Ok(component)
-    }
-
     /// Compiles the smallest component, to find out whether components compile to this tier here.
     pub(super) fn check(&self, tier: Tier) -> Result<(), ComponentError> {
         let mut source =
@@ -192,8 +168,6 @@ enum CompilerTask {
     Baseline,
     /// Writes the optimised code of a component or a core module.
     Optimised,
-    /// Writes the component made of a core module.
-    Adapt,
     /// Has the optimised code written into a cache. Continues even if the host that asked for it
     /// ends.
     Behind,
@@ -335,7 +309,7 @@ fn verdict(
         (Some(exit::DONE_CONCURRENT), _) => Ok(EngineKind::Concurrent),
         (Some(exit::INVALID), _) => Err(ComponentError::Invalid(reason)),
         (Some(exit::USES_ASYNC), _) => Err(ComponentError::UsesAsync(reason)),
-        (Some(exit::NOT_ADAPTED), _) => Err(ComponentError::CoreModule(reason)),
+        (Some(exit::NO_PROGRAM), _) => Err(ComponentError::CoreModule(reason)),
         (Some(exit::FAILED), _) => Err(ComponentError::Unread(reason)),
         (Some(exit::NO_MEMORY), _) => Err(memory()),
         (Some(exit::TOO_MUCH_CODE), _) | (_, Some(libc::SIGXFSZ)) => Err(code()),

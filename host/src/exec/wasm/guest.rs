@@ -1,4 +1,4 @@
-//! One run of one component, on its own thread.
+//! One run of one program, on its own thread.
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use super::engine::EngineKind;
 use super::guard::Guard;
 use super::hidden::{HiddenPaths, IsOver};
 use super::instance_memory::InstanceMemory;
-use super::linkers::Command;
 use super::net::{messages, sockets};
 use super::path_widening::PathWidening;
+use super::program::LinkedProgram;
 use super::state::{
     GuestFiles, GuestOutputs, GuestState, MemoryBudget, MemoryLimit, table_entries,
 };
@@ -83,7 +83,7 @@ pub(super) struct GuestOutcome {
 
 /// A run that is ready to begin.
 pub(super) struct Guest {
-    pub(super) component: Command,
+    pub(super) program: LinkedProgram,
     pub(super) instances: InstanceMemory,
     pub(super) call: Call,
     pub(super) stdout: Pipe,
@@ -111,7 +111,7 @@ impl Guest {
             biased;
             () = self.cancel.cancelled() => GuestEnd::Cancelled,
             () = self.call.deadline.watch(&limits).over(started) => GuestEnd::Deadline,
-            result = command(&self.component, self.instances, &mut store) => {
+            result = command(&self.program, self.instances, &mut store) => {
                 GuestEnd::Result(result)
             }
         };
@@ -140,8 +140,7 @@ impl Guest {
         let (reach, gate) = (Arc::clone(&self.reach), self.gate.clone());
         let outputs = GuestOutputs { stdout: self.stdout.clone(), stderr: self.stderr.clone() };
         let state = GuestState::new(wasi, files, reach, gate, outputs, memory, limits.handles);
-        let engine = self.component.instance().component().engine();
-        let mut store = Store::new(engine, state);
+        let mut store = Store::new(self.program.engine(), state);
         store.limiter(|state| &mut state.memory);
         // The copy of a call's arguments lies in the host, and the limit on the guest's memory does
         // not count it. `workspace.replace` has the largest.
@@ -283,7 +282,7 @@ enum GuestEnd {
 }
 
 async fn command(
-    component: &Command,
+    program: &LinkedProgram,
     instances: InstanceMemory,
     store: &mut Store<GuestState>,
 ) -> wasmtime::Result<Result<(), ()>> {
@@ -293,13 +292,7 @@ async fn command(
     if !store.data_mut().memory.take(counted) {
         return Err(wasmtime::Error::msg("there is no memory for its instances"));
     }
-    match component {
-        Command::Sync(component) => {
-            let command = component.instantiate_async(&mut *store).await?;
-            command.wasi_cli_run().call_run(&mut *store).await
-        }
-        Command::Async(component) => component.run(store).await,
-    }
+    program.run(store).await
 }
 
 fn usage(store: &mut Store<GuestState>, started: Instant, limits: CallLimits) -> ResourceUsage {

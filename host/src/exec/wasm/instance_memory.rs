@@ -18,7 +18,7 @@ pub(super) struct InstanceMemory {
     /// The memory that wasmtime allocates when it makes the instances, in bytes.
     pub(super) allocated: u64,
     /// The number of component instances, nested ones too. Each has a table of handles, which
-    /// grows during the call and never shrinks.
+    /// grows during the call and never shrinks. A core module has none.
     pub(super) components: u64,
 }
 
@@ -52,6 +52,11 @@ impl InstanceMemory {
         let mut bytes = [0; Self::SIZE];
         file.read_exact_at(&mut bytes, at)?;
         Self::from_bytes(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+
+    /// Returns whether the code is that of a core module. The outermost component is an instance.
+    pub(super) fn are_of_a_module(self) -> bool {
+        self.components == 0
     }
 
     fn from_bytes(bytes: &[u8; Self::SIZE]) -> Option<Self> {

@@ -1,44 +1,29 @@
-//! The engines of a process, with the linkers for components.
+//! The engines of a process, with the linkers for components and core modules.
 
 use std::sync::OnceLock;
 
-use wasmtime::Engine;
-use wasmtime::component::{Component, InstancePre, Linker};
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Engine, Module};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::engine::EngineKind;
 use super::p3::command::AsyncCommand;
+use super::program::{LinkedProgram, LoadedCode};
 use super::state::GuestState;
-use super::{ComponentError, guest, p3, wasi_version};
+use super::{ComponentError, guest, p3, preview1, wasi_version};
 
 /// The beginning of the names of the interfaces of `wasi:http`.
 const HTTP: &str = "wasi:http/";
 
-/// A component that is linked, with the function that it starts with.
-#[derive(Clone)]
-pub(super) enum Command {
-    /// `wasi:cli/run` of WASI 0.2.
-    Sync(CommandPre<GuestState>),
-    /// `wasi:cli/run` of WASI 0.3.
-    Async(AsyncCommand),
-}
-
-impl Command {
-    pub(super) fn instance(&self) -> &InstancePre<GuestState> {
-        match self {
-            Self::Sync(command) => command.instance_pre(),
-            Self::Async(command) => command.instance(),
-        }
-    }
-}
-
-/// An engine, and the linkers of the components that it runs.
+/// An engine, and the linkers of the programs that it runs.
 pub(super) struct Linkers {
     pub(super) engine: Engine,
     kind: EngineKind,
     linker: Linker<GuestState>,
     /// Made when the first component imports `wasi:http`: most do not.
     with_http: OnceLock<Result<Linker<GuestState>, String>>,
+    /// Made when the first core module is linked.
+    of_modules: OnceLock<Result<wasmtime::Linker<GuestState>, String>>,
 }
 
 impl Linkers {
@@ -47,10 +32,28 @@ impl Linkers {
         if kind == EngineKind::Concurrent {
             p3::add_to_linker(&mut linker)?;
         }
-        Ok(Self { engine, kind, linker, with_http: OnceLock::new() })
+        let (with_http, of_modules) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { engine, kind, linker, with_http, of_modules })
     }
 
-    pub(super) fn link(&self, component: &Component) -> Result<Command, ComponentError> {
+    /// Links a program to the functions of the host.
+    pub(super) fn link(&self, code: &LoadedCode) -> Result<LinkedProgram, ComponentError> {
+        match code {
+            LoadedCode::Component(component) => self.link_component(component),
+            LoadedCode::Module(module) => self.link_module(module),
+        }
+    }
+
+    fn link_module(&self, module: &Module) -> Result<LinkedProgram, ComponentError> {
+        let make = || preview1::linker(&self.engine).map_err(|error| format!("{error:#}"));
+        let linker = self.of_modules.get_or_init(make).as_ref();
+        let linker = linker.map_err(|reason| ComponentError::NoRuntime(reason.clone()))?;
+        let linked = linker.instantiate_pre(module);
+        let linked = linked.map_err(|error| ComponentError::Link(format!("{error:#}")))?;
+        Ok(LinkedProgram::Module(linked))
+    }
+
+    fn link_component(&self, component: &Component) -> Result<LinkedProgram, ComponentError> {
         let instance = self.linker_for(component)?.instantiate_pre(component).map_err(|error| {
             match imports(component).into_iter().find(|name| wasi_version::is_other_version(name)) {
                 Some(other) => ComponentError::OtherWasi(other),
@@ -59,9 +62,9 @@ impl Linkers {
             }
         })?;
         match CommandPre::new(instance.clone()) {
-            Ok(command) => Ok(Command::Sync(command)),
+            Ok(command) => Ok(LinkedProgram::Component(command)),
             Err(_) => match AsyncCommand::new(instance) {
-                Ok(command) => Ok(Command::Async(command)),
+                Ok(command) => Ok(LinkedProgram::AsyncComponent(command)),
                 Err(_) => Err(ComponentError::NotACommand),
             },
         }

@@ -53,7 +53,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
     Ok(())
 }
 
-fn read_directory(
+pub(super) fn read_directory(
     state: &mut GuestState,
     directory: &Resource<Descriptor>,
 ) -> FsResult<EntryStream> {
@@ -121,7 +121,10 @@ impl VisibleNames {
     }
 }
 
-fn next(state: &mut GuestState, stream: &EntryStream) -> FsResult<Option<DirectoryEntry>> {
+pub(super) fn next(
+    state: &mut GuestState,
+    stream: &EntryStream,
+) -> FsResult<Option<DirectoryEntry>> {
     next_entry(state.filesystem().table.get_mut(stream)?)
 }
 

@@ -43,7 +43,7 @@ pub(super) fn add_version_to_linker(
         .func_wrap("get-directories", |mut store, (): ()| Ok((get_directories(store.data_mut())?,)))
 }
 
-fn get_directories(
+pub(super) fn get_directories(
     state: &mut GuestState,
 ) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
     let preopens =

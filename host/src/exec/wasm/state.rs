@@ -25,6 +25,7 @@ use super::net::http::Hooks;
 use super::p3::StreamCount;
 use super::path_widening::PathWidening;
 use super::places::{GuestPlaces, HandleOrigin};
+use super::preview1::ModuleState;
 use crate::exec::assets::AssetGate;
 use crate::exec::net::NetworkGate;
 use crate::exec::output::Pipe;
@@ -93,6 +94,8 @@ pub(super) struct GuestState {
     /// The streams of WASI 0.3 that are open. They are in no table.
     pub(super) streams: StreamCount,
     handles: usize,
+    /// The memory and descriptors of a core module; nothing for a component.
+    pub(super) module: Option<Box<ModuleState>>,
 }
 
 impl GuestState {
@@ -129,6 +132,7 @@ impl GuestState {
             outputs,
             streams,
             handles,
+            module: None,
         }
     }
 

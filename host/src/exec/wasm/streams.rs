@@ -50,7 +50,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result
 }
 
 /// Returns a new stream of a file, if there is memory for its buffer.
-fn open<T>(
+pub(super) fn open<T>(
     state: &mut GuestState,
     make: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
 ) -> FsResult<T> {

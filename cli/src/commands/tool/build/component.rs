@@ -1,16 +1,13 @@
-//! Turns the output of a command into a component: from a core module, a script, or a finished
-//! component.
+//! Turns the output of a command into the file of a tool: a component, a core module or a script.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ikigai_host::exec::wasm::compiler::Compiler;
+use ikigai_host::exec::wasm::check_core_module;
 use ikigai_host::paths::Paths;
 use ikigai_packages::Manifest;
 use ikigai_packages::section::{MAGIC, MAX_FILE_BYTES};
-use ikigai_protocol::Digest;
-use tokio_util::sync::CancellationToken;
 
 use super::script;
 use crate::error::CliError;
@@ -18,21 +15,17 @@ use crate::error::CliError;
 /// The beginning of every script.
 const SCRIPT: &[u8] = b"#!";
 
-/// Returns the component for the file that a command wrote, with a manifest in it. A script becomes
-/// part of the shell component among the built-in tools.
+/// Returns the file that a command wrote, with a manifest in it. A script becomes part of the shell
+/// component among the built-in tools.
 pub(super) async fn build(
     output: PathBuf,
     manifest: Manifest,
-    Paths { system_tools, compiler, .. }: Paths,
-    cancel: &CancellationToken,
+    Paths { system_tools, .. }: Paths,
 ) -> Result<Vec<u8>, CliError> {
-    // The process that adapts a module ends with this future.
-    let cancel = cancel.child_token();
-    let _cancel_if_dropped = cancel.clone().drop_guard();
     let made = tokio::task::spawn_blocking(move || {
         let (file, head) = open(&output)?;
         let component = if head == MAGIC {
-            of_wasm(file, &output, &Compiler::new(compiler), &cancel)?
+            of_wasm(file, &output)?
         } else if head.starts_with(SCRIPT) {
             of_script(file, &output, system_tools.as_deref())?
         } else {
@@ -72,20 +65,11 @@ fn open(path: &Path) -> Result<(File, Vec<u8>), CliError> {
     })
 }
 
-/// Turns a core module into a component, in a process with limits, as for compilation. A component
-/// stays unchanged.
-fn of_wasm(
-    mut file: File,
-    path: &Path,
-    compiler: &Compiler,
-    cancel: &CancellationToken,
-) -> Result<Vec<u8>, CliError> {
-    let digest = Digest::of_reader(&mut file)?;
-    file.seek(SeekFrom::Start(0))?;
-    let mut component =
-        compiler.adapt(file, &digest, cancel).map_err(|error| failed(path, error.to_string()))?;
+/// Reads a component or a core module, which stays unchanged.
+fn of_wasm(mut file: File, path: &Path) -> Result<Vec<u8>, CliError> {
     let mut bytes = Vec::new();
-    component.read_to_end(&mut bytes)?;
+    file.read_to_end(&mut bytes)?;
+    check_core_module(&bytes).map_err(|error| failed(path, error.to_string()))?;
     Ok(bytes)
 }
 

@@ -1,17 +1,18 @@
-//! Compiles a component to machine code, in this process and without limits.
+//! Compiles a component or core module to machine code, in this process and without limits.
 //!
 //! Owns the settings of the two compilers. [`super::super::engine`] owns those of the code.
 
 use object::{Object as _, ObjectSection as _};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::Component;
-use wasmtime::{Config, Engine, InstanceAllocationStrategy, OptLevel, Strategy};
+use wasmtime::{Config, Engine, InstanceAllocationStrategy, Module, OptLevel, Strategy};
 use wasmtime_environ::{FlagValue, Tunables, obj::ELF_WASM_ENGINE};
 
 use super::super::engine::{self, EngineKind, Tier};
+use super::super::instance_memory::InstanceMemory;
 use super::super::wasi_version::UsesAsync;
-use super::super::{bounds, code_version};
-use super::{adapt, binary, measure};
+use super::super::{bounds, code_version, preview1};
+use super::{binary, measure};
 
 /// The extensions that every processor has on which compiled code runs: those of x86-64-v2 (*System
 /// V psABI*), which has been sold since 2009. With them, code that was compiled on one machine runs
@@ -33,23 +34,25 @@ const EXTENSIONS_FOR_VECTORS: [&str; 2] = ["has_avx", "has_avx2"];
 /// # Errors
 ///
 /// Fails if it does not compile, or exceeds [`bounds`]. The error is [`UsesAsync`] if it uses a part
-/// of the async feature that this host does not have, and [`adapt::AdaptError`] if it is a core
-/// module that cannot be adapted.
+/// of the async feature that this host does not have, and [`preview1::CoreModuleError`] if it is a
+/// core module that cannot be a program.
 pub(in super::super) fn compile(
     binary: &[u8],
     tier: Tier,
 ) -> wasmtime::Result<(Vec<u8>, EngineKind)> {
-    let adapted = adapt::adapted(binary)?;
-    let component = binary::for_this_host(&adapted);
+    if preview1::is_core_module(binary) {
+        return Ok((compile_module(binary, tier)?, EngineKind::Sequential));
+    }
+    let component = binary::for_this_host(binary);
     if !binary::is_of_wasi_0_3(component) {
-        let compiled = compile_for(component, tier, EngineKind::Sequential);
+        let compiled = compile_component(component, tier, EngineKind::Sequential);
         let is_async =
             |error: &wasmtime::Error| binary::async_built_in(&format!("{error:#}")).is_some();
         if !compiled.as_ref().is_err_and(is_async) {
             return Ok((compiled?, EngineKind::Sequential));
         }
     }
-    let compiled = compile_for(component, tier, EngineKind::Concurrent);
+    let compiled = compile_component(component, tier, EngineKind::Concurrent);
     let compiled = compiled.map_err(|error| match binary::async_built_in(&format!("{error:#}")) {
         Some(built_in) => UsesAsync(built_in.to_owned()).into(),
         None => error,
@@ -57,14 +60,30 @@ pub(in super::super) fn compile(
     Ok((compiled?, EngineKind::Concurrent))
 }
 
-fn compile_for(component: &[u8], tier: Tier, kind: EngineKind) -> wasmtime::Result<Vec<u8>> {
+/// Programs are loaded too, because only then their parts are compared with the bounds.
+fn compile_module(binary: &[u8], tier: Tier) -> wasmtime::Result<Vec<u8>> {
+    preview1::check(binary)?;
+    let engine = Engine::new(&config(tier, EngineKind::Sequential)?)?;
+    let module = Module::from_binary(&engine, binary)?;
+    preview1::check_start(&module)?;
+    let code = module.serialize()?;
+    let instances = measure::module_memory(&code)?;
+    finish(code, instances, tier)
+}
+
+fn compile_component(component: &[u8], tier: Tier, kind: EngineKind) -> wasmtime::Result<Vec<u8>> {
     let engine = Engine::new(&config(tier, kind)?)?;
-    // It is loaded too, because only then its parts are compared with the bounds.
-    let mut code = Component::from_binary(&engine, component)?.serialize()?;
+    let code = Component::from_binary(&engine, component)?.serialize()?;
+    let instances = measure::instance_memory(&code)?;
+    finish(code, instances, tier)
+}
+
+/// Labels the code for the engine, and appends the memory of its instances.
+fn finish(mut code: Vec<u8>, instances: InstanceMemory, tier: Tier) -> wasmtime::Result<Vec<u8>> {
     if tier == Tier::Baseline {
         relabel(&mut code)?;
     }
-    measure::instance_memory(&code)?.append_to(&mut code);
+    instances.append_to(&mut code);
     Ok(code)
 }
 

@@ -18,8 +18,8 @@ pub(super) const NO_MEMORY: i32 = 12;
 /// The code is larger than it may be.
 pub(super) const TOO_MUCH_CODE: i32 = 13;
 
-/// It is a core module that cannot be adapted.
-pub(super) const NOT_ADAPTED: i32 = 15;
+/// It is a core module that cannot be a program.
+pub(super) const NO_PROGRAM: i32 = 15;
 
 /// The component uses a part of the async feature of the component model that this host does not
 /// have; the reason is the built-in.

@@ -1,4 +1,4 @@
-//! Measures the memory that the instances of a compiled component take in the host.
+//! Measures the memory that the instances of a compiled component or core module take in the host.
 //!
 //! Reads what wasmtime itself makes the instances from, so that no nesting of components is read
 //! twice in two ways.
@@ -7,7 +7,10 @@ use object::{Object as _, ObjectSection as _};
 use wasmtime_environ::component::{
     ComponentArtifacts, GlobalInitializer, InstantiateModule, VMComponentOffsets,
 };
-use wasmtime_environ::{HostPtr, Module, VMOffsets, obj::ELF_WASMTIME_INFO};
+use wasmtime_environ::{
+    CompiledFunctionsTable, CompiledModuleInfo, HostPtr, Module, ModuleTypes, VMOffsets,
+    obj::ELF_WASMTIME_INFO,
+};
 
 use super::super::instance_memory::InstanceMemory;
 
@@ -35,19 +38,7 @@ const CODE_SHARE: u64 = 16;
 /// Returns the memory of the instances of the component with this code. Fails if its description is
 /// too large.
 pub(super) fn instance_memory(code: &[u8]) -> wasmtime::Result<InstanceMemory> {
-    let file = object::File::parse(code)?;
-    let section = file
-        .section_by_name(ELF_WASMTIME_INFO)
-        .ok_or_else(|| wasmtime::Error::msg("its code does not describe its instances"))?;
-    let machine_code = file.section_by_name(".text").map_or(0, |text| text.size());
-    let most = DESCRIPTION + machine_code / CODE_SHARE;
-    if section.size() > most {
-        return Err(wasmtime::Error::msg(format!(
-            "its types, imports and exports take {} bytes, and at most {most} are allowed",
-            section.size()
-        )));
-    }
-    let artifacts: ComponentArtifacts = postcard::from_bytes(section.data()?)?;
+    let artifacts: ComponentArtifacts = postcard::from_bytes(description(code)?)?;
     let component = &artifacts.info.component;
     let mut allocated = u64::from(VMComponentOffsets::new(HostPtr, component).size_of_vmctx())
         + RESOURCE_TYPE * u64::from(component.num_resources);
@@ -62,6 +53,31 @@ pub(super) fn instance_memory(code: &[u8]) -> wasmtime::Result<InstanceMemory> {
     }
     let components = u64::from(component.num_runtime_component_instances);
     Ok(InstanceMemory { allocated, components })
+}
+
+/// Returns the memory of the instance of the core module with this code. Fails if its description is
+/// too large.
+pub(super) fn module_memory(code: &[u8]) -> wasmtime::Result<InstanceMemory> {
+    let (info, ..): (CompiledModuleInfo, CompiledFunctionsTable, ModuleTypes) =
+        postcard::from_bytes(description(code)?)?;
+    Ok(InstanceMemory { allocated: core_instance(&info.module), components: 0 })
+}
+
+/// Returns the description in code. Fails if it is too large.
+fn description(code: &[u8]) -> wasmtime::Result<&[u8]> {
+    let file = object::File::parse(code)?;
+    let section = file
+        .section_by_name(ELF_WASMTIME_INFO)
+        .ok_or_else(|| wasmtime::Error::msg("its code does not describe its instances"))?;
+    let machine_code = file.section_by_name(".text").map_or(0, |text| text.size());
+    let most = DESCRIPTION + machine_code / CODE_SHARE;
+    if section.size() > most {
+        return Err(wasmtime::Error::msg(format!(
+            "its types, imports and exports take {} bytes, and at most {most} are allowed",
+            section.size()
+        )));
+    }
+    Ok(section.data()?)
 }
 
 /// Returns the memory of one instance of a core module.

@@ -1,5 +1,5 @@
-//! The process that compiles one component, or makes a component of a core module. It sets limits
-//! for itself before it reads its input.
+//! The process that compiles one component or core module. It sets limits for itself before it reads
+//! its input.
 //!
 //! The component is its stdin, the code its stdout, the reason of a refusal its stderr.
 
@@ -18,8 +18,8 @@ use rustix::process::{
 };
 
 use super::super::engine::{EngineKind, Tier};
+use super::super::preview1::CoreModuleError;
 use super::super::wasi_version::UsesAsync;
-use super::adapt::{self, AdaptError};
 use super::{CompilerTask, EMPTY, code, exit};
 
 /// The niceness of the process: everything else on the machine goes first.
@@ -67,9 +67,8 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<i32, CompilerFau
                 false => Ok(exit::BUSY),
             };
         }
-        CompilerTask::Baseline => Some(Tier::Baseline),
-        CompilerTask::Optimised => Some(Tier::Optimised),
-        CompilerTask::Adapt => None,
+        CompilerTask::Baseline => Tier::Baseline,
+        CompilerTask::Optimised => Tier::Optimised,
     };
     let mut number = || next()?.parse::<u64>().map_err(CompilerFault::failed);
     let (processor, memory, code, host) = (number()?, number()?, number()?, number()?);
@@ -85,10 +84,6 @@ fn run(arguments: &mut dyn Iterator<Item = OsString>) -> Result<i32, CompilerFau
     // A container may forbid it, and the limits apply all the same.
     let _ = nice(NICENESS);
 
-    let Some(tier) = tier else {
-        write(&adapt::adapted(&read(&digest)?).map_err(fault)?)?;
-        return Ok(exit::DONE);
-    };
     // Starts the compiler's threads while there is memory for them, so that a failure to
     // start them is not blamed on the component.
     code::compile(EMPTY, tier).map_err(|error| CompilerFault::failed(format!("{error:#}")))?;
@@ -110,8 +105,8 @@ fn fault(error: wasmtime::Error) -> CompilerFault {
     }
     let code = if is_no_memory(&error) {
         exit::NO_MEMORY
-    } else if error.is::<AdaptError>() {
-        exit::NOT_ADAPTED
+    } else if error.is::<CoreModuleError>() {
+        exit::NO_PROGRAM
     } else {
         exit::INVALID
     };
