@@ -19,7 +19,7 @@ pub use error::OciError;
 pub use manifest::{
     Descriptor, Index, MANIFEST_MEDIA_TYPE, ManifestOrIndex, OciManifest, WASM_MEDIA_TYPE,
 };
-pub use pack::{ArtifactDetails, Attached, Packed};
+pub use pack::{ArtifactDetails, Attached, ComponentInterfaces, Packed};
 pub use repository::Repository;
 
 /// The largest manifest or index in bytes. The distribution specification asks registries to accept

@@ -20,14 +20,21 @@ pub struct ArtifactDetails {
     pub title: String,
     /// The annotations of the manifest.
     pub annotations: BTreeMap<String, String>,
-    /// The interfaces that the component imports.
-    pub imports: Vec<String>,
-    /// The interfaces that the component exports.
-    pub exports: Vec<String>,
+    /// The interfaces of a component; nothing for a core module of WASI preview 1.
+    pub interfaces: Option<ComponentInterfaces>,
     /// The author.
     pub author: Option<String>,
     /// The build time, in RFC 3339 format.
     pub created: Option<String>,
+}
+
+/// The interfaces of a component.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ComponentInterfaces {
+    /// The interfaces that it exports.
+    pub exports: Vec<String>,
+    /// The interfaces that it imports.
+    pub imports: Vec<String>,
 }
 
 /// A tool in the form in which it is pushed.
@@ -57,31 +64,26 @@ struct Configuration<'a> {
     architecture: &'a str,
     os: &'a str,
     layer_digests: [&'a str; 1],
-    component: ComponentInterfaces<'a>,
-}
-
-#[derive(Serialize)]
-struct ComponentInterfaces<'a> {
-    exports: &'a [String],
-    imports: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    component: Option<&'a ComponentInterfaces>,
 }
 
 impl Packed {
-    /// Packs a component.
+    /// Packs a component or a core module.
     ///
     /// # Errors
     ///
     /// Fails if the JSON cannot be written.
-    pub fn new(component: Bytes, details: &ArtifactDetails) -> serde_json::Result<Self> {
-        let mut layer = Descriptor::from_bytes(WASM_MEDIA_TYPE, &component);
+    pub fn new(tool: Bytes, details: &ArtifactDetails) -> serde_json::Result<Self> {
+        let mut layer = Descriptor::from_bytes(WASM_MEDIA_TYPE, &tool);
         layer.annotations.insert(TITLE.to_owned(), details.title.clone());
         let config = serde_json::to_vec(&Configuration {
             created: details.created.as_deref().unwrap_or(NO_TIME),
             author: details.author.as_deref(),
             architecture: "wasm",
-            os: "wasip2",
+            os: if details.interfaces.is_some() { "wasip2" } else { "wasip1" },
             layer_digests: [&layer.digest],
-            component: ComponentInterfaces { exports: &details.exports, imports: &details.imports },
+            component: details.interfaces.as_ref(),
         })?;
         let manifest = serde_json::to_vec(&OciManifest {
             schema_version: 2,
@@ -92,7 +94,7 @@ impl Packed {
             subject: None,
             annotations: details.annotations.clone(),
         })?;
-        Ok(Self { file: component, config: config.into(), manifest: manifest.into() })
+        Ok(Self { file: tool, config: config.into(), manifest: manifest.into() })
     }
 
     /// Returns the digest of the manifest.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ikigai_packages::credentials::Credentials;
 use ikigai_packages::download::DownloadCache;
-use ikigai_packages::oci::{ArtifactDetails, Attached, Packed, Repository};
+use ikigai_packages::oci::{ArtifactDetails, Attached, ComponentInterfaces, Packed, Repository};
 use ikigai_packages::reference::{Pointer, Reference, RegistryReference};
 use ikigai_packages::transport::{Transport, TransportSettings};
 use ikigai_packages_testing::{Fake, Real, Style};
@@ -88,8 +88,10 @@ pub(crate) fn packed(seed: u32) -> Packed {
     let details = ArtifactDetails {
         title: "weather.wasm".to_owned(),
         annotations: BTreeMap::from([annotation]),
-        imports: vec!["wasi:cli/stdout@0.2.0".to_owned()],
-        exports: vec!["wasi:cli/run@0.2.0".to_owned()],
+        interfaces: Some(ComponentInterfaces {
+            exports: vec!["wasi:cli/run@0.2.0".to_owned()],
+            imports: vec!["wasi:cli/stdout@0.2.0".to_owned()],
+        }),
         ..ArtifactDetails::default()
     };
     Packed::new(component(seed), &details).expect("packed")

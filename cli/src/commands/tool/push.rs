@@ -9,7 +9,9 @@ use bytes::Bytes;
 use clap::{Args, ValueHint};
 use ikigai_packages::Signer;
 use ikigai_packages::layout::OciLayout;
-use ikigai_packages::oci::{self, ArtifactDetails, Attached, OciError, Packed};
+use ikigai_packages::oci::{
+    self, ArtifactDetails, Attached, ComponentInterfaces, OciError, Packed,
+};
 use ikigai_packages::reference::{Pointer, Reference, RegistryReference};
 use ikigai_packages::signature::{
     MAX_SIGNATURE_BYTES, Payload, Signature, SignatureError, SignatureKind,
@@ -185,19 +187,15 @@ fn tag(reference: &Reference, examined: &ExaminedTool) -> Result<String, CliErro
     }
 }
 
-/// Packs a component with the metadata that registries show.
-pub(super) fn packed(examined: &ExaminedTool, component: &Bytes) -> Result<Packed, CliError> {
+/// Packs a component or a core module with the metadata that registries show.
+pub(super) fn packed(examined: &ExaminedTool, tool: &Bytes) -> Result<Packed, CliError> {
     let from = &examined.fetched.source.from;
     if examined.is_native() {
         let what =
             format!("`{from}` is a native program, and tool registries have only components");
         return Err(wrong(what).hint("`ikigai tool build` also turns a script into a component"));
     }
-    let Some(Interfaces { imports, exports }) = Interfaces::from_component(component) else {
-        let what =
-            format!("`{from}` is a core module, which other hosts do not run as a component");
-        return Err(wrong(what).hint("`ikigai tool build` turns it into a component"));
-    };
+    let interfaces = Interfaces::from_component(tool);
     let mut annotations = BTreeMap::new();
     let mut annotate = |key: &str, value: Option<&str>| {
         if let Some(value) = value {
@@ -217,12 +215,12 @@ pub(super) fn packed(examined: &ExaminedTool, component: &Bytes) -> Result<Packe
     let details = ArtifactDetails {
         title: format!("{}.wasm", examined.name()),
         annotations,
-        imports,
-        exports,
+        interfaces: interfaces
+            .map(|Interfaces { imports, exports }| ComponentInterfaces { exports, imports }),
         author: None,
         created: None,
     };
-    Packed::new(component.clone(), &details).map_err(CliError::failed)
+    Packed::new(tool.clone(), &details).map_err(CliError::failed)
 }
 
 /// Returns a signature in its attached form, with its signer.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use ikigai_tests::host::Host;
+use ikigai_tests::core_module;
+use ikigai_tests::host::{Host, schema};
 use serde_json::{Value, json};
 
 use crate::shipping::scene::*;
@@ -181,6 +182,33 @@ fn what_is_pushed_says_what_it_is() {
     // The same file is the same artifact.
     assert_eq!(host.run(args).expect_code(0).json(), ran.json());
     assert_eq!(read(directory.join("index.json")), index);
+}
+
+/// The specification has no interfaces for a core module.
+#[test]
+fn a_core_module_is_pushed_as_one_of_preview_1_and_installed_again() {
+    let host = Host::without_system_tools();
+    let (directory, out) = layout(&host);
+    let echo = "(call $say (i32.const 65536) (call $read))";
+    let manifest = r#"{"manifest":1,"name":"echo","version":"1.0.0","needs":{}}"#;
+    let module = with_manifest(&core_module::tool(&schema("echo"), "", echo), manifest);
+    let path = host.write("push/echo.wasm", module, 0o644);
+    let args = ["tool", "push", &out, path.to_str().expect("UTF-8"), "--json"];
+    let ran = host.run(args).expect_code(0);
+    let blob = |digest: &Value| {
+        directory.join("blobs/sha256").join(digest.as_str().expect("text").replace("sha256:", ""))
+    };
+    let manifest = read(blob(&ran.json()["manifest"]));
+    let config = read(blob(&manifest["config"]["digest"]));
+    assert_eq!(
+        (&config["os"], &config["component"]),
+        (&json!("wasip1"), &Value::Null),
+        "{config:#}"
+    );
+    let other = Host::without_system_tools();
+    install(&other, &directory).expect_code(0);
+    let called = other.run(["tool", "call", "echo", "{\"a\":1}"]).expect_code(0);
+    assert_eq!(called.json()["result"], json!({"a": 1}), "{called}");
 }
 
 #[test]

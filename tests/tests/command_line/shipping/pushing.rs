@@ -5,7 +5,6 @@ use std::fs;
 use std::path::Path;
 
 use ikigai_packages_testing::{REQUIRE_VARIABLE, Real};
-use ikigai_tests::core_module;
 use ikigai_tests::host::{Host, Ran};
 use serde_json::json;
 
@@ -132,18 +131,11 @@ fn what_is_no_component_of_its_tag_is_not_pushed() {
     let fake = net.registry();
     let host = Host::without_system_tools();
     let script = host.script("tool", "echo 1");
-    let module = core_module::tool(
-        &schema("weather", "x"),
-        "",
-        "(call $say (i32.const 65536) (call $read))",
-    );
-    let module = host.write("push/module.wasm", module, 0o644);
     let file = host.write("push/weather.wasm", weather("1.0.0"), 0o644);
     let bare = host.write("push/bare.wasm", component("weather", "x"), 0o644);
     let notes = host.write("push/notes.wasm", "notes", 0o644);
     for (path, rest, code, told) in [
         (&script, ":1.0.0", 2, "is a native program"),
-        (&module, ":1.0.0", 2, "is a core module, which other hosts do not run as a component"),
         (&file, ":1.0.1", 2, "the tag is `1.0.1`, and the version of the manifest 1.0.0"),
         (&bare, "", 2, "neither the file has a manifest nor the reference a tag"),
         (&notes, ":1.0.0", 1, "is not a tool"),
