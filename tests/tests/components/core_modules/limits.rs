@@ -106,8 +106,6 @@ fn a_module_that_traps_or_recurses_ends_alone() {
     let envelope = failure(&[], "(func $deeper (call $deeper))", "(call $deeper)");
     let expected = "call stack exhausted";
     assert!(envelope["error"].as_str().expect("text").contains(expected), "{envelope}");
-    // The adapter traps when it reads from this address. The host learns only about the module's
-    // own memory.
     let outside = "(drop (call $fd_write (i32.const 1) (i32.const -8) (i32.const 1) (i32.const 8)))
                    (i32.store (i32.const 0) (i32.const -16))
                    (i32.store (i32.const 4) (i32.const 1000))
@@ -115,6 +113,8 @@ fn a_module_that_traps_or_recurses_ends_alone() {
                    unreachable";
     let envelope = failure(&[], "", outside);
     assert_eq!(envelope["error_code"], "TOOL_CRASHED", "{envelope}");
+    let error = envelope["error"].as_str().expect("text");
+    assert!(error.contains("outside of its memory"), "{envelope}");
     assert_eq!(envelope["stdout"], "", "{envelope}");
 }
 

@@ -59,10 +59,14 @@ fn a_module_that_cannot_be_a_tool_is_skipped_with_the_reason() {
         (
             "parameter",
             changed("(func (export \"_start\")", "(func (export \"_start\") (param i32)"),
-            "does not compile",
+            "not as a function without parameters",
         ),
         ("function", importing("wasi_snapshot_preview1", "fd_fly", "func"), "fd_fly"),
-        ("typed", importing("wasi_snapshot_preview1", "fd_close", "func"), "does not compile"),
+        (
+            "typed",
+            importing("wasi_snapshot_preview1", "fd_close", "func"),
+            "incompatible import type",
+        ),
         ("global", importing("wasi_snapshot_preview1", "fd_close", "global i32"), "fd_close"),
         ("foreign", importing("env", "log", "func"), "`env.log`"),
         (
@@ -70,13 +74,18 @@ fn a_module_that_cannot_be_a_tool_is_skipped_with_the_reason() {
             importing("wasi:cli/stdout@0.2.0", "get-stdout", "func"),
             "build a component",
         ),
+        (
+            "missing",
+            importing("wasi_snapshot_preview1", "sock_open", "func"),
+            "`wasi_snapshot_preview1.sock_open`, which is not a function",
+        ),
         ("unstable", importing("wasi_unstable", "fd_close", "func"), "older than WASI preview 1"),
         ("spawn", importing("wasi", "thread-spawn", "func"), "one thread"),
         ("shared", changed("\"memory\") 2)", "\"memory\") 2 2 shared)"), "one thread"),
         (
             "wide",
             changed("(memory (export \"memory\") 2)", "(memory (export \"memory\") i64 2)"),
-            "",
+            "64-bit addresses",
         ),
         ("many", tool(&schema("x"), &many, ""), "imports 200005 functions"),
         ("escapes", importing("\\1b[2J", "\\e2\\80\\ae", "func"), "\\u{1b}[2J.\\u{202e}"),
