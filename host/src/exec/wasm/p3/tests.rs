@@ -248,7 +248,7 @@ async fn a_socket_is_refused_without_a_grant() {
         };
         let ended = run(parts, limits()).await;
         assert_eq!(ended.exit, Exit::Code(0), "{kind}: {ended:?}");
-        assert_eq!(ended.denied.first, [kind], "{ended:?}");
+        assert_eq!(ended.denied.first, [format!("net {kind}")], "{ended:?}");
     }
 }
 
