@@ -95,6 +95,9 @@ pub enum ComponentError {
     /// the interface.
     #[error("{}", wasi_version::OtherWasi(.0.clone()))]
     OtherWasi(String),
+    /// It is a command of WASI in a version that this host does not have; the text names its export.
+    #[error("{}", wasi_version::OtherCommand(.0.clone()))]
+    OtherCommand(String),
     /// It uses a part of the async feature of the component model that this host does not have; the
     /// text names the built-in.
     #[error("{}", wasi_version::UsesAsync(.0.clone()))]
@@ -130,6 +133,7 @@ impl ComponentError {
         match self {
             Self::CoreModule(_)
             | Self::OtherWasi(_)
+            | Self::OtherCommand(_)
             | Self::UsesAsync(_)
             | Self::Invalid(_)
             | Self::NotACommand

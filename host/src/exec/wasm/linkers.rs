@@ -65,7 +65,7 @@ impl Linkers {
             Ok(command) => Ok(LinkedProgram::Component(command)),
             Err(_) => match AsyncCommand::new(instance) {
                 Ok(command) => Ok(LinkedProgram::AsyncComponent(command)),
-                Err(_) => Err(ComponentError::NotACommand),
+                Err(_) => Err(wasi_version::no_command(exports(component))),
             },
         }
     }
@@ -80,6 +80,12 @@ impl Linkers {
         let made = self.with_http.get_or_init(|| make().map_err(|error| format!("{error:#}")));
         made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
+}
+
+/// Returns the interfaces that a component exports, with their versions.
+pub(super) fn exports(component: &Component) -> Vec<String> {
+    let exports = component.component_type();
+    exports.exports(component.engine()).map(|(name, _)| name.to_owned()).collect()
 }
 
 /// Returns the interfaces that a component imports, with their versions.

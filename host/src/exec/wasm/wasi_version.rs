@@ -1,7 +1,12 @@
 //! The versions of WASI that components are built for, and the errors about them.
 
+use super::ComponentError;
+
 /// The beginning of the names of interfaces that every host of components may have.
 pub(super) const WASI: &str = "wasi:";
+
+/// The export that makes a component a command, without its version.
+pub(super) const RUN: &str = "wasi:cli/run@";
 
 /// The error that a component imports an interface in a version that this host does not have. It
 /// names the interface.
@@ -11,6 +16,14 @@ pub(super) const WASI: &str = "wasi:";
 )]
 pub(super) struct OtherWasi(pub(super) String);
 
+/// The error that a component is a command of WASI in a version that this host does not have. It
+/// names the export.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "exports `{0}`, a version of WASI that this host does not run; build it for WASI 0.2 or 0.3.0"
+)]
+pub(super) struct OtherCommand(pub(super) String);
+
 /// The error that a component uses a part of the async feature of the component model that this
 /// host does not have. It names the built-in.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -19,6 +32,12 @@ pub(super) struct OtherWasi(pub(super) String);
      it without that part"
 )]
 pub(super) struct UsesAsync(pub(super) String);
+
+/// Returns the reason why a component with these exports is no command that this host starts.
+pub(super) fn no_command(exports: Vec<String>) -> ComponentError {
+    let other = exports.into_iter().find(|name| name.starts_with(RUN) && is_other_version(name));
+    other.map_or(ComponentError::NotACommand, ComponentError::OtherCommand)
+}
 
 /// Returns whether an interface, named with its version, is one of WASI 0.3 or of its drafts.
 pub(super) fn is_version_0_3(interface: &str) -> bool {

@@ -5,13 +5,10 @@
 
 use wasmparser::{Chunk, Parser, Payload};
 
-use super::super::wasi_version::{WASI, is_version_0_3};
+use super::super::wasi_version::{RUN, WASI, is_version_0_3};
 
 /// The beginning of the names of interfaces that only this host has.
 const OWN: &str = "ikigai:tool/";
-
-/// The export that makes a component a command, without its version.
-const RUN: &str = "wasi:cli/run@";
 
 /// Returns the build of a component that is meant for this host: the component itself, or a
 /// component nested in it.

@@ -253,6 +253,22 @@ async fn a_socket_is_refused_without_a_grant() {
 }
 
 #[test]
+fn a_command_of_another_version_is_refused_by_the_name_of_its_export() {
+    let refused = |version: &str| {
+        let text = Parts { body: RETURNS, ..EMPTY }.text().replace("run@0.3.0", version);
+        let runtime = Runtime::new(1, u64::MAX).expect("a runtime");
+        let bytes = wat::parse_str(text).expect("a component");
+        runtime.compile_here(&bytes).err().expect("refused")
+    };
+    for other in ["run@0.3.0-rc-2026-02-09", "run@0.4.0"] {
+        let error = refused(other);
+        assert!(matches!(&error, ComponentError::OtherCommand(_)), "{error}");
+        assert!(error.to_string().starts_with(&format!("exports `wasi:cli/{other}`")), "{error}");
+    }
+    assert!(matches!(refused("environment@0.3.0"), ComponentError::NotACommand));
+}
+
+#[test]
 fn an_interface_that_this_host_does_not_have_is_named() {
     let refused = |import: &str| {
         let import = format!("(import \"{import}\" (instance (export \"it\" (func))))");
