@@ -441,6 +441,19 @@ impl Host {
         self.authority().decide(&request(subject, &[subject.build.digest]))
     }
 
+    /// Refuses a build of a version of WASI that the policy does not allow, as discovery does before
+    /// it asks the build for its schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the policy refuses the build.
+    #[doc(hidden)]
+    pub fn check_wasi(&self, build: &Build) -> Result<(), Denial> {
+        let name = build.expected_name();
+        let target = CallTarget { name: Some(&name), ..CallTarget::at_path(build) };
+        self.authority().check_wasi(&request(target, &[build.digest]))
+    }
+
     /// Returns the files that an agent does not read for a model, unless the user names them: those
     /// that are hidden from `file_read` now, and those in places of secrets.
     #[must_use]
@@ -504,6 +517,7 @@ pub fn request<'a>(subject: CallTarget<'a>, contents: &'a [Digest]) -> PolicyReq
             None => subject.build.wrapped_program(),
         },
         contents,
+        wasi: subject.build.wasi(),
         tool: of_a_server.map(|(_, tool)| tool),
     }
 }

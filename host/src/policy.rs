@@ -97,6 +97,7 @@ mod signer_rule;
 mod signers;
 mod standard;
 mod variables;
+mod wasi;
 mod widen;
 mod writable_record;
 mod written;
@@ -149,6 +150,7 @@ pub use signer_rule::{SignerIdentity, SignerRule};
 pub use signers::{Signatures, SignersInForce};
 pub(crate) use standard::path_arguments as path_arguments_of;
 pub use standard::{CLIENTS, OWN_TOOL, STORE_VARIABLE, is_standard};
+pub use wasi::{WasiUse, WasiVersion};
 pub use widen::unconfining_keys;
 pub use written::{EntryPermissions, WrittenPath, path_in_policy};
 

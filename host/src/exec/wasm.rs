@@ -75,7 +75,7 @@ use super::output::Pipe;
 use super::widening::Widening;
 use super::{Call, Executor, Exit, Outcome, ResourceUsage};
 use crate::limits::Limit;
-use crate::policy::Grant;
+use crate::policy::{Grant, WasiUse};
 use ikigai_supervisor::isolation::{Guarantee, Isolation};
 
 #[doc(hidden)]
@@ -424,7 +424,8 @@ impl Runtime {
         tier: Tier,
     ) -> Result<GuestProgram, ComponentError> {
         let program = linkers.link(&compiled.code)?;
-        let code = CompiledCommand { program, instances: compiled.instances, tier };
+        let (engine, instances) = (linkers.kind, compiled.instances);
+        let code = CompiledCommand { program, engine, instances, tier };
         Ok(GuestProgram {
             runtime: Arc::clone(self),
             code: Arc::new(RwLock::new(code)),
@@ -454,6 +455,7 @@ pub struct GuestProgram {
 #[derive(Clone)]
 struct CompiledCommand {
     program: LinkedProgram,
+    engine: EngineKind,
     instances: InstanceMemory,
     tier: Tier,
 }
@@ -478,6 +480,13 @@ impl GuestProgram {
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
         self.code.read().program.imports()
+    }
+
+    /// Returns the versions of WASI that the program uses, in order.
+    #[must_use]
+    pub fn wasi(&self) -> Vec<WasiUse> {
+        let code = self.code.read();
+        code.program.wasi(code.engine)
     }
 
     async fn call(self, call: Call) -> Outcome {

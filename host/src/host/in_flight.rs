@@ -11,7 +11,7 @@ use bytes::Bytes;
 use ikigai_protocol::Digest;
 
 use super::attempt::{CallAttempt, denied};
-use super::{COMPILING, CallOrigin, CallStreams, CallTarget, Control, Host, request};
+use super::{COMPILING, CallOrigin, CallStreams, CallTarget, Control, Host, program, request};
 use crate::audit::PendingRecord;
 use crate::exec::envelope::Aside;
 use crate::exec::scrub::SecretValues;
@@ -241,6 +241,7 @@ impl<'a> CallInFlight<'a> {
                 Err(reason) => return CallAttempt::ended(Outcome::not_started(reason)),
             }
         }
+        let is_decided = self.target.build.is_wasi_known();
         let program = match self.program().await {
             Ok(program) => program,
             Err(outcome) => {
@@ -248,6 +249,10 @@ impl<'a> CallInFlight<'a> {
                 return CallAttempt { limits: decision.limits, ..CallAttempt::ended(*outcome) };
             }
         };
+        if !is_decided && let Err(outcome) = self.check_wasi() {
+            self.entry.ran(&outcome);
+            return CallAttempt::ended(*outcome);
+        }
         loop {
             let limits = decision.limits;
             if let Err(reason) = self.host.authority().record_writable(&decision.grant) {
@@ -290,6 +295,14 @@ impl<'a> CallInFlight<'a> {
             self.call.deadline.begin_again(&wider.limits);
             decision = wider;
         }
+    }
+
+    /// Checks the versions of WASI that a program uses, which were unknown before it was loaded: a
+    /// program that is named by its path was never asked for a schema.
+    fn check_wasi(&mut self) -> Result<(), Box<Outcome>> {
+        self.entry.program(program(self.target));
+        let contents = [self.target.build.digest];
+        self.host.authority().check_wasi(&request(self.target, &contents)).map_err(denied)
     }
 
     /// Returns the program. A component may need to be compiled first, which can take many seconds.

@@ -85,6 +85,7 @@ pub(super) fn own_request(name: &str) -> PolicyRequest<'_> {
         path: Path::new(name),
         program: None,
         contents: &[],
+        wasi: &[],
         tool: None,
     }
 }

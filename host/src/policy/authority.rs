@@ -158,6 +158,20 @@ impl Authority {
         Ok(decision)
     }
 
+    /// Refuses a build that uses a version of WASI which the policy does not allow. Checks nothing
+    /// else, so that it can be called before the tool is asked for its schema.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the policy refuses the build.
+    #[doc(hidden)]
+    pub fn check_wasi(&self, request: &PolicyRequest<'_>) -> Result<(), Denial> {
+        if request.wasi.is_empty() {
+            return Ok(());
+        }
+        decide::check_wasi(&self.current()?, &self.context(&self.signing, &[]), request)
+    }
+
     /// Returns the user's home, without resolving links.
     pub(crate) fn home(&self) -> Option<&Path> {
         self.live.base().home.as_deref()

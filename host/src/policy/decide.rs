@@ -36,6 +36,7 @@ use super::reached::RequestedAccess;
 use super::reserved::Reserved;
 use super::rule::{LimitKey, PolicyEntry, PolicyLayer, PolicyLayers, provenance_of};
 use super::signers;
+use super::wasi::{self, AllowedWasi};
 use super::{
     Approve, Backend, BackendChoice, Grant, Hide, Overrides, Profile, Sandbox, ToolOrigin, standard,
 };
@@ -136,9 +137,9 @@ fn decide_without_hint(
     if profile == Profile::Strict && request.backend == Backend::Native {
         check_strict(request, entry.is_some() || may_run, explicit, &profile_provenance)?;
     }
-    // Keys that only narrow count even if their entry is bound to other contents.
     let by_name: Vec<Rule<'_>> = entries(&layers.user, request).collect();
-    let narrowing: Vec<Rule<'_>> = bounds.iter().chain(&by_name).copied().chain(entry).collect();
+    let narrowing = narrowing(&bounds, &by_name, entry);
+    let AllowedWasi { versions, narrowed_by } = wasi::allowed(&narrowing, request)?;
     let own: Vec<Rule<'_>> =
         narrowing.iter().filter(|(layer, _)| layer.kind == LayerKind::User).copied().collect();
     let meet = |freedom| -> Result<EffectiveGrant, Denial> {
@@ -172,6 +173,8 @@ fn decide_without_hint(
     let limiting: Vec<Rule<'_>> = bounds.iter().chain(unbound).copied().collect();
     let limits = limits(profile, overrides, request, entry, &limiting, &mut provenance);
     let ask = ask(overrides, &narrowing, profile, &mut provenance);
+    provenance.set("wasi", Provenance::Profile(profile));
+    narrowed_by.into_iter().for_each(|by| provenance.add("wasi", by));
     let (mut grant, variables) = effective.grant(profile, request, context, &provenance)?;
     let order = Strictness::for_request(request, &grant);
     let approve = approve(overrides, &narrowing, profile, order, &mut provenance);
@@ -196,7 +199,35 @@ fn decide_without_hint(
         }
     }
     let commands = commands::meet(layers, request, &grant);
-    Ok(Decision { grant, limits, approve, ask, commands, profile, variables, provenance, notes })
+    Ok(Decision {
+        grant,
+        limits,
+        approve,
+        ask,
+        wasi: versions,
+        commands,
+        profile,
+        variables,
+        provenance,
+        notes,
+    })
+}
+
+/// Refuses a program that uses a version of WASI which the policy does not allow. Checks nothing
+/// else.
+pub(super) fn check_wasi(
+    layers: &PolicyLayers,
+    context: &PolicyContext<'_>,
+    request: &PolicyRequest<'_>,
+) -> Result<(), Denial> {
+    let names = further_names(layers, request);
+    let request = &PolicyRequest { names: &names, ..*request };
+    let entry = granting(&layers.user, request, false, context.hints, &mut Vec::new());
+    // An entry that grants nothing to these contents replaces no rule for every tool.
+    let entry = entry.unwrap_or_default();
+    let by_name: Vec<Rule<'_>> = entries(&layers.user, request).collect();
+    let rules = narrowing(&bounds(layers, request, entry), &by_name, entry);
+    wasi::allowed(&rules, request).map(|_| ())
 }
 
 /// Returns the grant of a `--schema` call, which is empty. A tool that another tool could replace
@@ -285,6 +316,16 @@ fn bounds<'a>(
     let every = every.chain([(&*layers.user, entry.map(|(_, entry)| entry))]);
     let every = every.filter_map(|(layer, own)| Some((layer, layer.every_beside(own)?)));
     every.chain(bounding(layers).flat_map(|layer| entries(layer, request))).collect()
+}
+
+/// Returns every rule whose keys narrow a call without granting. Such keys count even if their entry
+/// is bound to other contents.
+fn narrowing<'a>(
+    bounds: &[Rule<'a>],
+    by_name: &[Rule<'a>],
+    entry: Option<Rule<'a>>,
+) -> Vec<Rule<'a>> {
+    bounds.iter().chain(by_name).copied().chain(entry).collect()
 }
 
 /// Returns every entry with a name of this tool, even if it is bound to other contents.

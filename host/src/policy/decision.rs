@@ -11,7 +11,10 @@ use ikigai_protocol::Digest;
 use super::commands::Commands;
 use super::provenance::{Provenance, ProvenanceMap};
 use super::remedy::{Remedy, RemedyHints};
-use super::{Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin};
+use super::{
+    Access, Approve, AssetAccess, Backend, Grant, Profile, Sandbox, ToolOrigin, WasiUse,
+    WasiVersion,
+};
 use crate::limits::CallLimits;
 use crate::toml_file::TomlError;
 
@@ -40,6 +43,9 @@ pub struct PolicyRequest<'a> {
     pub program: Option<&'a Path>,
     /// The known contents of the file. A grant by content must list all of them.
     pub contents: &'a [Digest],
+    /// The versions of WASI that the build uses; none for a build that is no component or core
+    /// module.
+    pub wasi: &'a [WasiUse],
     /// The called tool of a server; `None` for the server itself.
     pub tool: Option<ServerTool<'a>>,
 }
@@ -88,6 +94,7 @@ pub(crate) struct CalledProgram {
     path: PathBuf,
     program: Option<PathBuf>,
     contents: Vec<Digest>,
+    wasi: Vec<WasiUse>,
 }
 
 impl From<PolicyRequest<'_>> for CalledProgram {
@@ -102,6 +109,7 @@ impl From<PolicyRequest<'_>> for CalledProgram {
             path,
             program,
             contents,
+            wasi,
             tool: _,
         } = request;
         Self {
@@ -114,6 +122,7 @@ impl From<PolicyRequest<'_>> for CalledProgram {
             path: path.to_owned(),
             program: program.map(Path::to_owned),
             contents: contents.to_vec(),
+            wasi: wasi.to_vec(),
         }
     }
 }
@@ -130,6 +139,7 @@ impl CalledProgram {
             path: &self.path,
             program: self.program.as_deref(),
             contents: &self.contents,
+            wasi: &self.wasi,
             tool: None,
         }
     }
@@ -165,6 +175,8 @@ pub struct Decision {
     pub approve: Approve,
     /// True if the user may be asked to widen the grant, if the front end can ask.
     pub ask: bool,
+    /// The versions of WASI that a component or core module may use.
+    pub wasi: Vec<WasiVersion>,
     /// The rules for the commands of `bash`.
     pub commands: Commands,
     /// The profile in force.

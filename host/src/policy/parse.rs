@@ -20,7 +20,7 @@ use super::provenance::LayerKind;
 use super::rule::{DirRule, LimitKey, LimitRules, Located, PolicyEntry, PolicyLayer};
 use super::signers::Signatures;
 use super::standard::{SHELL, STORE_VARIABLE};
-use super::{Hide, Net, dirs};
+use super::{Hide, Net, WasiVersion, dirs};
 use crate::limits;
 use crate::toml_file::{
     TomlError, TomlFile, TomlItem, TomlPair, did_you_mean, kind_of, pairs, printable,
@@ -31,12 +31,12 @@ pub(super) const EVERY: &str = "*";
 
 const FILE_KEYS: &[&str] = &["profile", "require_signed", "tools", "servers", "signers"];
 const TOOL_KEYS: &[&str] = &[
-    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "path", "assets", "ask",
-    "approve", "limits",
+    "deny", "backend", "sandbox", "sha256", "wasi", "fs", "hide", "net", "env", "path", "assets",
+    "ask", "approve", "limits",
 ];
 const SHELL_KEYS: &[&str] = &[
-    "deny", "backend", "sandbox", "sha256", "fs", "hide", "net", "env", "path", "assets", "ask",
-    "approve", "commands", "limits",
+    "deny", "backend", "sandbox", "sha256", "wasi", "fs", "hide", "net", "env", "path", "assets",
+    "ask", "approve", "commands", "limits",
 ];
 const SERVER_KEYS: &[&str] =
     &["deny", "sandbox", "sha256", "fs", "net", "env", "approve", "limits", "tools"];
@@ -166,6 +166,7 @@ impl PolicyReader<'_> {
                 "approve" => entry.approve = Some(self.word(key, item)?),
                 "ask" => entry.ask = Some(self.truth(key, item)?),
                 "hide" => entry.hide = Some(self.hide(item)?),
+                "wasi" => entry.wasi = Some(self.wasi(item)?),
                 "commands" => entry.commands = Some(self.commands(item)?),
                 "limits" => entry.limits = self.limits(item)?,
                 "tools" => entry.approved = Some(self.approved(item)?),
@@ -279,6 +280,15 @@ impl PolicyReader<'_> {
         Ok(Located { value, position })
     }
 
+    fn wasi(&self, item: &TomlItem<'_>) -> FileResult<Located<Vec<WasiVersion>>> {
+        let one =
+            |reader: &Self, text: &str, span: &Range<usize>| reader.word_in("wasi", text, span);
+        let Located { mut value, position } = self.list("wasi", item, one)?;
+        value.sort_unstable();
+        value.dedup();
+        Ok(Located { value, position })
+    }
+
     fn digest(&self, text: &str, span: &Range<usize>) -> FileResult<Digest> {
         Digest::from_str(text).map_err(|error| self.file.fail(span, error.to_string()))
     }
@@ -359,24 +369,25 @@ impl PolicyReader<'_> {
         T: VariantArray + AsRef<str> + FromStr,
     {
         let span = item.span();
-        let choice = || {
-            let names = words::<T>().into_iter().map(|word| format!("`{word}`"));
-            names.collect::<Vec<_>>().join(", ")
-        };
         let Some(text) = item.get_ref().as_str() else {
-            let what = format!("`{key}`: expected one of {}, found {}", choice(), kind_of(item));
+            let (choice, found) = (choice::<T>(), kind_of(item));
+            let what = format!("`{key}`: expected one of {choice}, found {found}");
             return Err(self.file.fail(&span, what));
         };
-        match text.parse::<T>() {
-            Ok(value) => Ok(Located { value, position: self.file.position(&span) }),
-            Err(_) => {
-                let error = self.file.fail(
-                    &span,
-                    format!("invalid value `{text}` for `{key}`; expected one of {}", choice()),
-                );
-                Err(did_you_mean(error, text, words::<T>().into_iter()))
-            }
-        }
+        let value = self.word_in(key, text, &span)?;
+        Ok(Located { value, position: self.file.position(&span) })
+    }
+
+    /// Parses one of the words of a type.
+    fn word_in<T>(&self, key: &str, text: &str, span: &Range<usize>) -> FileResult<T>
+    where
+        T: VariantArray + AsRef<str> + FromStr,
+    {
+        text.parse::<T>().map_err(|_| {
+            let what =
+                format!("invalid value `{text}` for `{key}`; expected one of {}", choice::<T>());
+            did_you_mean(self.file.fail(span, what), text, words::<T>().into_iter())
+        })
     }
 
     fn list<T>(
@@ -388,6 +399,12 @@ impl PolicyReader<'_> {
         let value = self.file.list(key, item, |text, span| one(self, text, span))?;
         Ok(Located { value, position: self.file.position(&item.span()) })
     }
+}
+
+/// Returns the policy words for the values of a type, for messages.
+fn choice<T: VariantArray + AsRef<str>>() -> String {
+    let names = words::<T>().into_iter().map(|word| format!("`{word}`"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the policy words for the values of a type.

@@ -272,6 +272,7 @@ fn contents(layer: &PolicyLayer, except: &EntryTable) -> Vec<String> {
             approve,
             ask,
             hide,
+            wasi,
             commands,
             limits,
             approved,
@@ -286,7 +287,7 @@ fn contents(layer: &PolicyLayer, except: &EntryTable) -> Vec<String> {
         let limits: Vec<_> = limits.iter().map(|(key, at)| (key, at.value)).collect();
         format!(
             "{place:?}: {:?} {:?} {:?} {dirs:?} {:?} {:?} {:?} {:?} {:?} {commands:?} {limits:?} {:?} {:?} \
-             {:?} {:?}",
+             {:?} {:?} {:?}",
             deny.as_ref().map(|at| at.value),
             backend.as_ref().map(|at| at.value),
             sandbox.as_ref().map(|at| at.value),
@@ -299,6 +300,7 @@ fn contents(layer: &PolicyLayer, except: &EntryTable) -> Vec<String> {
             approved.as_ref().map(|at| &at.value),
             ask.as_ref().map(|at| at.value),
             hide.as_ref().map(|at| at.value.patterns()),
+            wasi.as_ref().map(|at| &at.value),
         )
     };
     let profile = layer.profile.as_ref().map(|at| at.value.as_str().to_owned());

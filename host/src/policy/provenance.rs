@@ -74,8 +74,7 @@ pub struct ProvenanceMap(Vec<(&'static str, Vec<Provenance>)>);
 
 impl ProvenanceMap {
     /// Returns the rules for `profile`, `fs`, `net`, `env`, `assets`, `hide`, `sandbox`, `ask`,
-    /// `approve`, or the
-    /// key of a limit.
+    /// `approve`, `wasi`, or the key of a limit.
     #[must_use]
     pub fn for_capability(&self, capability: &str) -> &[Provenance] {
         self.place(capability).map_or(&[], |place| self.0[place].1.as_slice())

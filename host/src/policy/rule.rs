@@ -11,7 +11,9 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr, VariantArray};
 use super::commands::CommandRules;
 use super::provenance::{LayerKind, Provenance};
 use super::signer_rule::SignerRule;
-use super::{Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox};
+use super::{
+    Approve, AssetAccess, Backend, BackendChoice, Hide, Net, Profile, Sandbox, WasiVersion,
+};
 use crate::limits::CallLimits;
 use crate::toml_file::TextPosition;
 
@@ -124,6 +126,8 @@ pub(super) struct PolicyEntry {
     /// False if the user may not be asked to widen the grant.
     pub(super) ask: Option<Located<bool>>,
     pub(super) hide: Option<Located<Hide>>,
+    /// The versions of WASI that a component or core module may use.
+    pub(super) wasi: Option<Located<Vec<WasiVersion>>>,
     /// The rules for commands, only for `bash`. They grant nothing.
     pub(super) commands: Option<Located<CommandRules>>,
     pub(super) limits: LimitRules,
@@ -151,6 +155,7 @@ impl PolicyEntry {
             approve,
             ask,
             hide,
+            wasi,
             limits,
             // Any entry replaces `deny`. The other keys cannot be set for every tool.
             deny: _,
@@ -172,6 +177,7 @@ impl PolicyEntry {
             approve: unless(approve, &own.approve),
             ask: unless(ask, &own.ask),
             hide: hide.clone(),
+            wasi: unless(wasi, &own.wasi),
             limits: limits.map(|(key, at)| (*key, at.clone())).collect(),
             ..Self::default()
         }
@@ -196,6 +202,7 @@ impl PolicyEntry {
             approve: _,
             ask: _,
             hide: _,
+            wasi: _,
             commands: _,
             limits: _,
             rest: _,

@@ -208,6 +208,7 @@ mod tests {
             path: Path::new("/system/glob.wasm"),
             program: None,
             contents: &[],
+            wasi: &[],
             tool: None,
         }
     }

@@ -283,6 +283,7 @@ mod tests {
             path: Path::new("/system/glob.wasm"),
             program: None,
             contents: &[],
+            wasi: &[],
             tool: None,
         }
     }

@@ -19,10 +19,10 @@ use serde_json::Value;
 use super::file;
 use crate::exec::mcp::ToolDescription;
 use crate::paths::{self, Paths};
-use crate::policy::Backend;
+use crate::policy::{Backend, WasiUse};
 
 /// The version of the file's format.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 
 /// The length of the checksum, in hexadecimal digits.
 const CHECKSUM: usize = 2 * blake3::OUT_LEN;
@@ -73,7 +73,12 @@ impl SchemaKey {
 #[serde(rename_all = "snake_case")]
 pub(super) enum SchemaReply {
     /// Its checked schema, in the form that tools print.
-    Schema(Value),
+    Schema {
+        /// The schema.
+        schema: Value,
+        /// The versions of WASI that it uses.
+        wasi: Vec<WasiUse>,
+    },
     /// It has no schema, for this reason.
     Refused(String),
     /// Its component cannot be used on this host, for this reason; a native build may be usable.
@@ -364,7 +369,10 @@ mod tests {
         let memo = open();
         memo.keep_answer(
             question("x"),
-            SchemaReply::Schema(serde_json::json!({"description": "1"})),
+            SchemaReply::Schema {
+                schema: serde_json::json!({"description": "1"}),
+                wasi: Vec::new(),
+            },
         );
         memo.save();
         let whole = fs::read(&path).expect("read");

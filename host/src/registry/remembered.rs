@@ -24,7 +24,7 @@ pub fn remembered(paths: &Paths) -> BTreeMap<String, String> {
     let known = listed.flatten().filter_map(|candidate| {
         let digest = candidate.known_digest(&memo)?;
         let question = SchemaKey::new(candidate.backend, &candidate.path, digest);
-        let SchemaReply::Schema(schema) = memo.answer(&question)? else { return None };
+        let SchemaReply::Schema { schema, .. } = memo.answer(&question)? else { return None };
         let text = |key: &str| Some(schema.get(key)?.as_str()?.to_owned());
         Some((text("name")?, text("description").unwrap_or_default()))
     });

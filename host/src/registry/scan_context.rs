@@ -21,7 +21,7 @@ use crate::exec::output::Sink;
 use crate::exec::wasm::ComponentError;
 use crate::exec::{Call, Exit, Outcome};
 use crate::limits::{CallLimits, Limit, STDERR_KEPT};
-use crate::policy::{Authority, Backend, Grant, Sandbox, ToolOrigin};
+use crate::policy::{Authority, Backend, Denial, Grant, PolicyRequest, Sandbox, ToolOrigin};
 
 /// The number of candidates asked at once per core. Most of them only wait for their process.
 pub(super) const ASKED_PER_CORE: usize = 4;
@@ -138,15 +138,18 @@ impl ScanContext {
             Some(answer) => answer,
             None if is_new && !is_worth_it(&build) => return Err(CandidateRefusal::NotCompiled),
             None => {
-                let answer = self.ask_now(&build).await?;
+                let answer = self.ask_now(candidate, &build).await?;
                 self.memo.keep_answer(question, answer.clone());
                 answer
             }
         };
         match answer {
-            SchemaReply::Schema(value) => ToolSchema::parse(value.to_string().as_bytes())
-                .map(|schema| (build, schema))
-                .map_err(|error| CandidateRefusal::Failed(error.to_string())),
+            SchemaReply::Schema { schema, wasi } => {
+                build.remember_wasi(wasi);
+                ToolSchema::parse(schema.to_string().as_bytes())
+                    .map(|schema| (build, schema))
+                    .map_err(|error| CandidateRefusal::Failed(error.to_string()))
+            }
             SchemaReply::Refused(reason) | SchemaReply::TooCostly(reason) => {
                 Err(CandidateRefusal::Failed(reason))
             }
@@ -179,10 +182,11 @@ impl ScanContext {
             (ScanDepth::Remembered | ScanDepth::Failed, SchemaReply::TooCostly(_)) => {
                 build.is_compiled()
             }
-            (ScanDepth::Remembered, _) | (ScanDepth::Failed, SchemaReply::Schema(_)) => false,
+            (ScanDepth::Remembered, _) | (ScanDepth::Failed, SchemaReply::Schema { .. }) => false,
             (ScanDepth::Failed, _) => !matches!(answer, SchemaReply::Unusable(_)),
             (ScanDepth::Everything, _) => {
-                candidate.backend == Backend::Native || !matches!(answer, SchemaReply::Schema(_))
+                candidate.backend == Backend::Native
+                    || !matches!(answer, SchemaReply::Schema { .. })
             }
         }
     }
@@ -192,7 +196,11 @@ impl ScanContext {
     /// # Errors
     ///
     /// Fails if the call may succeed another time, so that the answer must not be remembered.
-    async fn ask_now(&self, build: &Build) -> Result<SchemaReply, CandidateRefusal> {
+    async fn ask_now(
+        &self,
+        candidate: &Candidate,
+        build: &Build,
+    ) -> Result<SchemaReply, CandidateRefusal> {
         let program = match before_deadline(self.deadline, build.program())
             .await
             .ok_or(CandidateRefusal::Late)?
@@ -206,13 +214,17 @@ impl ScanContext {
             }
             Err(error) => return Err(CandidateRefusal::Failed(error.to_string())),
         };
+        self.check_wasi(candidate, build)
+            .map_err(|denial| CandidateRefusal::Failed(denial.to_string()))?;
         let grant = self.authority.for_schema(&build.path, build.backend());
         let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let is_of_the_baseline = build.is_of_the_baseline();
         let outcome = program.run(self.schema_call(grant)).await;
         let by_itself = confined && matches!(outcome.exit, Exit::Code(code) if code != 0);
         Ok(match check_answer(outcome) {
-            Ok(schema) => SchemaReply::Schema(schema.to_value()),
+            Ok(schema) => {
+                SchemaReply::Schema { schema: schema.to_value(), wasi: build.wasi().to_vec() }
+            }
             Err(reason) if by_itself => {
                 let path = build.path.display();
                 SchemaReply::Refused(format!(
@@ -223,6 +235,24 @@ impl ScanContext {
             // Optimised code is faster, and may have room for deeper recursion.
             Err(reason) if is_of_the_baseline => return Err(CandidateRefusal::Failed(reason)),
             Err(reason) => SchemaReply::Refused(reason),
+        })
+    }
+
+    /// Refuses a build of a version of WASI that may not run. It does not run to be asked either.
+    fn check_wasi(&self, candidate: &Candidate, build: &Build) -> Result<(), Denial> {
+        let name = build.expected_name();
+        self.authority.check_wasi(&PolicyRequest {
+            name: Some(&name),
+            names: &build.names,
+            registered: &build.registered,
+            origin: candidate.origin,
+            backend: build.backend(),
+            fell_back: false,
+            path: &build.path,
+            program: build.wrapped_program(),
+            contents: &[build.digest],
+            wasi: build.wasi(),
+            tool: None,
         })
     }
 

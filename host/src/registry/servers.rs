@@ -410,6 +410,7 @@ pub fn server_request<'a>(
         path: &definition.path,
         program: definition.server.program(),
         contents,
+        wasi: &[],
         tool,
     }
 }

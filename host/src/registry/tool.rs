@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ikigai_protocol::{Digest, ToolSchema};
 use tokio::sync::OnceCell;
@@ -14,9 +14,10 @@ use crate::exec::mcp::{DefinedServer, ServerProgram};
 use crate::exec::native::NativeProgram;
 use crate::exec::wasm::{ComponentError, GuestProgram, Tier};
 use crate::exec::wrap::{Runnable, Wrapper};
-use crate::policy::{Backend, RegisteredTool, ServerTool, ToolOrigin};
+use crate::policy::{Backend, RegisteredTool, ServerTool, ToolOrigin, WasiUse};
 
 use super::candidate::Candidate;
+use super::file;
 use super::loader::Loader;
 use super::memo::Memo;
 use super::reaching::{self, PathArgument};
@@ -125,6 +126,8 @@ enum BuildProgram {
         contents: Digest,
         loader: Arc<Loader>,
         loaded: OnceCell<GuestProgram>,
+        /// The versions of WASI that it uses, once they are known.
+        wasi: OnceLock<Vec<WasiUse>>,
     },
     Server(ServerProgram),
 }
@@ -148,8 +151,8 @@ impl Build {
                 BuildProgram::Native(NativeProgram::new(path, supervisor))
             }
             Backend::Wasm => {
-                let (loader, loaded) = (Arc::clone(loader), OnceCell::new());
-                BuildProgram::Wasm { path, contents, loader, loaded }
+                let (loader, loaded, wasi) = (Arc::clone(loader), OnceCell::new(), OnceLock::new());
+                BuildProgram::Wasm { path, contents, loader, loaded, wasi }
             }
             Backend::Mcp => return Err("it defines a server, and is not a tool itself".to_owned()),
         };
@@ -217,6 +220,37 @@ impl Build {
         match &self.program {
             BuildProgram::Wasm { loaded, .. } => loaded.get(),
             BuildProgram::Native(_) | BuildProgram::Server(_) => None,
+        }
+    }
+
+    /// Returns the name of the tool that its file should be.
+    pub(crate) fn expected_name(&self) -> String {
+        file::tool_name(&self.path)
+    }
+
+    /// Returns the versions of WASI that a component or core module uses, in order. Returns an empty
+    /// list for any other build, and for a component that this host has neither loaded nor asked for
+    /// its schema.
+    #[must_use]
+    pub fn wasi(&self) -> &[WasiUse] {
+        match &self.program {
+            BuildProgram::Wasm { wasi, .. } => wasi.get().map_or(&[], Vec::as_slice),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => &[],
+        }
+    }
+
+    /// Returns whether [`wasi`](Self::wasi) is final.
+    pub(crate) fn is_wasi_known(&self) -> bool {
+        match &self.program {
+            BuildProgram::Wasm { wasi, .. } => wasi.get().is_some(),
+            BuildProgram::Native(_) | BuildProgram::Server(_) => true,
+        }
+    }
+
+    /// Sets the versions of WASI that an earlier host found in the same contents.
+    pub(super) fn remember_wasi(&self, uses: Vec<WasiUse>) {
+        if let BuildProgram::Wasm { wasi, .. } = &self.program {
+            wasi.get_or_init(|| uses);
         }
     }
 
@@ -290,8 +324,10 @@ impl Build {
 
     async fn component(&self) -> Result<&GuestProgram, ComponentError> {
         match &self.program {
-            BuildProgram::Wasm { path, contents, loader, loaded } => {
-                loaded.get_or_try_init(|| loader.load(path, *contents)).await
+            BuildProgram::Wasm { path, contents, loader, loaded, wasi } => {
+                let program = loaded.get_or_try_init(|| loader.load(path, *contents)).await?;
+                wasi.get_or_init(|| program.wasi());
+                Ok(program)
             }
             BuildProgram::Native(_) | BuildProgram::Server(_) => Err(ComponentError::NotACommand),
         }

@@ -309,6 +309,7 @@ fn glob() -> PolicyRequest<'static> {
         path: Path::new("/system/glob.wasm"),
         program: None,
         contents: &[],
+        wasi: &[],
         tool: None,
     }
 }

@@ -103,6 +103,7 @@ const FORMS: &[(&str, &[Place])] = &[
             ),
             ("supervisor/src/plan/run_mode.rs", &["enum Sandbox"]),
             ("host/src/policy/rule.rs", &["enum LimitKey"]),
+            ("host/src/policy/wasi.rs", &["enum WasiVersion"]),
         ],
     ),
     (

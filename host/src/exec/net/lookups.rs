@@ -95,6 +95,7 @@ fn reach(
         path: Path::new("/user/fetch.wasm"),
         program: None,
         contents: &[Digest::from_bytes(b"fetch")],
+        wasi: &[],
         tool: None,
     };
     let decision = authority.decide(&request).expect("it may run");

@@ -18,7 +18,7 @@ const HTTP: &str = "wasi:http/";
 /// An engine, and the linkers of the programs that it runs.
 pub(super) struct Linkers {
     pub(super) engine: Engine,
-    kind: EngineKind,
+    pub(super) kind: EngineKind,
     linker: Linker<GuestState>,
     /// Made when the first component imports `wasi:http`: most do not.
     with_http: OnceLock<Result<Linker<GuestState>, String>>,

@@ -9,11 +9,13 @@ use wasmtime::component::Component;
 use wasmtime::{Engine, InstancePre, Module, Store};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
+use super::engine::EngineKind;
 use super::instance_memory::InstanceMemory;
-use super::linkers::imports;
+use super::linkers::{exports, imports};
 use super::p3::command::AsyncCommand;
-use super::preview1;
 use super::state::GuestState;
+use super::{preview1, wasi_version};
+use crate::policy::{WasiUse, WasiVersion};
 
 /// Compiled code that is loaded.
 pub(super) enum LoadedCode {
@@ -92,6 +94,21 @@ impl LinkedProgram {
                 _ => vec![preview1::PREVIEW1.to_owned()],
             },
         }
+    }
+
+    /// Returns the versions of WASI that the program uses.
+    pub(super) fn wasi(&self, engine: EngineKind) -> Vec<WasiUse> {
+        let component = match self {
+            Self::Component(component) => component.instance_pre().component(),
+            Self::AsyncComponent(component) => component.instance().component(),
+            Self::Module(_) => {
+                let by = format!("`{}`", preview1::PREVIEW1);
+                return vec![WasiUse { version: WasiVersion::V0_1, by }];
+            }
+        };
+        let mut interfaces = imports(component);
+        interfaces.extend(exports(component));
+        wasi_version::uses(&interfaces, engine)
     }
 
     /// Runs the program to its end.

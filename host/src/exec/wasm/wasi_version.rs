@@ -1,6 +1,8 @@
 //! The versions of WASI that components are built for, and the errors about them.
 
 use super::ComponentError;
+use super::engine::EngineKind;
+use crate::policy::{WasiUse, WasiVersion};
 
 /// The beginning of the names of interfaces that every host of components may have.
 pub(super) const WASI: &str = "wasi:";
@@ -53,6 +55,21 @@ pub(super) fn is_other_version(interface: &str) -> bool {
     version(interface).is_some_and(|version| !is_known(version))
 }
 
+/// The reason that a component of WASI 0.2 counts as one of 0.3: its engine is the one of 0.3.
+const ASYNC: &str = "the async functions of the component model";
+
+/// Returns the versions of WASI that a component with these interfaces uses, in order.
+pub(super) fn uses(interfaces: &[String], engine: EngineKind) -> Vec<WasiUse> {
+    let first = |beginning: &str| {
+        let is_of = |name: &&String| version(name).is_some_and(|it| it.starts_with(beginning));
+        interfaces.iter().find(is_of).map(|name| format!("`{name}`"))
+    };
+    let of_async = (engine == EngineKind::Concurrent).then(|| ASYNC.to_owned());
+    let of_0_3 = first("0.3.").or(of_async).map(|by| (WasiVersion::V0_3, by));
+    let of_0_2 = first("0.2.").map(|by| (WasiVersion::V0_2, by));
+    of_0_2.into_iter().chain(of_0_3).map(|(version, by)| WasiUse { version, by }).collect()
+}
+
 /// Returns the version of an interface of WASI.
 fn version(interface: &str) -> Option<&str> {
     let versioned = interface.starts_with(WASI).then(|| interface.split_once('@'));
@@ -62,6 +79,23 @@ fn version(interface: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_component_uses_the_versions_of_its_interfaces_and_of_its_engine() {
+        let used = |names: &[&str], engine| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let uses = uses(&names, engine).into_iter();
+            uses.map(|WasiUse { version, by }| format!("{version} {by}")).collect::<Vec<_>>()
+        };
+        let (old, new) = ("wasi:cli/run@0.2.3", "wasi:cli/stdin@0.3.0");
+        let (sequential, concurrent) = (EngineKind::Sequential, EngineKind::Concurrent);
+        assert_eq!(used(&["ikigai:tool/assets@0.3.0", old], sequential), [format!("0.2 `{old}`")]);
+        assert_eq!(used(&[new], concurrent), [format!("0.3 `{new}`")]);
+        let both = [format!("0.2 `{old}`"), format!("0.3 `{new}`")];
+        assert_eq!(used(&[new, "wasi:cli/run@0.3.0", old], concurrent), both);
+        assert_eq!(used(&[old], concurrent), [format!("0.2 `{old}`"), format!("0.3 {ASYNC}")]);
+        assert!(used(&["acme:db/query@0.2.0"], sequential).is_empty());
+    }
 
     #[test]
     fn drafts_and_later_versions_are_other_versions() {

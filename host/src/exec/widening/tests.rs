@@ -56,6 +56,7 @@ pub(in crate::exec) fn recorded(recording: Recording, own_peers: &[(&str, u16)])
         path: Path::new("/user/tool.wasm"),
         program: None,
         contents: &[Digest::from_bytes(b"tool")],
+        wasi: &[],
         tool: None,
     };
     Widening::new(context, CalledProgram::from(request), Bytes::new())

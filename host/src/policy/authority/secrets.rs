@@ -57,6 +57,7 @@ impl Authority {
             path: Path::new(TOOL),
             program: None,
             contents: &[],
+            wasi: &[],
             tool: None,
         };
         let hide = decide::hidden_from(&layers, &request)?.in_workspace(&self.workspace)?;

@@ -253,8 +253,10 @@ pub(super) fn check_offered<'a>(
     let Some(server) = request.name.filter(|_| is_server(request)) else { return Ok(()) };
     for (layer, entry) in rules {
         let is_own = layer.servers.get(server).is_some_and(|own| std::ptr::eq(own, entry));
-        let narrows_calls =
-            entry.grants_nothing() && entry.backend.is_none() && entry.hide.is_none();
+        let narrows_calls = entry.grants_nothing()
+            && entry.backend.is_none()
+            && entry.hide.is_none()
+            && entry.wasi.is_none();
         if is_own || narrows_calls {
             continue;
         }

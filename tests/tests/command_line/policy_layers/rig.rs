@@ -134,6 +134,7 @@ pub(crate) fn system(name: &str, backend: Backend) -> PolicyRequest<'_> {
         path,
         program: None,
         contents: &[],
+        wasi: &[],
         tool: None,
     }
 }
@@ -150,6 +151,7 @@ pub(crate) fn users<'a>(backend: Backend, contents: &'a [Digest]) -> PolicyReque
         path,
         program: None,
         contents,
+        wasi: &[],
         tool: None,
     }
 }
@@ -166,6 +168,7 @@ pub(crate) fn of_server<'a>(tool: Option<&'a str>, contents: &'a [Digest]) -> Po
         path: Path::new("/user/peer.mcp.toml"),
         program: None,
         contents,
+        wasi: &[],
         tool: tool.map(|name| ServerTool { name, digest: described() }),
     }
 }

@@ -34,6 +34,17 @@ const RETURNS: &str = "(call $return (i32.const 0)) (i32.const 0)";
 const CLOCK: &str = r#"(import "wasi:clocks/monotonic-clock@0.3.0" (instance $clock
     (export "wait-for" (func async (param "how-long" u64)))))"#;
 
+/// A command of WASI 0.2.
+const COMMAND_OF_0_2: &str = r#"(component
+    (core module $module (func (export "run") (result i32) (i32.const 0)))
+    (core instance $core (instantiate $module))
+    (func $run (result (result)) (canon lift (core func $core "run")))
+    (instance $command (export "run" (func $run)))
+    (export "wasi:cli/run@0.2.0" (instance $command)))"#;
+
+/// A function of the async feature.
+const SET: &str = "(core func $new (canon waitable-set.new))";
+
 /// The parts of a command.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
@@ -266,6 +277,25 @@ fn a_command_of_another_version_is_refused_by_the_name_of_its_export() {
         assert!(error.to_string().starts_with(&format!("exports `wasi:cli/{other}`")), "{error}");
     }
     assert!(matches!(refused("environment@0.3.0"), ComponentError::NotACommand));
+}
+
+#[test]
+fn a_program_knows_the_versions_of_wasi_that_it_uses() {
+    let used = |text: &str| {
+        let uses = compiled(text).wasi().into_iter();
+        uses.map(|used| format!("{} {}", used.version, used.by)).collect::<Vec<_>>()
+    };
+    let module = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+    assert_eq!(used(module), ["0.1 `wasi_snapshot_preview1`"]);
+    let old = "0.2 `wasi:cli/run@0.2.0`";
+    assert_eq!(used(COMMAND_OF_0_2), [old]);
+    let async_of_0_2 = COMMAND_OF_0_2.replacen("(component", &format!("(component {SET}"), 1);
+    let of_async = "0.3 the async functions of the component model";
+    assert_eq!(used(&async_of_0_2), [old, of_async]);
+    let new = Parts { body: RETURNS, ..EMPTY };
+    assert_eq!(used(&new.text()), ["0.3 `wasi:cli/run@0.3.0`"]);
+    let clock = "0.3 `wasi:clocks/monotonic-clock@0.3.0`";
+    assert_eq!(used(&Parts { types: CLOCK, ..new }.text()), [clock]);
 }
 
 #[test]
