@@ -10,9 +10,9 @@ use ikigai_host::host::Host;
 use ikigai_host::limits::CallLimits;
 use ikigai_host::policy::{
     Approve, AssetAccess, Backend, CommandRule, Commands, Decision, Denial, LimitKey, Provenance,
-    Sandbox, ToolOrigin,
+    Sandbox, ToolOrigin, WasiVersion,
 };
-use ikigai_host::registry::Tool;
+use ikigai_host::registry::{Build, Tool};
 
 /// The policy's decision about one tool, or its refusal.
 pub(crate) type Decided = Result<Decision, Denial>;
@@ -163,6 +163,23 @@ pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// Returns the versions of WASI that a build uses; none for a build that is no component or core
+/// module.
+pub(crate) fn wasi(build: &Build) -> Vec<&'static str> {
+    build.wasi().iter().map(|used| used.version.as_str()).collect()
+}
+
+/// Returns the versions of WASI that components may use, if they are not all, with the rules that
+/// say so.
+pub(crate) fn allowed_wasi(decision: &Decision) -> Option<String> {
+    let versions = &decision.wasi;
+    if versions.len() == WasiVersion::VARIANTS.len() {
+        return None;
+    }
+    let versions = list(versions.iter().map(|version| version.as_str().to_owned()), ", ");
+    Some(format!("{versions} (wasi, by {})", sources(decision, &["wasi"])))
+}
+
 /// Returns the rule that forbids questions about wider access, if there is one.
 pub(crate) fn unasked(decision: &Decision) -> Option<String> {
     (!decision.ask).then(|| format!("ask = false, by {}", sources(decision, &["ask"])))
@@ -247,6 +264,7 @@ pub(crate) fn as_json(backend: Backend, decided: &Decided) -> Value {
             "sandbox": (backend != Backend::Wasm).then(|| grant.sandbox.as_str()),
             "dirs": dirs.collect::<Vec<_>>(),
             "hide": grant.hide.patterns(),
+            "wasi": decision.wasi.iter().map(|version| version.as_str()).collect::<Vec<_>>(),
             "net": net.split_whitespace().collect::<Vec<_>>(),
             "assets": grant.assets.as_str(),
             "env": env.collect::<Vec<_>>(),

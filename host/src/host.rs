@@ -529,6 +529,7 @@ fn program(subject: CallTarget<'_>) -> ProgramRecord {
         path: subject.build.path.to_string_lossy().into_owned(),
         digest: subject.build.digest,
         backend: subject.build.backend().as_str().to_owned(),
+        wasi: subject.build.wasi().iter().map(|used| used.version.as_str().to_owned()).collect(),
         server: subject.build.of_a_server().map(|(server, _)| server.name.clone()),
         backend_reason: subject.reason.to_owned(),
     }

@@ -191,6 +191,9 @@ pub struct ProgramRecord {
     pub digest: Digest,
     /// `wasm`, `native` or `mcp`.
     pub backend: String,
+    /// The versions of WASI that a component or core module uses, such as `0.2`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wasi: Vec<String>,
     /// The server that has the tool, for `mcp`. `path` and `digest` then refer to the server's
     /// definition.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -770,6 +770,44 @@ fn a_hidden_file_is_denied_and_the_page_has_what_narrows() {
 }
 
 #[test]
+fn a_version_of_wasi_that_no_rule_lists_is_refused_with_the_same_sentence_everywhere() {
+    for is_known in [true, false] {
+        let host = host();
+        if is_known {
+            let listed = host.run(["tool", "list", "--json"]).expect_code(0).json();
+            let wasi = |name: &str| {
+                let tools = listed["tools"].as_array().expect("tools").iter();
+                tools.filter(|tool| tool["name"] == name).map(|tool| tool["wasi"].clone()).collect()
+            };
+            let (part, tool): (Vec<Value>, Vec<Value>) = (wasi("part"), wasi("tool"));
+            assert_eq!((part, tool), (vec![json!(["0.2"])], vec![json!([])]), "{listed}");
+        }
+        host.write(CEILING, "[tools.\"*\"]\nwasi = [\"0.1\", \"0.3\"]\n", 0o600);
+        let ceiling = host.scratch().join(CEILING);
+        let path = host.scratch().join("user-tools/part.wasm");
+        let path = path.to_str().expect("UTF-8");
+        let sentence = format!("{}:2 allows WASI 0.1 and 0.3 only", ceiling.display());
+        // A tool that was not asked for its schema before is not offered, and the hint says why.
+        let missing = if is_known { 1 } else { 2 };
+        for (args, code) in [
+            (&["tool", "show", "part", "--json"][..], if is_known { 0 } else { 1 }),
+            (&["tool", "call", "part", "{}"], 1),
+            (&["policy", "test", "part"], missing),
+            (&["tool", "check", path], 1),
+            (&["tool", "run", path], 126),
+        ] {
+            let ran = beneath(&host, args);
+            let text = format!("{}{}", ran.stdout(), ran.stderr());
+            assert!(text.contains("it needs WASI 0.2 for `wasi:"), "{is_known} {args:?}: {ran}");
+            assert!(text.contains(&sentence), "{is_known} {args:?}: {ran}");
+            ran.expect_code(code);
+        }
+        // A native tool uses no WASI.
+        beneath(&host, &["policy", "test", "tool"]).expect_code(0);
+    }
+}
+
+#[test]
 fn a_tool_that_misses_a_credential_gets_the_hint_that_grants_it() {
     let host = host();
     let answer = r#"printf '{"error_code":"MISSING_CREDENTIALS","error":"%s"}' "$GRANTED""#;

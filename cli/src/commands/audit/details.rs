@@ -235,8 +235,10 @@ fn outcome(record: &Record) -> String {
 }
 
 fn program(program: &ProgramRecord) -> String {
+    let wasi: String =
+        program.wasi.iter().map(|version| format!(", WASI {}", plain(version))).collect();
     format!(
-        "{}: {}\n{}\nsha256 {}",
+        "{}{wasi}: {}\n{}\nsha256 {}",
         plain(&program.backend),
         plain(&program.backend_reason),
         plain(&program.path),

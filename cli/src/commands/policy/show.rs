@@ -174,7 +174,9 @@ fn as_text(host: &Host, snapshot: &Snapshot, rows: &[ToolRow<'_>]) -> Result<Str
             .map(|rule| format!("{name}: ikigai does not ask you if it needs more ({rule})"));
         let hidden =
             decision::hidden(decision).map(|patterns| format!("{name}: does not see {patterns}"));
-        unasked.into_iter().chain(hidden)
+        let wasi = decision::allowed_wasi(decision)
+            .map(|versions| format!("{name}: may use WASI {versions}"));
+        unasked.into_iter().chain(hidden).chain(wasi)
     });
     let commands = decided().flat_map(|(row, decision)| {
         let lines = decision::commands(&decision.commands).into_iter();

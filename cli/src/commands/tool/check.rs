@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
+use crate::decision;
 use crate::error::{self, CliError};
 use crate::options::SharedOptions;
 use crate::output::{print, print_json};
@@ -104,7 +105,15 @@ pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> CheckRes
     findings.push(finding("file", Grade::Good, kind));
     if build.backend() == Backend::Wasm {
         match build.imports().await {
-            Ok(imports) => findings.push(finding("imports", Grade::Good, imports_text(&imports))),
+            Ok(imports) => {
+                findings.push(finding("imports", Grade::Good, imports_text(&imports)));
+                let wasi = wasi(host, &build);
+                let is_refused = wasi.verdict == Grade::Bad;
+                findings.push(wasi);
+                if is_refused {
+                    return CheckResults { findings, tool: None };
+                }
+            }
             Err(error) => {
                 findings.push(finding("component", Grade::Bad, error.to_string()));
                 return CheckResults { findings, tool: None };
@@ -126,6 +135,14 @@ pub(super) async fn check(host: &Host, config: &Config, path: &Path) -> CheckRes
     let name = tool.as_ref().map_or(&*file, |tool| tool.name());
     findings.push(malformed_call(host, &build, (name, kind)).await);
     CheckResults { findings, tool }
+}
+
+/// Returns the versions of WASI that a build uses, or the reason that the policy refuses one.
+fn wasi(host: &Host, build: &Build) -> CheckFinding {
+    match host.check_wasi(build) {
+        Ok(()) => finding("wasi", Grade::Good, decision::wasi(build).join(", ")),
+        Err(denial) => finding("wasi", Grade::Bad, denial.to_string()),
+    }
 }
 
 fn check_schema(findings: &mut Vec<CheckFinding>, config: &Config, path: &Path, tool: &Tool) {

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use super::target::{InstallTarget, user_lock};
 use crate::commands::policy::agreed;
 use crate::commands::policy::grant::GrantEffect;
+use crate::decision;
 use crate::error::CliError;
 use crate::output::eprint;
 use crate::shipping::{
@@ -314,6 +315,7 @@ impl<'a> Installer<'a> {
             path: placement.path.to_string_lossy().into_owned(),
             digest: entry.sha256,
             backend: build.backend().as_str().to_owned(),
+            wasi: decision::wasi(build).into_iter().map(str::to_owned).collect(),
             server: None,
             backend_reason: self.action.to_owned(),
         };

@@ -6,7 +6,7 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::{Value, json};
 
-use crate::decision::ToolRow;
+use crate::decision::{self, ToolRow};
 use crate::error::CliError;
 use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json, visible};
@@ -189,6 +189,7 @@ fn as_json(snapshot: &Snapshot, rows: &[ToolRow<'_>], all: bool) -> Value {
             "name": tool.name(),
             "description": tool.schema.description,
             "backend": tool.build.backend().as_str(),
+            "wasi": decision::wasi(&tool.build),
             "backend_reason": tool.reason,
             "sandbox": isolation,
             "source": tool.source(),

@@ -104,6 +104,10 @@ fn as_text(
     let nobody = String::new;
     row("source", tool.source().to_owned(), nobody());
     row("backend", format!("{}: {}", backend.as_str(), tool.reason), nobody());
+    let wasi = decision::wasi(build);
+    if !wasi.is_empty() {
+        row("wasi", wasi.join(", "), nobody());
+    }
     row("path", build.path.display().to_string(), nobody());
     if let Some(program) = build.wrapped_program() {
         row("wraps", program.display().to_string(), nobody());
@@ -167,6 +171,7 @@ fn as_json(
         "source": tool.source(),
         "server": build.of_a_server().map(|(server, _)| server.name.as_str()),
         "backend": build.backend().as_str(),
+        "wasi": decision::wasi(build),
         "backend_reason": tool.reason,
         "sandbox": isolation,
         "path": build.path.to_string_lossy(),

@@ -24,6 +24,7 @@ fn record(host: &Host) {
         path: "/tools/weather.wasm".to_owned(),
         digest: Digest::from_bytes(b"after"),
         backend: "wasm".to_owned(),
+        wasi: vec!["0.2".to_owned()],
         server: None,
         backend_reason: "it was installed".to_owned(),
     };
