@@ -25,7 +25,7 @@ pub(crate) struct ExaminedTool {
 }
 
 impl ExaminedTool {
-    /// Examines a file as discovery does: parses, adapts and compiles it, and asks for its schema
+    /// Examines a file as discovery does: parses and compiles it, and asks for its schema
     /// with nothing granted.
     ///
     /// # Errors
