@@ -3,8 +3,8 @@
 /// The code is written, for the sequential engine.
 pub(super) const DONE: i32 = 0;
 
-/// The code is written, for the concurrent engine.
-pub(super) const DONE_CONCURRENT: i32 = 1;
+/// The code is written, for the concurrent engine. Another program that fails exits with 1.
+pub(super) const DONE_CONCURRENT: i32 = 18;
 
 /// The component does not compile.
 pub(super) const INVALID: i32 = 10;
