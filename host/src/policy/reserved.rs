@@ -237,7 +237,7 @@ impl LinkSearch {
 pub struct Reserved {
     /// The places of secrets that lie in granted directories, or in the base view of a sandbox.
     secrets: Vec<PathBuf>,
-    /// The home, if a granted directory contains it.
+    /// The home, if the tool sees it.
     home: Option<PathBuf>,
     /// The directories and files that the grant names.
     named: Vec<GrantedDir>,
@@ -266,6 +266,8 @@ impl Reserved {
         let is_covered = |place: &Path| covered.iter().any(|home| place.starts_with(home));
         let added = places.iter().filter(|place| is_in_base_view(place) && !is_covered(place));
         self.secrets.extend(added.cloned());
+        let uncovered = |home: &PathBuf| is_in_base_view(home) && !is_covered(home);
+        self.home = self.home.or_else(|| secrets.home.clone().filter(uncovered));
         self.secrets.sort();
         self.secrets.dedup();
         self
