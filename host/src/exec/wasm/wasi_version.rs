@@ -41,11 +41,6 @@ pub(super) fn no_command(exports: Vec<String>) -> ComponentError {
     other.map_or(ComponentError::NotACommand, ComponentError::OtherCommand)
 }
 
-/// Returns whether an interface, named with its version, is one of WASI 0.3 or of its drafts.
-pub(super) fn is_version_0_3(interface: &str) -> bool {
-    version(interface).is_some_and(|version| version.starts_with("0.3."))
-}
-
 /// Returns whether an interface, named with its version, is one of WASI in a version that this host
 /// does not have. A draft is another version: its types differ.
 pub(super) fn is_other_version(interface: &str) -> bool {
@@ -71,7 +66,7 @@ pub(super) fn uses(interfaces: &[String], engine: EngineKind) -> Vec<WasiUse> {
 }
 
 /// Returns the version of an interface of WASI.
-fn version(interface: &str) -> Option<&str> {
+pub(super) fn version(interface: &str) -> Option<&str> {
     let versioned = interface.starts_with(WASI).then(|| interface.split_once('@'));
     versioned.flatten().map(|(_, version)| version)
 }

@@ -5,7 +5,7 @@
 
 use wasmparser::{Chunk, Parser, Payload};
 
-use super::super::wasi_version::{RUN, WASI, is_version_0_3};
+use super::super::wasi_version::{RUN, WASI, version};
 
 /// The beginning of the names of interfaces that only this host has.
 const OWN: &str = "ikigai:tool/";
@@ -34,10 +34,10 @@ pub(super) fn for_this_host(component: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns whether a component imports or exports an interface of WASI 0.3.
+/// Returns whether a component imports or exports an interface of WASI 0.3, or of its drafts.
 pub(super) fn is_of_wasi_0_3(component: &[u8]) -> bool {
     let names = Outline::from_component(component);
-    let is_0_3 = |name: &&str| is_version_0_3(name);
+    let is_0_3 = |name: &&str| version(name).is_some_and(|version| version.starts_with("0.3."));
     names.imports.iter().chain(&names.exports).any(is_0_3)
 }
 
