@@ -60,6 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("ikigai-bench", &["ikigai-host", "ikigai-protocol"]),
+    ("ikigai-test-async-guests", &[]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
     (

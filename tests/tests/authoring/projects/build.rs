@@ -23,15 +23,15 @@ pub(super) fn echo() -> Vec<u8> {
 /// The time in which an interrupted command ends, even on a very busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The bytes 4 to 8 of a component.
-const COMPONENT: &[u8] = b"\x0d\0\x01\0";
+/// The bytes 4 to 8 of a core module.
+const MODULE: &[u8] = b"\x01\0\0\0";
 
 #[test]
-fn a_core_module_becomes_a_component_that_carries_its_manifest() {
+fn a_core_module_stays_one_and_carries_its_manifest() {
     let project = Project::from_binary(&echo());
     let ran = project.run("build", &["--json"]).expect_code(0);
     let (said, built) = (ran.json(), project.built());
-    assert_eq!((&built[..4], &built[4..8]), (&b"\0asm"[..], COMPONENT));
+    assert_eq!((&built[..4], &built[4..8]), (&b"\0asm"[..], MODULE));
     assert_eq!((&said["name"], &said["version"]), (&json!("tool"), &json!("1.2.3")), "{said}");
     assert_eq!(said["sha256"], json!(Digest::from_bytes(&built).to_string()), "{said}");
     assert_eq!((&said["size"], &said["good"]), (&json!(built.len()), &json!(true)), "{said}");

@@ -230,7 +230,7 @@ fn one_call_is_told_from_end_to_end() {
         "took ",
         "(`tool call`)",
         "ok",
-        "wasm: ",
+        "wasm, WASI 0.2: ",
         "sha256 ",
         r#"{"file_path":"file"}"#,
         "ro:/",

@@ -205,7 +205,7 @@ fn an_interrupted_recording_proposes_nothing_unless_it_may_be_partial() {
 
 #[test]
 fn without_a_home_nobody_knows_what_to_hide() {
-    let host = host().env("HOME", "");
+    let host = host().env("HOME", "relative");
     for tool in ["part", "tool"] {
         let args = ["policy", "record", tool, "--permissive", "--", "{}"];
         let ran = host.run(args).expect_code(2);
