@@ -171,7 +171,7 @@ fn a_guest_that_takes_too_much_is_refused_it() {
     let ran = call_fine(&host, &["--memory", "64KiB"]);
     assert_failed(ran, "TOOL_CRASHED", Some("memory"), 134);
     // These ask the host for more than fits into its own memory.
-    for (mode, text) in [("random_bomb", "exceeds limit"), ("pollables", "no free keys")] {
+    for (mode, text) in [("random_bomb", "exceeds limit"), ("pollables", "too many handles")] {
         let envelope = assert_failed(call(&host, &[], mode, ""), "TOOL_CRASHED", None, 134);
         assert!(envelope["error"].as_str().expect("text").contains(text), "{envelope}");
     }

@@ -20,7 +20,7 @@ fn a_program_of_go_writes_reads_lists_sleeps_and_has_a_large_heap() {
     let Some(go) = go() else { return };
     let host = Host::without_system_tools();
     let source = host.write("source/main.go", include_str!("program.go"), 0o644);
-    host.write("source/go.mod", "module go\n\ngo 1.21\n", 0o644);
+    host.write("source/go.mod", "module example.test/tool\n\ngo 1.21\n", 0o644);
     let file = host.user_tools().join("go.wasm");
     fs::create_dir_all(host.user_tools()).expect("made");
     let mut build = Command::new(&go);

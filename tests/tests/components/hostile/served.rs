@@ -84,7 +84,7 @@ fn a_server_outlives_every_end_of_a_guest() {
         ("recurse", "call stack exhausted"),
         ("flood_stdout", "wrote more than"),
         ("flood_stderr", "exit code 1\n"),
-        ("pollables", "no free keys"),
+        ("pollables", "too many handles"),
         ("random_bomb", "exceeds limit"),
         ("read_bomb", "stdout is empty"),
         ("bad_utf8", "malformed JSON"),
