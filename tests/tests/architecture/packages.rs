@@ -60,7 +60,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("ikigai-bench", &["ikigai-host", "ikigai-protocol"]),
-    ("ikigai-test-async-guests", &[]),
+    ("ikigai-test-async-guests", &["ikigai-test-guests"]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
     (
