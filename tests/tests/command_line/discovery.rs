@@ -196,7 +196,10 @@ fn a_file_that_is_no_program_is_skipped_with_the_reason() {
     for (file, expected) in [
         ("newer.wasm", "imports `wasi:cli/stdin@0.3.0-rc-2026-02-09`"),
         ("streaming.wasm", "`lines`"),
-        ("waiting.wasm", "uses `error-context.drop`, a part of the component model's async feature"),
+        (
+            "waiting.wasm",
+            "uses `error-context.drop`, a part of the component model's async feature",
+        ),
         ("newer-name.wasm", "wasi:cli/nothing@0.3.0"),
         ("text", "#!/bin/sh"),
         ("empty", "is empty"),

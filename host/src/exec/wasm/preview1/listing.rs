@@ -26,8 +26,9 @@ const ENTRY: usize = 24;
 /// The entries that every directory has, and that a stream leaves out: itself and its parent.
 const DOTS: [&str; 2] = [".", ".."];
 
-/// The number of entries that are skipped between two checks of the deadline.
-const SKIPPED_AT_ONCE: u64 = 1_024;
+/// The number of entries between two checks of the deadline. With hidden names, 64 take about a
+/// millisecond.
+const ENTRIES_AT_ONCE: u64 = 64;
 
 /// The reading of a directory that has begun.
 pub(super) struct Listing {
@@ -53,6 +54,13 @@ impl Listing {
         };
         self.cookie += 1;
         Ok(entry.map(|entry| (cookie, entry)))
+    }
+
+    /// Lets the call see its deadline now and then.
+    async fn pause_at_times(&self) {
+        if self.cookie.is_multiple_of(ENTRIES_AT_ONCE) {
+            pause().await;
+        }
     }
 
     /// Keeps an entry for the next call.
@@ -134,14 +142,13 @@ impl ModuleCall<'_> {
             }
         }
         while listing.cookie < next {
-            if listing.cookie.is_multiple_of(SKIPPED_AT_ONCE) {
-                pause().await;
-            }
+            listing.pause_at_times().await;
             if listing.next(self.state)?.is_none() {
                 return Ok(true);
             }
         }
         while let Some((cookie, entry)) = listing.next(self.state)? {
+            listing.pause_at_times().await;
             let (dir, name) = (borrowed(handle), entry.name.clone());
             let hash = paths::metadata_hash_at(self.state, dir, PathFlags::empty(), name).await;
             // Without an inode if it was removed in the meantime.

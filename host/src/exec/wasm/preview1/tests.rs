@@ -370,3 +370,22 @@ async fn a_directory_is_listed_in_pieces_without_hidden_names() {
         assert_eq!(listed, expected, "{size}");
     }
 }
+
+/// One call reads the whole directory, and says so if it comes to its end.
+#[tokio::test]
+async fn a_deadline_ends_the_listing_of_a_large_directory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let root = directory.path().canonicalize().expect("a path");
+    for index in 0..3_000 {
+        std::fs::write(root.join(format!("{index}")), "").expect("written");
+    }
+    let body = "(call $is (call $fd_readdir (i32.const 3) (i32.const 4096) (i32.const 0xf0000)
+            (i64.const 0) (i32.const 16)) (i32.const 0))
+        (call $say (i32.const 64) (i32.const 1))
+        (loop $again (br $again))";
+    let limits = CallLimits { wall_clock: Duration::from_millis(1), ..CallLimits::default() };
+    let text = module(16, "(data (i32.const 64) \"\n\")", body);
+    let ran = run_in(Some(&root), &["*.pem"], limits, &text).await;
+    assert_eq!(ran.limit, Some(Limit::WallClock), "{ran:?}");
+    assert!(ran.stdout.bytes.is_empty(), "{ran:?}");
+}
