@@ -78,6 +78,10 @@ impl Location {
             // wasmtime returns the right error.
             Descriptor::File(_) => return Ok(Self::at(dir, path, None)),
         };
+        // Before a question, which keeps the path until it is answered.
+        if path.len() > MAX_PATH {
+            return Err(ErrorCode::NameTooLong.into());
+        }
         // Every directory that a guest holds was noted when it was opened.
         let origin = state.places.origin(dir).ok_or(ErrorCode::NotPermitted)?;
         if !state.places.is_plain(origin) {
@@ -89,9 +93,6 @@ impl Location {
             if is_limited && !may_see_itself(state, origin, path, touches) {
                 return Err(ErrorCode::NotPermitted.into());
             }
-        }
-        if path.len() > MAX_PATH {
-            return Err(ErrorCode::NameTooLong.into());
         }
         let hidden = state.hidden.clone().zip(state.places.place(origin));
         let found = match &hidden {
