@@ -61,10 +61,12 @@ impl Linkers {
                 None => ComponentError::Link(format!("{error:#}")),
             }
         })?;
-        match CommandPre::new(instance.clone()) {
-            Ok(command) => Ok(LinkedProgram::Component(command)),
-            Err(_) => match AsyncCommand::new(instance) {
-                Ok(command) => Ok(LinkedProgram::AsyncComponent(command)),
+        // A program of WASI 0.3 can also export `run` of 0.2: in Rust, that is a `main` which only
+        // panics.
+        match AsyncCommand::new(instance.clone()) {
+            Ok(command) => Ok(LinkedProgram::AsyncComponent(command)),
+            Err(_) => match CommandPre::new(instance) {
+                Ok(command) => Ok(LinkedProgram::Component(command)),
                 Err(_) => Err(wasi_version::no_command(exports(component))),
             },
         }

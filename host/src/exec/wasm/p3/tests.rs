@@ -99,6 +99,17 @@ async fn a_command_of_wasi_0_3_runs_to_the_end_of_its_function() {
     assert!(matches!(never.exit, Exit::Trap(_)), "{never:?}");
 }
 
+#[tokio::test]
+async fn run_of_wasi_0_3_comes_before_that_of_0_2() {
+    let stub = r#"(core module $stub_module (func (export "run") (result i32) unreachable))
+    (core instance $stub_core (instantiate $stub_module))
+    (func $stub_run (result (result)) (canon lift (core func $stub_core "run")))
+    (instance $stub (export "run" (func $stub_run)))
+    (export "wasi:cli/run@0.2.0" (instance $stub))"#;
+    let outcome = run(Parts { types: stub, body: RETURNS, ..EMPTY }, limits()).await;
+    assert_eq!(outcome.exit, Exit::Code(0));
+}
+
 /// Commands that do not end.
 fn endless() -> [(&'static str, Parts<'static>); 4] {
     let computes = Parts { body: "(loop $again (br $again)) unreachable", ..EMPTY };
