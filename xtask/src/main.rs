@@ -11,6 +11,7 @@ mod dist;
 mod docs;
 mod environments;
 mod examples;
+mod fidelity;
 mod fuzz;
 mod install;
 mod lint;
@@ -57,6 +58,8 @@ enum XtaskCommand {
     Bench(bench::BenchOptions),
     /// Fuzz the parsers of foreign input
     Fuzz(fuzz::FuzzOptions),
+    /// Run the test suites of WASI's authors, from a checkout
+    Fidelity(fidelity::FidelityOptions),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies
     Lint,
 }
@@ -83,6 +86,7 @@ fn run(command: XtaskCommand) -> anyhow::Result<()> {
         XtaskCommand::Test(options) => test::test(&project, &options),
         XtaskCommand::Bench(options) => bench::bench(&project, &options),
         XtaskCommand::Fuzz(options) => fuzz::fuzz(&project, &options),
+        XtaskCommand::Fidelity(options) => fidelity::fidelity(&project, &options),
         XtaskCommand::Lint => lint::lint(&project),
     }
 }
