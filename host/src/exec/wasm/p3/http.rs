@@ -19,6 +19,10 @@ use crate::exec::wasm::tasks;
 /// The end of a body: its trailers, if it has some.
 type Trailers = FutureReader<Result<Option<Resource<Fields>>, ErrorCode>>;
 
+/// The arguments of `request.new`: the headers, the body, its trailers, and the options.
+type RequestParts =
+    (Resource<Fields>, Option<StreamReader<u8>>, Trailers, Option<Resource<RequestOptions>>);
+
 /// The end of the transfer of a body.
 type Transferred = FutureReader<Result<(), ErrorCode>>;
 
@@ -87,12 +91,7 @@ fn add_messages(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
     types.func_wrap(
         "[static]request.new",
         |mut store: StoreContextMut<'_, GuestState>,
-         (headers, contents, trailers, options): (
-            Resource<Fields>,
-            Option<StreamReader<u8>>,
-            Trailers,
-            Option<Resource<RequestOptions>>,
-        )| {
+         (headers, contents, trailers, options): RequestParts| {
             room(store.data_mut())?;
             let http = Access::<_, WasiHttp>::new(store, GuestState::http);
             let made: (Resource<Request>, Transferred) =

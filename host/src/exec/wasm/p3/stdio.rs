@@ -16,8 +16,11 @@ use crate::exec::output::{Pipe, PipeError};
 use crate::exec::wasm::state::{GuestOutputs, GuestState};
 use crate::exec::wasm::stdio::{FULL, WRITE_PERMIT};
 
+/// One of the two outputs of a guest.
+type OutputOf = fn(&GuestOutputs) -> &Pipe;
+
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> wasmtime::Result<()> {
-    let streams: [(&str, fn(&GuestOutputs) -> &Pipe); 2] = [
+    let streams: [(&str, OutputOf); 2] = [
         ("wasi:cli/stdout@0.3.0", |outputs| &outputs.stdout),
         ("wasi:cli/stderr@0.3.0", |outputs| &outputs.stderr),
     ];

@@ -181,7 +181,10 @@ impl ModuleCall<'_> {
         let table = self.state.ctx().table;
         let input = async {
             match input {
-                Some(stream) => Ok(table.get_mut(&stream)?.ready().await),
+                Some(stream) => {
+                    table.get_mut(&stream)?.ready().await;
+                    Ok(())
+                }
                 None => pending().await,
             }
         };

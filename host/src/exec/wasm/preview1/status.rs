@@ -65,7 +65,7 @@ pub(super) mod rights {
         | (1 << 26);
 
     /// `fd_*` of files, and `poll_fd_readwrite`: what is opened in it may have these as well.
-    pub(super) const OF_FILES: u64 = (1 << 9) - 1 | (1 << 21) | (1 << 22) | (1 << 23) | (1 << 27);
+    pub(super) const OF_FILES: u64 = ((1 << 9) - 1) | (1 << 21) | (1 << 22) | (1 << 23) | (1 << 27);
 }
 
 /// The attributes of a descriptor, as `fdstat`.
