@@ -5,7 +5,7 @@
 //! [editor](crate::Editor) runs; [`ask`] asks without an editor.
 //!
 //! **Invariant:** a key that was typed before the keys of the question were shown never answers it,
-//! and neither does a paste: [`QuestionState`] owns that rule. Keys that do not answer stay in the editor.
+//! and neither does a paste: `QuestionState` owns that rule. Keys that do not answer stay in the editor.
 //!
 //! **Invariant:** no other text has the marks of a question. [`sanitize`](crate::sanitize) replaces
 //! the characters of its frame in every foreign text, and nothing else is written in reverse video.

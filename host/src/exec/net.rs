@@ -461,6 +461,12 @@ impl NetworkGate {
 /// Parses a host as a program writes it, into an address or a name in its normal form. Returns
 /// nothing if it is neither.
 pub(super) fn parse_host(text: &str) -> Option<Host> {
+    /// The longest text of a host in bytes. A name has at most 253 characters, and each may be
+    /// written in other scripts.
+    const LONGEST: usize = 1_024;
+    if text.len() > LONGEST {
+        return None;
+    }
     // Sockets take IPv6 addresses without brackets, URLs do not.
     if let Ok(ip) = text.parse() {
         return Some(Host::Ipv6(ip));
