@@ -22,13 +22,14 @@ use crate::commands::policy::answer;
 use crate::error::{CliError, with_path};
 use crate::options::SharedOptions;
 use crate::output::{eprint, print, print_json};
-use ikigai_host::policy::shell_quoted;
+use ikigai_host::policy::{WasiVersion, shell_quoted};
 use template::{ProjectFile, ToolLanguage};
 
 /// Example uses of the command.
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool new word_count --lang script\n  \
     ikigai tool new word_count --lang rust --dir tools/word-count\n  \
+    ikigai tool new word_count --lang rust --wasi 0.3\n  \
     ikigai tool new --wrap rg\n  \
     ikigai tool new synth --wrap yosys.wasm\n\n\
     A script goes into ~/.ikigai/tools, or the directory that --user-tools specifies, and you can call it right \
@@ -46,6 +47,10 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "LANG",
           value_parser = choice::parser(ToolLanguage::VARIANTS, |it| Some(it.help())))]
     lang: Option<ToolLanguage>,
+    /// The WASI version of the component; `0.3` needs a project in Rust or Python
+    #[arg(long, value_name = "VERSION", default_value = WasiVersion::V0_2.as_str(), conflicts_with = "wrap",
+          value_parser = choice::parser(WasiVersion::VARIANTS, wasi_help))]
+    wasi: WasiVersion,
     /// Turn this program, an executable or a WebAssembly command, into a tool, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
     wrap: Option<String>,
@@ -62,17 +67,42 @@ pub(super) async fn run(
     options: &SharedOptions,
     arguments: Arguments,
 ) -> Result<ExitCode, CliError> {
-    let Arguments { name, lang, wrap, dir, json } = arguments;
+    let Arguments { name, lang, wasi, wrap, dir, json } = arguments;
     let name = match (wrap, name) {
         (Some(program), name) => return wrap::run(options, &program, name, dir, json).await,
         (None, Some(name)) => name,
         // clap refuses a command line without a name.
         (None, None) => return Err(CliError::usage(anyhow::Error::msg("a name is missing"))),
     };
-    match lang.map_or_else(asked_language, Ok)? {
+    let lang = lang.map_or_else(asked_language, Ok)?;
+    check_wasi(lang, wasi)?;
+    match lang {
         ToolLanguage::Script => script::run(options, &name, dir, json).await,
-        lang => begin(name, lang, dir, json),
+        lang => begin(NewProject { name, lang, wasi, dir }, json),
     }
+}
+
+/// Returns the help of a value of `--wasi`.
+fn wasi_help(version: WasiVersion) -> Option<&'static str> {
+    match version {
+        // Languages that are compiled to core modules have no other version.
+        WasiVersion::V0_1 => None,
+        WasiVersion::V0_2 => Some("Runs in every component host"),
+        WasiVersion::V0_3 => Some("Async functions; the project reads its input as a stream"),
+    }
+}
+
+/// Checks that there is a template for a language and a WASI version.
+fn check_wasi(lang: ToolLanguage, wasi: WasiVersion) -> Result<(), CliError> {
+    if lang.has_template(wasi) {
+        return Ok(());
+    }
+    let what = format!(
+        "invalid value `{wasi}` for `--wasi` with `--lang {}`; expected `--lang rust` or `--lang python`",
+        <&str>::from(lang)
+    );
+    Err(CliError::usage(anyhow::Error::msg(what))
+        .hint("leave out `--wasi`, or choose one of the two"))
 }
 
 /// Asks the user at the terminal for the language.
@@ -99,17 +129,33 @@ fn asked_language() -> Result<ToolLanguage, CliError> {
     }
 }
 
-/// Begins a project.
-fn begin(
+/// A project to begin.
+struct NewProject {
     name: String,
     lang: ToolLanguage,
+    wasi: WasiVersion,
+    /// The directory, if it does not have the tool's name.
     dir: Option<PathBuf>,
-    json: bool,
-) -> Result<ExitCode, CliError> {
-    check_name(&name, &format!("--lang {}", <&str>::from(lang)))?;
+}
+
+impl NewProject {
+    /// Returns the flags that choose the template.
+    fn flags(&self) -> String {
+        let lang = <&str>::from(self.lang);
+        match self.wasi {
+            WasiVersion::V0_3 => format!("--lang {lang} --wasi {}", self.wasi),
+            WasiVersion::V0_1 | WasiVersion::V0_2 => format!("--lang {lang}"),
+        }
+    }
+}
+
+/// Begins a project.
+fn begin(project: NewProject, json: bool) -> Result<ExitCode, CliError> {
+    check_name(&project.name, &project.flags())?;
+    let NewProject { name, lang, wasi, dir } = project;
     let dir = dir.unwrap_or_else(|| PathBuf::from(&name));
     check_directory(&dir)?;
-    let files = lang.files(&name);
+    let files = lang.files(wasi, &name);
     write(&dir, &files)?;
     let word = shell_quoted(&dir.display().to_string());
     let next = ["build", "test", "install"].map(|verb| format!("ikigai tool {verb} {word}"));

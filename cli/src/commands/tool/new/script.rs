@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use ikigai_host::policy::shell_quoted;
+use ikigai_host::policy::{WasiVersion, shell_quoted};
 use serde_json::json;
 
 use super::place::{self, ToolDirectory};
@@ -28,7 +28,7 @@ pub(super) async fn run(
     let place = ToolDirectory::new(&host, dir)?;
     place.check_free(&host, name, LANG_SCRIPT).await?;
     let path = place.dir.join(name);
-    for file in ToolLanguage::Script.files(name) {
+    for file in ToolLanguage::Script.files(WasiVersion::V0_2, name) {
         place::write(&path, &file.text, EXECUTABLE)?;
     }
     let word = shell_quoted(&path.to_string_lossy());

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use ikigai_host::policy::WasiVersion;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::wit;
@@ -59,18 +60,37 @@ impl ToolLanguage {
         }
     }
 
+    /// Returns whether there is a template in this language for a WASI version. All languages have a
+    /// template for the version that they are compiled to by default.
+    pub(super) fn has_template(self, wasi: WasiVersion) -> bool {
+        wasi != WasiVersion::V0_3 || matches!(self, Self::Rust | Self::Python)
+    }
+
     /// Returns the files of a new tool.
-    pub(super) fn files(self, name: &str) -> Vec<ProjectFile> {
-        let own = self.templates().iter();
+    pub(super) fn files(self, wasi: WasiVersion, name: &str) -> Vec<ProjectFile> {
+        let own = self.templates(wasi).iter();
         let own = own.map(|(path, text)| (*path, Cow::Owned(text.replace(NAME, name))));
-        let wit = wit::FILES.iter().filter(|_| self.needs_wit());
+        let wit = wit::FILES.iter().filter(|_| self.needs_wit(wasi));
         let wit = wit.map(|(path, text)| (*path, Cow::Borrowed(*text)));
         own.chain(wit).map(|(path, text)| ProjectFile { path, text }).collect()
     }
 
-    fn templates(self) -> &'static [(&'static str, &'static str)] {
+    fn templates(self, wasi: WasiVersion) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Script => files!("script": "tool.py"),
+            Self::Rust if wasi == WasiVersion::V0_3 => {
+                files!("rust-0.3": "tool.toml", "Cargo.toml", "src/lib.rs", "src/arguments.rs",
+                                   "src/count.rs", "cases.jsonl", "README.md", ".gitignore")
+            }
+            Self::Python if wasi == WasiVersion::V0_3 => {
+                files!("python-0.3": "tool.toml", "app.py", "arguments.py", "count.py",
+                                     "cases.jsonl", "README.md", ".gitignore", "wit/tool.wit",
+                                     "wit/deps/LICENSE", "wit/deps/wasi-cli-0.3.0/package.wit",
+                                     "wit/deps/wasi-clocks-0.3.0/package.wit",
+                                     "wit/deps/wasi-filesystem-0.3.0/package.wit",
+                                     "wit/deps/wasi-random-0.3.0/package.wit",
+                                     "wit/deps/wasi-sockets-0.3.0/package.wit")
+            }
             Self::Rust => files!("rust": "tool.toml", "Cargo.toml", "src/main.rs", "cases.jsonl",
                                          "README.md", ".gitignore"),
             Self::Python => {
@@ -88,10 +108,10 @@ impl ToolLanguage {
         }
     }
 
-    /// Returns whether the compiler reads the interfaces of a component. Other compilers bring
-    /// their own.
-    fn needs_wit(self) -> bool {
-        matches!(self, Self::Python | Self::Js)
+    /// Returns whether the compiler reads the interfaces of WASI 0.2. Other compilers bring their
+    /// own, and the template for WASI 0.3 in Python contains those of WASI 0.3.
+    fn needs_wit(self, wasi: WasiVersion) -> bool {
+        wasi != WasiVersion::V0_3 && matches!(self, Self::Python | Self::Js)
     }
 }
 
@@ -122,16 +142,36 @@ mod tests {
         found
     }
 
+    /// Returns each language with each WASI version that it has a template for.
+    fn of_all() -> impl Iterator<Item = (ToolLanguage, WasiVersion)> {
+        ToolLanguage::VARIANTS.iter().flat_map(|language| {
+            let versions = [WasiVersion::V0_2, WasiVersion::V0_3].into_iter();
+            let versions = versions.filter(|wasi| language.has_template(*wasi));
+            versions.map(|wasi| (*language, wasi))
+        })
+    }
+
     #[test]
     fn every_file_of_a_template_is_written() {
-        for language in ToolLanguage::VARIANTS {
-            let name: &str = (*language).into();
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates").join(name);
+        for (language, wasi) in of_all() {
+            let name: &str = language.into();
+            let name = match wasi {
+                WasiVersion::V0_3 => format!("{name}-{wasi}"),
+                _ => name.to_owned(),
+            };
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("templates").join(&name);
             let mut known: Vec<PathBuf> =
-                language.templates().iter().map(|(path, _)| PathBuf::from(path)).collect();
+                language.templates(wasi).iter().map(|(path, _)| PathBuf::from(path)).collect();
             known.sort();
             assert_eq!(known, files_below(&folder), "{name}");
         }
+    }
+
+    #[test]
+    fn rust_and_python_have_a_template_for_wasi_0_3() {
+        let names = of_all().filter(|(_, wasi)| *wasi == WasiVersion::V0_3);
+        let names: Vec<&str> = names.map(|(language, _)| language.into()).collect();
+        assert_eq!(names, ["rust", "python"]);
     }
 
     #[test]
@@ -143,15 +183,15 @@ mod tests {
         assert_eq!(known, found.iter().map(|it| Path::new("wit").join(it)).collect::<Vec<_>>());
     }
 
-    /// Returns the languages of projects.
-    fn of_projects() -> impl Iterator<Item = &'static ToolLanguage> {
-        ToolLanguage::VARIANTS.iter().filter(|language| **language != ToolLanguage::Script)
+    /// Returns the templates of projects.
+    fn of_projects() -> impl Iterator<Item = (ToolLanguage, WasiVersion)> {
+        of_all().filter(|(language, _)| *language != ToolLanguage::Script)
     }
 
     #[test]
     fn a_new_project_has_the_name_of_the_tool_everywhere() {
-        for language in of_projects() {
-            let files = language.files("pi_day");
+        for (language, wasi) in of_projects() {
+            let files = language.files(wasi, "pi_day");
             let text = |path: &str| &*files.iter().find(|it| it.path == path).expect(path).text;
             let project = Project::parse(text("tool.toml").as_bytes()).expect("a project");
             assert_eq!(project.manifest.name, "pi_day");
@@ -171,10 +211,18 @@ mod tests {
 
     #[test]
     fn one_set_of_cases_serves_all_languages() {
-        let cases = |language: &ToolLanguage| {
-            let file = language.templates().iter().find(|(path, _)| *path == "cases.jsonl");
+        let cases = |language: ToolLanguage, wasi| {
+            let file = language.templates(wasi).iter().find(|(path, _)| *path == "cases.jsonl");
             file.expect("cases").1
         };
-        assert!(of_projects().all(|it| cases(it) == cases(&ToolLanguage::Go)));
+        let all = cases(ToolLanguage::Go, WasiVersion::V0_2);
+        assert!(of_projects().all(|(language, wasi)| cases(language, wasi) == all));
+    }
+
+    #[test]
+    fn a_project_in_go_builds_with_every_go_that_has_the_target() {
+        let files = ToolLanguage::Go.files(WasiVersion::V0_2, "pi_day");
+        let module = files.iter().find(|file| file.path == "go.mod").expect("go.mod");
+        assert!(module.text.ends_with("\n\ngo 1.21\n"), "{}", module.text);
     }
 }
