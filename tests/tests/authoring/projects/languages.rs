@@ -42,8 +42,13 @@ fn path() -> OsString {
 /// Begins a project in a language, then builds, tests, checks and calls it. `prepare` puts earlier
 /// compiled or installed files into the project.
 fn follow(language: &str, prepare: impl FnOnce(&Path)) {
+    follow_with(&["--lang", language], prepare);
+}
+
+/// Does the same with these flags, which choose the template. Returns the host, which has the tool.
+fn follow_with(flags: &[&str], prepare: impl FnOnce(&Path)) -> Host {
     let host = host();
-    host.run(["tool", "new", "count_all", "--lang", language]).expect_code(0);
+    host.run([&["tool", "new", "count_all"], flags].concat()).expect_code(0);
     let project = host.workspace().join("count_all");
     prepare(&project);
     let built = host.run(["tool", "build", "count_all", "--json"]).expect_code(0);
@@ -56,6 +61,21 @@ fn follow(language: &str, prepare: impl FnOnce(&Path)) {
     fs::copy(file, host.user_tools().join("count_all.wasm")).expect("copied");
     let called = host.run(["tool", "call", "count_all", "{\"text\":\"one two\"}"]).expect_code(0);
     assert_eq!(called.json()["result"], json!({"lines": 1, "words": 2}), "{called}");
+    host
+}
+
+/// Calls the tool with a text of 21 MB, and a memory limit that such a text exceeds.
+fn counts_more_than_it_may_hold(host: &Host, memory: &str) {
+    const LINES: usize = 600_000;
+    let text = "naïve \"quoted\" 😀, and the rest\n".repeat(LINES);
+    let arguments = json!({ "text": text }).to_string();
+    let call = ["tool", "call", "--memory", memory, "--timeout", "5m", "count_all", "-"];
+    let called = host.run_with(call, arguments.as_bytes()).expect_code(0);
+    assert_eq!(called.json()["result"], json!({"lines": LINES, "words": 6 * LINES}), "{called}");
+    let shown = host.run(["tool", "list", "--json"]).expect_code(0).json();
+    let tools = shown["tools"].as_array().expect("a list");
+    let tool = tools.iter().find(|tool| tool["name"] == "count_all").expect("the tool");
+    assert_eq!(tool["wasi"], json!(["0.2", "0.3"]), "{tool}");
 }
 
 /// Returns a file that `cargo xtask test` installed, or `None` if the language is missing.
@@ -77,6 +97,20 @@ fn a_project_in_rust() {
 }
 
 #[test]
+fn a_project_in_rust_of_wasi_0_3() {
+    let example = paths::built_examples().join("rust-component/text-count.wasm");
+    if installed(example, "a project in Rust of WASI 0.3", "wasm32-wasip2").is_none() {
+        return;
+    }
+    let host = follow_with(&["--lang", "rust", "--wasi", "0.3"], |project| {
+        let target = paths::shared_scratch().join("project-in-rust-0.3");
+        fs::create_dir_all(&target).expect("made");
+        symlink(target, project.join("target")).expect("linked");
+    });
+    counts_more_than_it_may_hold(&host, "4MiB");
+}
+
+#[test]
 fn a_project_in_python() {
     let environment = paths::built_examples().join("python-component/.venv");
     let program = environment.join("bin/componentize-py");
@@ -84,6 +118,19 @@ fn a_project_in_python() {
         return;
     }
     follow("python", |project| symlink(environment, project.join(".venv")).expect("linked"));
+}
+
+#[test]
+fn a_project_in_python_of_wasi_0_3() {
+    let environment = paths::built_examples().join("python-component/.venv");
+    let program = environment.join("bin/componentize-py");
+    if installed(program, "a project in Python of WASI 0.3", "python3").is_none() {
+        return;
+    }
+    let host = follow_with(&["--lang", "python", "--wasi", "0.3"], |project| {
+        symlink(environment, project.join(".venv")).expect("linked");
+    });
+    counts_more_than_it_may_hold(&host, "32MiB");
 }
 
 #[test]

@@ -43,6 +43,45 @@ fn a_project_of_each_language_is_written_and_says_what_comes_next() {
 }
 
 #[test]
+fn a_project_of_wasi_0_3_is_one_in_rust_or_python() {
+    let host = Host::without_system_tools();
+    let new = |name: &str, flags: &[&str]| host.run([&["tool", "new", name], flags].concat());
+    for (language, main) in [("rust", "src/lib.rs"), ("python", "app.py")] {
+        let name = format!("pi_{language}");
+        new(&name, &["--lang", language, "--wasi", "0.3"]).expect_code(0);
+        let text = fs::read_to_string(host.workspace().join(&name).join(main)).expect(main);
+        assert!(text.contains("stream of WASI 0.3"), "{text}");
+        let of_0_2 = format!("{name}_2");
+        new(&of_0_2, &["--lang", language, "--wasi", "0.2"]).expect_code(0);
+        let by_default = format!("{name}_d");
+        new(&by_default, &["--lang", language]).expect_code(0);
+        let manifest = |name: &str| {
+            let file = host.workspace().join(name).join("tool.toml");
+            fs::read_to_string(file).expect("tool.toml").replace(name, "NAME")
+        };
+        assert_eq!(manifest(&of_0_2), manifest(&by_default));
+    }
+    let before = entries(&host.workspace());
+    for language in ["script", "js", "go", "c", "shell"] {
+        let ran = new("a", &["--lang", language, "--wasi", "0.3"]).expect_code(2);
+        let why = format!(
+            "error: invalid value `0.3` for `--wasi` with `--lang {language}`; expected `--lang rust` \
+             or `--lang python`\nhint: leave out `--wasi`, or choose one of the two\n"
+        );
+        assert_eq!(ran.stderr(), why, "{ran}");
+    }
+    for version in ["0.1", "0.4", "0.3.0", ""] {
+        let ran = new("a", &["--lang", "rust", "--wasi", version]).expect_code(2);
+        assert!(ran.stderr().contains("possible values: 0.2, 0.3"), "{ran}");
+    }
+    new("a", &["--wrap", "sh", "--wasi", "0.3"]).expect_code(2);
+    let ran = new("pi-day", &["--lang", "rust", "--wasi", "0.3"]).expect_code(2);
+    let hint = "`ikigai tool new pi_day --lang rust --wasi 0.3 --dir pi-day`\n";
+    assert!(ran.stderr().ends_with(hint), "{ran}");
+    assert_eq!(entries(&host.workspace()), before, "nothing was written");
+}
+
+#[test]
 fn a_directory_is_new_or_empty() {
     let host = Host::without_system_tools();
     let new = |dir: &str| host.run(["tool", "new", "a", "--lang", "c", "--dir", dir]);
