@@ -376,6 +376,19 @@ fn what_other_programs_execute_is_not_changed_unless_it_is_named() {
 }
 
 #[test]
+fn an_absolute_path_is_refused_alike_whether_it_exists_or_not() {
+    let tree = repository();
+    let steps = ["mkdir", "unlink", "create-new", "rename . kept", "link . kept"];
+    for step in steps {
+        let step = if step.contains('.') { step.to_owned() } else { format!("{step} .") };
+        let both = ["/etc/passwd", "/etc/none"].map(|path| format!("{step} {path}"));
+        let seen = tree.walk(&tree.guarding(&[]), &both.each_ref().map(String::as_str));
+        assert_eq!(seen[0], seen[1], "{step}");
+        assert_ne!(seen[0], "done", "{step}");
+    }
+}
+
+#[test]
 fn the_tools_see_nothing_of_hidden_names() {
     let tree = tree();
     let grant = tree.grant(&[(RW, "work")], HIDE);

@@ -102,6 +102,11 @@ impl Location {
             None => follow(&start, path, touches)?,
         };
         let PathEnd { parent, name, seen } = found;
+        // wasmtime would refuse it. But the checks before that look at the path, and their answers
+        // would tell the guest whether it exists on this machine.
+        if name.starts_with('/') {
+            return Err(ErrorCode::NotPermitted.into());
+        }
         if let Some((hidden, place)) = hidden {
             let parent = parent.as_ref().map_or_else(|| start.dir.as_fd(), |own| own.as_fd());
             match touches {
@@ -276,7 +281,7 @@ fn follow(start: &Dir, path: &str, touches: Touches) -> FsResult<PathEnd> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let Some((parent, name)) = split(&path) else {
-            // Empty or absolute: wasmtime refuses it.
+            // Empty, which wasmtime refuses, or absolute, which `resolve` refuses.
             return Ok(PathEnd { parent: None, name: path, seen: None });
         };
         let opened = match parent {
