@@ -15,12 +15,6 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         suite: "Rust, WASI 0.3",
-        reason: "an absolute path as the place of a write is refused with `access`, and the case \
-                 expects `not-permitted`",
-        cases: &["filesystem-hard-links", "filesystem-rename", "filesystem-unlink-errors"],
-    },
-    Exception {
-        suite: "Rust, WASI 0.3",
         reason: "wasmtime refuses a request's path without a slash at its beginning",
         cases: &["http-request"],
     },
