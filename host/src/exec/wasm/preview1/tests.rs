@@ -384,7 +384,7 @@ async fn a_deadline_ends_the_listing_of_a_large_directory() {
         (call $say (i32.const 64) (i32.const 1))
         (loop $again (br $again))";
     let limits = CallLimits { wall_clock: Duration::from_millis(1), ..CallLimits::default() };
-    let text = module(16, "(data (i32.const 64) \"\n\")", body);
+    let text = module(16, "(data (i32.const 64) \"\\n\")", body);
     let ran = run_in(Some(&root), &["*.pem"], limits, &text).await;
     assert_eq!(ran.limit, Some(Limit::WallClock), "{ran:?}");
     assert!(ran.stdout.bytes.is_empty(), "{ran:?}");
