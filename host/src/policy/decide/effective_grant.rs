@@ -544,19 +544,16 @@ enum MissingDirRule {
     IsNothing,
 }
 
-/// Returns the first link on the way to `path` that a tool may have created, because tools may
-/// write there, or once could. Such a link must not choose what the entry grants.
-fn link_of_a_tool(path: &Path, context: &PolicyContext<'_>) -> Option<PathBuf> {
-    let mut steps = resolution_steps(path);
-    // The last step is not a link.
-    steps.pop();
-    let recorded = if steps.is_empty() { return None } else { context.writable_record.dirs() };
+/// Returns the first of the `links` on the way to a path that a tool may have created, because tools
+/// may write there, or once could. Such a link must not choose what the entry grants.
+fn link_of_a_tool(links: Vec<PathBuf>, context: &PolicyContext<'_>) -> Option<PathBuf> {
+    let recorded = if links.is_empty() { return None } else { context.writable_record.dirs() };
     let is_writable = |dir: &Path| match &recorded {
         Ok(dirs) => dirs.contains(dir) || dir == context.workspace,
         // If the record cannot be read, any directory may be writable.
         Err(_) => true,
     };
-    steps.into_iter().find(|link| link.ancestors().skip(1).any(is_writable))
+    links.into_iter().find(|link| link.ancestors().skip(1).any(is_writable))
 }
 
 /// Returns a path with the links of its directory resolved.
@@ -576,8 +573,10 @@ fn granted_link(path: &Path) -> Option<GrantedLink> {
 
 /// Returns the link of this path, if a person could mean it: no tool can have made it.
 fn allowed_link(path: &Path, context: &PolicyContext<'_>) -> Option<GrantedLink> {
-    let link = granted_link(path).filter(|link| link.path == path)?;
-    link_of_a_tool(path, context).is_none().then_some(link)
+    let mut links = resolution_steps(path);
+    let target = links.pop()?;
+    let link = granted_link(path).filter(|link| link.path == path && link.target == target)?;
+    link_of_a_tool(links, context).is_none().then_some(link)
 }
 
 /// The meaning of a list `fs`.
@@ -602,8 +601,12 @@ fn resolve(
         let provenance = line_provenance(layer, rule.position.line);
         let subject = format!("{provenance} names the directory `{}`,", rule.raw);
         let wrong = |what: String| Denial::new(format!("{subject} {what}"), provenance.clone());
-        let path = match rule.path.canonicalize() {
-            Ok(path) if path.is_dir() || path.is_file() => path,
+        // The path and its links come from one walk. Otherwise a tool could exchange a directory and
+        // a link between two walks, and the link would choose what is granted.
+        let mut on_the_way = resolution_steps(&rule.path);
+        let end = on_the_way.pop().unwrap_or_else(|| rule.path.clone());
+        let path = match end.symlink_metadata() {
+            Ok(found) if found.is_dir() || found.is_file() => end,
             Ok(_) => {
                 return Err(wrong("which is neither a directory nor a regular file".to_owned()));
             }
@@ -623,7 +626,7 @@ fn resolve(
             let what = format!("which leads out of the workspace to `{}`", path.display());
             return Err(wrong(what));
         }
-        if let Some(link) = link_of_a_tool(&rule.path, context) {
+        if let Some(link) = link_of_a_tool(on_the_way, context) {
             if missing == MissingDirRule::IsNothing {
                 continue;
             }
@@ -634,6 +637,7 @@ fn resolve(
             )));
         }
         let link = (path != rule.path).then(|| granted_link(&rule.path)).flatten();
+        let link = link.filter(|link| link.target == path);
         let dir = GrantedDir { access: rule.access, path };
         match link.is_some() && rule.access == Access::ReadOnly {
             true => read_by_link.push((rule, dir)),
