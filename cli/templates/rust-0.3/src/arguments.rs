@@ -81,7 +81,7 @@ impl Arguments {
         after
     }
 
-    /// Returns whether the next value is that of the key `text` of the outermost object.
+    /// Returns whether the next value belongs to the key `text` of the outermost object.
     fn is_before_text(&self) -> bool {
         let key = self.kept.trim_end().strip_suffix(':').map(str::trim_end);
         let before = key.and_then(|key| key.strip_suffix("\"text\"")).map(str::trim_end);

@@ -18,7 +18,7 @@ use count::{Counter, Decoder};
 /// The most bytes that the tool reads at once.
 const PIECE: usize = 64 * 1024;
 
-/// What is wrong, with a code for the model that wrote the arguments.
+/// An error, with a code for the model that wrote the arguments.
 type Failure = (String, &'static str);
 
 struct Tool;
