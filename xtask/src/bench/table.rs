@@ -81,7 +81,7 @@ const ROWS: &[BenchRow] = &[
     },
     // And in a program that lives on?
     BenchRow {
-        what: "the same in a conversation or `mcp serve`: added to a process",
+        what: "native `file_read` in a conversation or `mcp serve`: added to a process",
         samples: ("native", "ready", "spawn"),
         shown: Added(Millis),
         target: 1.0,
