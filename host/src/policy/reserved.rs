@@ -1,6 +1,6 @@
 //! The places in granted directories that a grant of the directory does not open. The tool does not
-//! see places of secrets there or in the base view, and may not write to places that other programs execute. A list `fs` must
-//! name such a place, or a directory or file in it.
+//! see places of secrets there or in the base view, and may not write to places that other programs
+//! execute. A list `fs` must name such a place, or a directory or file in it.
 //!
 //! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
 //! links of the places at each decision on a grant, if a directory with such links changed.
@@ -246,31 +246,42 @@ pub struct Reserved {
 impl Reserved {
     /// Returns the reserved places in these directories, for a grant that names `named`.
     pub(super) fn new(secrets: &SecretPaths, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
-        let is_in = |place: &PathBuf| dirs.iter().any(|dir| place.starts_with(&dir.path));
-        let home = secrets.home.clone().filter(is_in);
         let places = if dirs.is_empty() { Arc::default() } else { secrets.places() };
-        let places = places.iter().filter(|place| is_in(place));
-        Self { secrets: places.cloned().collect(), home, named }
+        Self::among(&places, secrets.home.as_ref(), dirs, named)
     }
 
-    /// Adds the places of secrets in the base view, which every sandboxed tool sees. The supervisor
-    /// covers the home in the tool's environment, `env`, if it is the user's own.
-    pub(super) fn with_base_view(
-        mut self,
+    /// Returns the reserved places of a sandboxed process, which sees the base view besides these
+    /// directories. The supervisor covers the home in the tool's environment, `env`, if it is the
+    /// user's own.
+    pub(super) fn for_process(
         secrets: &SecretPaths,
+        dirs: &[GrantedDir],
+        named: Vec<GrantedDir>,
         env: &[(OsString, OsString)],
     ) -> Self {
         let places = secrets.places();
+        let mut reserved = Self::among(&places, secrets.home.as_ref(), dirs, named);
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
         let covered = home.and_then(|home| resolved(home).ok()).filter(|home| is_users_own(home));
         let is_covered = |place: &Path| covered.iter().any(|home| place.starts_with(home));
         let added = places.iter().filter(|place| is_in_base_view(place) && !is_covered(place));
-        self.secrets.extend(added.cloned());
+        reserved.secrets.extend(added.cloned());
         let uncovered = |home: &PathBuf| is_in_base_view(home) && !is_covered(home);
-        self.home = self.home.or_else(|| secrets.home.clone().filter(uncovered));
-        self.secrets.sort();
-        self.secrets.dedup();
-        self
+        reserved.home = reserved.home.or_else(|| secrets.home.clone().filter(uncovered));
+        reserved.secrets.sort();
+        reserved.secrets.dedup();
+        reserved
+    }
+
+    fn among(
+        places: &[PathBuf],
+        home: Option<&PathBuf>,
+        dirs: &[GrantedDir],
+        named: Vec<GrantedDir>,
+    ) -> Self {
+        let is_in = |place: &&PathBuf| dirs.iter().any(|dir| place.starts_with(&dir.path));
+        let secrets = places.iter().filter(is_in).cloned().collect();
+        Self { secrets, home: home.filter(is_in).cloned(), named }
     }
 
     /// Returns the reserved places for a grant that names these directories and files, without

@@ -479,10 +479,11 @@ impl EffectiveGrant {
             })?;
             env.push((DIRS_VARIABLE.into(), list));
         }
-        let mut reserved = Reserved::new(context.secrets, &dirs, self.by_name);
-        if request.is_process() && self.sandbox != Sandbox::Off {
-            reserved = reserved.with_base_view(context.secrets, &env);
-        }
+        let reserved = if request.is_process() && self.sandbox != Sandbox::Off {
+            Reserved::for_process(context.secrets, &dirs, self.by_name, &env)
+        } else {
+            Reserved::new(context.secrets, &dirs, self.by_name)
+        };
         let grant = Grant {
             reserved,
             dirs,
