@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::decision::PolicyRequest;
 use super::edit::{NewKey, NewValue};
 use super::rule::{Located, PolicyEntry};
-use super::secret_places::secret_place;
+use super::secret_places::is_secret;
 use super::widen::{self, WidenContext};
 use super::written::{EntryPermissions, WrittenPath};
 use super::{Access, AssetAccess, Authority, Net, ToolOrigin, standard};
@@ -106,10 +106,7 @@ impl EntryLists {
             return Ok(Some(held.clone()));
         }
         // Secrets in a granted directory need their own rule.
-        let is_by_name = |path: &PathBuf| {
-            secret_place(path, self.home.as_deref()).is_some()
-                || self.secrets.iter().any(|place| path.starts_with(place))
-        };
+        let is_by_name = |path: &Path| is_secret(path, self.home.as_deref(), &self.secrets);
         let conflict =
             |held: &WrittenPath| Err(Box::new(Conflict { held: held.clone(), new: new.clone() }));
         let others = self.fs.iter().filter(|held| held.path != new.path);

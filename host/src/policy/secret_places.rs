@@ -175,6 +175,12 @@ pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
         .any(|place| place.starts_with(dir) && place != dir)
 }
 
+/// Returns whether a path is secret by its place or name, or lies in one of the `known` places of
+/// secrets. A rule for a directory around it does not open it.
+pub(super) fn is_secret(path: &Path, of_user: Option<&Path>, known: &[PathBuf]) -> bool {
+    secret_place(path, of_user).is_some() || known.iter().any(|place| path.starts_with(place))
+}
+
 /// Returns the patterns of names that contain secrets in any directory. Each is exact or has one
 /// `*`, in the form of the key `hide`.
 pub fn secret_names() -> impl Iterator<Item = &'static str> {
@@ -233,7 +239,7 @@ mod tests {
     use super::*;
 
     fn is_secret(path: &str) -> bool {
-        secret_place(Path::new(path), Some(Path::new("/home/u"))).is_some()
+        super::is_secret(Path::new(path), Some(Path::new("/home/u")), &[])
     }
 
     #[test]

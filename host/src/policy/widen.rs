@@ -11,10 +11,9 @@ use super::executed_places::executed_place;
 use super::reached::RequestedAccess;
 use super::remedy::Permissions;
 use super::rule::{DirRule, PolicyEntry};
+use super::secret_places::is_secret;
 use super::written::{WrittenPath, path_in_policy};
-use super::{
-    AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, secret_place, standard,
-};
+use super::{AssetAccess, Backend, Profile, Sandbox, ToolOrigin, is_broad_place, standard};
 
 /// The places around a tool.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +33,7 @@ pub(super) struct WidenContext<'a> {
 impl WidenContext<'_> {
     /// Returns whether a path lies in a place of secrets, which a grant must name.
     fn is_secret(&self, path: &Path) -> bool {
-        secret_place(path, self.home).is_some()
-            || self.secrets.iter().any(|place| path.starts_with(place))
+        is_secret(path, self.home, self.secrets)
     }
 
     /// Returns whether a directory is broad, or contains the host's own files, so that it must not
