@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-pub(super) use self::least::is_in_base_view;
+pub(super) use self::least::is_seen_without_grant;
 pub(super) use self::misplaced::misplaced_tables;
 use crate::error::{CliError, with_path};
 use crate::options::SharedOptions;

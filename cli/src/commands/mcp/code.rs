@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ikigai_host::policy::is_broad_place;
 
-use crate::commands::policy::is_in_base_view;
+use crate::commands::policy::is_seen_without_grant;
 
 /// The directory that every sandboxed tool sees.
 const VISIBLE: &str = "/usr";
@@ -49,7 +49,7 @@ pub(super) fn of_hidden_files(
     let files = arguments.iter().map(|word| workspace.join(word)).filter(|path| path.is_file());
     let mut found: Vec<PathBuf> = Vec::new();
     for file in files.flat_map(|file| own_and_target(&file)) {
-        let is_seen = is_in_base_view(&file, workspace, home)
+        let is_seen = is_seen_without_grant(&file, workspace, home)
             || granted.iter().any(|it| file.starts_with(it));
         let dir = file.parent().filter(|dir| !is_broad_place(dir, home));
         let place = dir.unwrap_or(&file).to_owned();

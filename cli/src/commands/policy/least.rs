@@ -21,7 +21,7 @@ use ikigai_protocol::{Access, written_out};
 /// Returns whether every native tool sees a path in the sandbox, whatever its grant: programs,
 /// libraries, some files of `/etc`, and its own `/proc`. The `workspace` and the `home` have no
 /// links.
-pub(in crate::commands) fn is_in_base_view(
+pub(in crate::commands) fn is_seen_without_grant(
     path: &Path,
     workspace: &Path,
     home: Option<&Path>,

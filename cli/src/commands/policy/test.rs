@@ -8,7 +8,7 @@ use ikigai_protocol::{Access, written_out};
 use serde_json::json;
 use strum::VariantArray as _;
 
-use super::least::is_in_base_view;
+use super::least::is_seen_without_grant;
 use crate::choice;
 use crate::commands::tool::list::print_warnings;
 use crate::commands::tool::named::named_tool;
@@ -316,7 +316,7 @@ fn may_reach(
             |program: &Path| program.parent().is_some_and(|dir| resolved.starts_with(dir));
         return Ok(match access {
             Access::ReadWrite => Place::Outside,
-            _ if is_in_base_view(&resolved, workspace, home.as_deref()) => Place::Base,
+            _ if is_seen_without_grant(&resolved, workspace, home.as_deref()) => Place::Base,
             _ if of_network.any(|it| it.has(&resolved) || path == Path::new(it.path)) => {
                 Place::Network
             }
