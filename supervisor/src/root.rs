@@ -217,12 +217,13 @@ impl ToolRoot {
             }
             for path in view.covered.iter().filter(|path| path.starts_with(&entry.path)) {
                 self.cover_special()?;
-                let home = home_over_system.take_if(|_| view.home.as_ref() == Some(path));
-                let is_home = home.is_some();
-                let over = home.map_or_else(|| in_memory(0), Ok)?;
-                self.cover(path, &over)?;
-                if !is_home {
-                    covers.push(over);
+                match home_over_system.take_if(|_| view.home.as_ref() == Some(path)) {
+                    Some(home) => self.cover(path, &home)?,
+                    None => {
+                        let empty = in_memory(0)?;
+                        self.cover(path, &empty)?;
+                        covers.push(empty);
+                    }
                 }
             }
         }
