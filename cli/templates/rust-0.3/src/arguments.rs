@@ -14,7 +14,7 @@ pub struct Malformed;
 const LONGEST_ESCAPE: usize = 12;
 
 #[derive(Default)]
-pub struct Arguments {
+pub struct ArgumentsReader {
     decoder: Decoder,
     /// The beginning of an escape.
     held: String,
@@ -36,12 +36,12 @@ enum Place {
 }
 
 /// The arguments of a call: what was counted, and the path.
-pub struct Finished {
+pub struct Arguments {
     pub text: Option<Counter>,
     pub path: Option<String>,
 }
 
-impl Arguments {
+impl ArgumentsReader {
     pub fn add(&mut self, bytes: &[u8]) -> Result<(), Malformed> {
         let piece = self.decoder.decode(bytes).map_err(|_| Malformed)?;
         let piece = mem::take(&mut self.held) + &piece;
@@ -105,7 +105,7 @@ impl Arguments {
     }
 
     /// Reads the arguments without the text.
-    pub fn finish(mut self) -> Result<Finished, Malformed> {
+    pub fn finish(mut self) -> Result<Arguments, Malformed> {
         self.decoder.finish().map_err(|_| Malformed)?;
         let kept: Map<String, Value> = serde_json::from_str(&self.kept).map_err(|_| Malformed)?;
         let string = |name: &str| kept.get(name).and_then(Value::as_str);
@@ -114,7 +114,7 @@ impl Arguments {
             self.text.add(text);
             self.text
         });
-        Ok(Finished { text, path: string("path").map(str::to_owned) })
+        Ok(Arguments { text, path: string("path").map(str::to_owned) })
     }
 }
 

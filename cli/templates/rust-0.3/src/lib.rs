@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use wasip3::cli::{environment, stdin, stdout};
 use wasip3::wit_bindgen::StreamResult;
 
-use arguments::Arguments;
+use arguments::ArgumentsReader;
 use count::{Counter, Decoder};
 
 /// The most bytes that the tool reads at once.
@@ -64,10 +64,10 @@ async fn answer() -> Result<Value, Failure> {
 }
 
 /// Reads the arguments of the call, piece by piece, and counts the text among them.
-async fn read() -> Result<arguments::Finished, Failure> {
+async fn read() -> Result<arguments::Arguments, Failure> {
     let malformed = |_| invalid("the arguments must be one JSON object");
     let (mut input, end) = stdin::read_via_stream();
-    let mut arguments = Arguments::default();
+    let mut arguments = ArgumentsReader::default();
     let mut buffer = Vec::with_capacity(PIECE);
     while let (StreamResult::Complete(_), piece) = input.read(buffer).await {
         arguments.add(&piece).map_err(malformed)?;
