@@ -163,8 +163,7 @@ pub(crate) fn hidden(decision: &Decision) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Returns the versions of WASI that a build uses; none for a build that is no component or core
-/// module.
+/// Returns the versions of WASI that a build uses. An executable uses none.
 pub(crate) fn wasi(build: &Build) -> Vec<&'static str> {
     build.wasi().iter().map(|used| used.version.as_str()).collect()
 }

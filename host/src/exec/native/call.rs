@@ -267,7 +267,8 @@ async fn run(
 const CHANGED_DURING_SEARCHES: &str = "other programs changed directories during each search for hidden files, and \
                                        may have moved one past it";
 
-/// The guarantee of files after a call during which a place of secrets may have appeared in a granted directory.
+/// The guarantee of files after a call during which a place of secrets may have appeared in a granted
+/// directory.
 const SECRETS_MAY_HAVE_APPEARED: &str = "names changed in a granted directory in which secrets usually lie, and a place of \
                                          secrets that appears during a call is not hidden";
 

@@ -35,8 +35,8 @@ pub(super) struct Unseen {
     pub(super) machine: Option<Vec<HiddenPath>>,
     /// The directories in which a place of secrets can appear while the tool runs.
     pub(super) secret_dirs: SecretDirs,
-    /// Set if directories changed in each search for hidden names, so that another program may have moved one past
-    /// the search.
+    /// Set if directories changed in each search for hidden names, so that another program may have
+    /// moved one past the search.
     pub(super) may_be_incomplete: bool,
 }
 
@@ -109,8 +109,9 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
 /// The number of searches after which directories may still have changed during each.
 const SEARCHES: u32 = 3;
 
-/// Finds what `hides` names in the granted directories, by its absolute path, with every other name of
-/// such a file. Returns as well whether it may have missed something, because directories changed during each search.
+/// Finds what `hides` names in the granted directories, by its absolute path, with every other name
+/// of such a file. Returns as well whether it may have missed something, because directories changed
+/// during each search.
 ///
 /// # Errors
 ///
@@ -141,7 +142,8 @@ pub(super) fn find(
     Ok((outermost(&search.found)?, !is_settled))
 }
 
-/// Returns those of `places` that are there. They have no links in them. Looks for one in what was `granted` there.
+/// Returns those of `places` that are there. They have no links in them. Looks for one in what was
+/// `granted` there.
 ///
 /// # Errors
 ///

@@ -116,8 +116,9 @@ pub(super) struct SecretDirs {
 }
 
 impl SecretDirs {
-    /// Looks at the directories that the tool sees on the way to each place of secrets, and on the way to what links there lead to,
-    /// which need not exist. In the home, names of secrets can appear too.
+    /// Looks at the directories that the tool sees on the way to each place of secrets, and to the
+    /// targets of links there. The places need not exist. In the home, names of secrets can appear
+    /// too.
     pub(super) fn look(grant: &Grant) -> Self {
         /// The number of looks after which a directory may still be changing.
         const LOOKS: u32 = 3;
