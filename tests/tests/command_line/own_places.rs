@@ -238,8 +238,9 @@ fn without_a_variable_for_it_the_home_is_that_of_the_account() {
     let host = Host::new();
     for (path, code) in [(".ssh/id_ed25519", 1), ("notes", 0)] {
         let mut command = host.command();
-        command.env_remove("HOME").arg("--workspace").arg(&account);
-        command.args(["policy", "test", "bash", "--read", path]);
+        // A policy file of the account could allow or deny these paths.
+        command.env_remove("HOME").env("XDG_CONFIG_HOME", host.home().join(".config"));
+        command.arg("--workspace").arg(&account).args(["policy", "test", "bash", "--read", path]);
         Ran::from_command(&mut command, b"").expect_code(code);
     }
     let mut command = host.command();
