@@ -653,7 +653,11 @@ mod tests {
             (read("::1").as_deref(), read("[::1]").as_deref()),
             (Some("[::1]"), Some("[::1]"))
         );
-        for text in ["", ".", "a b", "a/b", "a:80", "user@a", "a\0b", &"x.".repeat(200)] {
+        let long = |zeros| format!("{}1.1.1.1", "0".repeat(zeros));
+        assert_eq!(read(&long(1_000)).as_deref(), Some("1.1.1.1"));
+        for text in
+            ["", ".", "a b", "a/b", "a:80", "user@a", "a\0b", &"x.".repeat(200), &long(1_024)]
+        {
             assert_eq!(read(text), None, "{text}");
         }
     }

@@ -256,6 +256,24 @@ fn a_native_tool_is_shown_the_machine_without_its_secrets() {
 }
 
 #[test]
+fn a_component_is_not_shown_secrets_behind_a_link() {
+    let host = Host::new();
+    host.write("home/.ssh/key", "secret", 0o600);
+    host.write("data/list", "text", 0o644);
+    symlink(host.home().join(".ssh"), host.scratch().join("data/link")).expect("linked");
+    let record = |file: &str| {
+        let input = json!({ "file_path": host.scratch().join(file) }).to_string();
+        let args = ["policy", "record", "file_read", "--permissive", "--json", "--", &input];
+        host.run(args).expect_code(0).json()
+    };
+    let list = host.scratch().join("data/list").display().to_string();
+    assert!(record("data/list")["reached"].to_string().contains(&list));
+    let kept = record("data/link/key");
+    assert!(!kept["reached"].to_string().contains("key"), "{kept:#}");
+    assert!(kept["left_out"]["paths"].to_string().contains(".ssh/key"), "{kept:#}");
+}
+
+#[test]
 fn what_is_granted_among_secrets_is_shown_and_what_every_call_has_is_not_proposed() {
     let host = shown_host();
     let known = host.write("home/.ssh/known_hosts", "x", 0o644);
