@@ -38,13 +38,13 @@ pub(crate) enum Approval {
 fn help(approval: Approval) -> Option<&'static str> {
     Some(match approval {
         Approval::Untrusted => {
-            "As `on-request`, and before calls that may write or reach other machines, except bash commands \
-             that the policy lists"
+            "As `on-request`, and before calls that may write or reach other machines; for bash, only before \
+             commands that the policy does not list"
         }
         Approval::OnRequest => {
             "When a call needs more than it is granted, or the policy requires approval"
         }
-        Approval::Never => "Never ask, and refuse such calls",
+        Approval::Never => "Never ask, and refuse the calls that `on-request` asks about",
     })
 }
 

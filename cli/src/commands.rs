@@ -86,8 +86,8 @@ enum Command {
     /// Check this machine and report what is missing
     ///
     /// Exits 1 if policy requires something that the machine does not support. With --verify, checks a downloaded
-    /// file of a release instead: its digest, and the signature of the list of digests. Exits 1 if a check fails, or
-    /// if neither --key nor a signer in the policy vouches for the list.
+    /// file of a release instead: its digest, and the signature of the list of digests. Then exits 1 if a check fails,
+    /// or if neither --key nor a signer in the policy signed the list.
     Doctor(doctor::Arguments),
     /// Show the configuration
     #[command(subcommand)]

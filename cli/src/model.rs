@@ -37,8 +37,8 @@ pub(crate) enum OnOff {
 
 fn agents_md_help(choice: OnOff) -> Option<&'static str> {
     Some(match choice {
-        OnOff::On => "The workspace's file, and yours for all workspaces",
-        OnOff::Off => "None",
+        OnOff::On => "Send the workspace's file, and your own file for all workspaces",
+        OnOff::Off => "Send neither file",
     })
 }
 

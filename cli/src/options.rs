@@ -74,7 +74,7 @@ pub(crate) struct SharedOptions {
           value_hint = ValueHint::FilePath)]
     policy: Option<PathBuf>,
 
-    /// Access for tools without a policy entry [default: standard]; never less strict than a ceiling
+    /// Access for tools without a policy entry [default: standard]; a ceiling can require `strict`
     #[arg(long, help_heading = POLICY, global = true, value_name = "NAME",
           env = "IKIGAI_PROFILE", value_parser = choice::parser(Profile::VARIANTS, profile_help))]
     profile: Option<Profile>,
@@ -150,7 +150,8 @@ pub(crate) struct SharedOptions {
 fn backend_help(choice: BackendChoice) -> Option<&'static str> {
     Some(match choice {
         BackendChoice::Auto => {
-            "The component; the native build if no component can be used, and for bash if the sandbox works here"
+            "For bash, the native build if the sandbox works here. Otherwise the component, or the native build if \
+             no component can be used"
         }
         BackendChoice::Wasm => "Components only",
         BackendChoice::Native => "Native builds only",

@@ -71,7 +71,7 @@ impl ProgramVariable {
             Self::IkigaiComplete => {
                 "Shell that asks for completions; only the completion scripts set it"
             }
-            Self::Home => "Your home, which `~` stands for; if unset, that of your account",
+            Self::Home => "Your home, which `~` stands for; if unset, the home of your account",
             Self::XdgConfigHome => {
                 "Directory of your configuration and policy, and of podman's credentials"
             }
@@ -94,7 +94,7 @@ impl ProgramVariable {
             Self::NoColor => "Turns off colours, if it is not empty",
             Self::HttpsProxy => "Proxy for `https://` requests to providers and registries",
             Self::HttpProxy => "Proxy for `http://` requests to providers and registries",
-            Self::AllProxy => "Proxy for requests that the other two do not cover",
+            Self::AllProxy => "Proxy for requests that `HTTPS_PROXY` and `HTTP_PROXY` do not cover",
             Self::NoProxy => "Hosts that need no proxy, separated by commas",
             Self::SslCertFile => "File of the certificates to trust, in PEM",
             Self::SslCertDir => "Directories of the certificates to trust",

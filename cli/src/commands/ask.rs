@@ -46,15 +46,15 @@ pub(super) const NOTES: &str = "\
 A prompt can mention files and assets. ikigai replaces @src/main.c by the text of that file, and \
 @@decisions by the text of the asset ikigai:///blocks/decisions.md. @picture.png sends that image. \
 @\"a b.txt\" is a file name with a space, and \\@ is a plain @. ikigai sends text from stdin as it \
-is. If there is a prompt, ikigai reads stdin only if it was redirected for this command, as by a \
-pipe. A stdin that ikigai shares with the shell or script that started it is read only if you add \
--.
+is. If there is a prompt, ikigai reads stdin only if stdin was redirected for this command, as by a \
+pipe. If ikigai shares stdin with the shell or script that started ikigai, add - to make ikigai \
+read stdin.
 
 The answer goes to stdout. Any text of the model before a call goes to stderr.
 
-At a terminal, and with --keep, --continue or --resume, the conversation is saved, and `ikigai \
---continue` continues it with the same model. With one of these flags, if the store cannot be \
-written, the command exits with code 1 before it runs a call that it cannot save.
+ikigai saves the conversation at a terminal, or if you give --keep, --continue or --resume. `ikigai \
+--continue` continues the conversation with the same model. If you give one of these three flags and \
+the store cannot be written, ikigai exits with code 1 before it runs a call that it cannot save.
 
 With --stream-json, stdout has one JSON line per event: begin, warning, thinking, text, retry, \
 compacted, answered, call, running, result and end. docs/guides/scripts.md lists their \
@@ -63,29 +63,29 @@ members.
 With --json, stdout is one object with these members:
   prompt    the prompt
   session   the id of the saved conversation, or null
-  unkept    why the rest is not saved, or null
+  unkept    why the rest of the conversation is not saved, or null
   provider, model
   stop      answered, mismatched, silent, cut, refused, exhausted, spent, unkept, interrupted or
             failed
-  reason    null if it was answered
+  reason    why there is no complete answer, or null
   answer    the answer
   rounds    the number of requests to the model
   messages  role and parts; each part is a text, a call or a result
   calls     id, name, arguments (as the model wrote them), envelope (the result or error in JSON,
             as the model read it), duration_ms
-  usage     tokens: input, of which cached and cache_written, and output, of which reasoning; null
-            if the provider does not report them
+  usage     the numbers of tokens: input with its parts cached and cache_written, and output with
+            its part reasoning; null for a number that the provider does not report
 
 Exit codes:
   0    answered
-  1    no complete answer: the provider failed, the model refused, answered nothing, reached a
-       limit, or did not match --schema, or the answer could not be saved
+  1    no complete answer: the provider failed, the model refused or answered nothing, a limit was
+       reached, or the answer did not match --schema or could not be saved
   2    usage or configuration, such as no key or no model
-  3    answered, but the policy or you refused a call something (0 with --denied-ok); stderr has a
-       hint with the command that allows it, if there is one
+  3    answered, but the policy or you refused an access (0 with --denied-ok); if a command can
+       allow the access, stderr has a hint with that command
   130  interrupted
 
-At a terminal, ikigai asks you if a call needs more than it is granted. With --approve never, it \
+At a terminal, if a call needs more than it is granted, ikigai asks you. With --approve never, it \
 does not ask.
 
 Examples:
@@ -109,8 +109,8 @@ enum ReportForm {
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// The prompt, as words joined by spaces; read from stdin if missing or -. With both, the text from stdin follows
-    /// the prompt
+    /// The prompt, as words joined by spaces; read from stdin if missing or -. If ikigai reads both, the text from
+    /// stdin follows the words
     prompt: Vec<String>,
     /// Limit on requests to the model; each answer that calls tools leads to another request
     #[arg(long, value_name = "N", default_value_t = MAX_ROUNDS,
@@ -134,7 +134,7 @@ pub(super) struct Arguments {
     model: ModelOptions,
     #[command(flatten)]
     approval: ApprovalOptions,
-    /// Exit with 0 even if a call was refused that someone could have allowed
+    /// Exit with 0, not 3, if an access was refused but the model answered
     #[arg(long)]
     denied_ok: bool,
 }

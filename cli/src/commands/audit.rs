@@ -66,8 +66,8 @@ pub(super) struct Arguments {
     /// Only calls before this time
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<Timestamp>,
-    /// Only the call with this id, shown in full: the ID of the table, or the beginning of a long
-    /// one; may be repeated
+    /// Only the call with this id, shown in full; ID is the text in the column ID, or the beginning
+    /// of the whole id; may be repeated
     #[arg(long = "id", value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     ids: Vec<String>,
     /// Only the last N calls; a single call is shown in full

@@ -37,9 +37,9 @@ use http::{HttpArguments, HttpServerSetup};
 pub(super) enum McpCommand {
     /// Serve the tools to the MCP client that started ikigai, or to several over HTTP
     ///
-    /// Supports revision 2026-07-28 of the protocol and the earlier ones with a handshake, over stdin and stdout or
-    /// HTTP. The policy, the limits and the audit log apply to each call as they do to `tool call`. Assets are
-    /// offered as resources.
+    /// Supports revision 2026-07-28 of the protocol, and the earlier revisions, which begin with a handshake. Uses
+    /// stdin and stdout, or HTTP. The policy, the limits and the audit log apply to each call as they do to `tool
+    /// call`. Assets are offered as resources.
     #[command(after_help = SERVE)]
     Serve(Box<ServeArguments>),
     /// Add ikigai to the configuration of an MCP client, such as Claude Code
@@ -54,8 +54,8 @@ pub(super) enum McpCommand {
     /// Add an MCP server, whose tools models can call
     ///
     /// Defines the server in ~/.ikigai/tools, grants it what the flags list, starts it, and lists its tools. Models
-    /// get the tools that you approve. Asks before each step if stdin is a terminal. If the name exists, replaces its
-    /// definition and its grant. If the server does not work, undoes everything.
+    /// get the tools that you approve. Asks before each step if stdin is a terminal. If a server with this name exists,
+    /// replaces its definition and its grant. If the server does not work, undoes everything.
     #[command(after_help = add::EXAMPLES)]
     Add(Box<add::Arguments>),
     /// List the MCP servers that you added
@@ -72,8 +72,8 @@ pub(super) enum McpCommand {
     Approve(approve::Arguments),
     /// Log in to an MCP server over HTTP, with a browser
     ///
-    /// The server names the issuer of its tokens. ikigai shows it to you before it sends anything to it. Prints the
-    /// URL, opens it if stdout is a terminal, and waits for at most five minutes.
+    /// The server names the issuer of its tokens. ikigai shows you the issuer before sending anything to the issuer.
+    /// Prints the URL, opens it if stdout is a terminal, and waits for at most five minutes.
     #[command(after_help = login::EXAMPLES)]
     Login(Box<login::Arguments>),
     /// Delete an MCP server's tokens, and have the issuer revoke them

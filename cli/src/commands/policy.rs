@@ -30,10 +30,10 @@ pub(super) enum PolicyCommand {
     Show(show::Arguments),
     /// Grant a tool something, or limit it, in your own policy file
     ///
-    /// Adds what the flags name to the tool's entry in the file, or, without an entry, to what its
-    /// profile grants. With --replace, the flags replace the lists that they name. A grant for your
-    /// own tool applies to the contents of its files: when they change, the tool does not run until
-    /// you grant it again. Asks before it writes if stdin is a terminal.
+    /// Adds what the flags name to the tool's entry in the file. If the tool has no entry, the new
+    /// entry also has what the profile grants. With --replace, the flags replace the lists that they
+    /// name. A grant for your own tool applies to the contents of its files: when they change, the
+    /// tool does not run until you grant it again. Asks before it writes if stdin is a terminal.
     #[command(after_help = grant::EXAMPLES)]
     Grant(grant::Arguments),
     /// Take back all that your policy file grants a tool, or the parts that flags name
@@ -46,7 +46,7 @@ pub(super) enum PolicyCommand {
                             ikigai policy revoke bash --toolchain rust --limit wall_clock\n  \
                             ikigai policy revoke grep --yes --json")]
     Revoke(revoke::Arguments),
-    /// Propose grants for what tools were refused, from the audit log
+    /// Propose grants for the accesses that the audit log lists as refused
     ///
     /// Prints each refused access, how often and when it was last refused, and the command that
     /// would grant it. Leaves out calls of earlier versions of a tool's file. Grants nothing.

@@ -37,8 +37,8 @@ pub(super) enum SessionCommand {
     Export(export::Arguments),
     /// Import a conversation that was exported as JSON Lines
     ///
-    /// It becomes a session of this workspace, with a new id. The model takes everything in the file for what you and
-    /// it have said, so import only files that you trust.
+    /// The conversation becomes a session of this workspace, with a new id. The model believes that everything in
+    /// the file comes from you or from the model itself, so import only files that you trust.
     Import(import::Arguments),
     /// Copy a conversation, or its first turns
     ///

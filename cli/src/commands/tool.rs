@@ -37,8 +37,8 @@ pub(super) enum ToolCommand {
     Show(show::Arguments),
     /// Call a tool with JSON or with flags, and print its result as JSON
     ///
-    /// Prints the envelope, the JSON object with the result or the error of the call. Exits 0
-    /// only if the tool ran and answered, even if the answer reports an error.
+    /// Prints the envelope, the JSON object with the result or the error of the call. If the tool
+    /// ran and answered, exits 0, even if the answer reports an error. Otherwise, exits with another code.
     #[command(after_help = call::EXAMPLES)]
     Call(call::Arguments),
     /// Run a tool directly, with raw stdin, stdout and exit code
@@ -50,38 +50,39 @@ pub(super) enum ToolCommand {
     Schema(schema::Arguments),
     /// Check whether a file is a valid tool
     ///
-    /// Runs it with --schema and with malformed arguments, under the host's limits. A native
-    /// file runs in the sandbox, with the workspace and without a network or your home, unless a
-    /// grant of its digest says otherwise.
+    /// Runs the file with --schema and with malformed arguments, under the host's limits. If a grant
+    /// names the digest of a native file, that grant applies. Otherwise, a native file runs in the
+    /// sandbox, with the workspace and without a network or your home.
     Check(check::Arguments),
     /// Create a tool: a script, a project in your language, or a wrapped program
     ///
     /// With --lang script, writes a working script for you to edit. With --wrap, writes a definition that runs
-    /// PROGRAM, without code; edit the definition to give it parameters. You can call both right away.
+    /// PROGRAM, without code; edit the definition to give it parameters. You can call either tool right away.
     #[command(after_help = new::EXAMPLES)]
     New(new::Arguments),
     /// Build a project's tool, and check it
     ///
-    /// Runs the command in `[build]` of tool.toml, outside of the sandbox. Turns its output into a component that
-    /// carries the manifest, and checks that as `check` does. Only a valid tool replaces an earlier one.
+    /// Runs the command in `[build]` of tool.toml, outside of the sandbox. Turns the command's output into a component
+    /// that carries the manifest, and checks the component as `tool check` does. Only a valid component replaces the
+    /// earlier one.
     #[command(after_help = build::EXAMPLES)]
     Build(build::Arguments),
     /// Run a project's built tool on the cases in cases.jsonl
     ///
-    /// Each call has its own workspace, and is granted only the directories in it that tool.toml asks for. Your
-    /// policy and your tools are ignored. Exits 1 if a case fails.
+    /// Each call has its own workspace, and is granted only those directories of this workspace that tool.toml asks
+    /// for. Your policy and your tools are ignored. Exits 1 if a case fails.
     #[command(after_help = test::NOTES)]
     Test(test::Arguments),
     /// Install tools from files, URLs, registries, OCI layouts or projects
     ///
-    /// Shows who signed a tool, what it needs and what it would be granted, and asks before it installs it.
+    /// Shows who signed a tool, what it needs and what it would be granted, and asks before installing the tool.
     /// ~/.ikigai/tools.lock lists what is installed.
     #[command(after_help = install::EXAMPLES)]
     Install(install::Arguments),
     /// Install newer versions of installed tools
     ///
-    /// Shows what changed. A grant is for one version of a file. ikigai renews it if the tool needs
-    /// no more than before.
+    /// Shows what changed. A grant is for one version of a file. ikigai renews the grant if the new
+    /// version needs no more than before.
     #[command(after_help = update::EXAMPLES)]
     Update(update::Arguments),
     /// List installed tools that have a newer version

@@ -83,7 +83,8 @@ struct TokenArguments {
 /// The directories, hosts and variables that the server may use, and its limits.
 #[derive(Debug, Args)]
 struct GrantArguments {
-    /// A directory to read; one in the workspace is granted in every workspace
+    /// A directory to read; a path in the workspace is saved as a relative path, and so applies in
+    /// every workspace
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     read: Vec<PathBuf>,
     /// A directory to read and write
@@ -92,7 +93,7 @@ struct GrantArguments {
     /// A host to connect to; `*` is the whole network
     #[arg(long, value_name = "HOST:PORT")]
     net: Vec<String>,
-    /// An environment variable that the tool may see
+    /// An environment variable that the server may see
     #[arg(long, value_name = "NAME")]
     env: Vec<String>,
     /// Run the server with all of your rights, without a sandbox

@@ -47,7 +47,7 @@ pub(super) struct HttpArguments {
     /// Serve without TLS, behind a proxy that terminates it
     #[arg(long, requires = "http", conflicts_with = "tls_cert")]
     behind_proxy: bool,
-    /// Also accept requests for this host, with one port or with any
+    /// Also accept requests for this host at any port, or for HOST:PORT
     #[arg(long, value_name = "HOST", requires = "http")]
     allow_host: Vec<String>,
     /// Also accept requests from this origin, such as https://app.example

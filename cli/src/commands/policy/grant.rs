@@ -55,7 +55,8 @@ pub(in crate::commands) struct Arguments {
     /// The tool, by the name that `tool list` shows
     #[arg(add = complete::tools())]
     tool: String,
-    /// A directory or a file to read; one in the workspace is granted in every workspace
+    /// A directory or a file to read; a path in the workspace is saved as a relative path, and so
+    /// applies in every workspace
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     read: Vec<PathBuf>,
     /// A directory or a file to read and write
@@ -77,7 +78,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "ACCESS",
           value_parser = choice::parser(AssetAccess::VARIANTS, assets_help))]
     assets: Option<AssetAccess>,
-    /// The rule for native calls if the sandbox cannot enforce the grant
+    /// The rule for a native call if the sandbox cannot enforce the grant
     #[arg(long, value_name = "HOW", value_parser = choice::parser(Sandbox::VARIANTS, sandbox_help))]
     sandbox: Option<Sandbox>,
     /// Run your own native tool with all of your rights, without a sandbox
@@ -116,9 +117,11 @@ fn assets_help(access: AssetAccess) -> Option<&'static str> {
 
 fn sandbox_help(sandbox: Sandbox) -> Option<&'static str> {
     Some(match sandbox {
-        Sandbox::Off => "It runs anyway; your own native tool runs unconfined",
-        Sandbox::Prefer => "It runs with the limits that can be enforced, which ikigai reports",
-        Sandbox::Require => "It does not run",
+        Sandbox::Off => "The call runs anyway; your own native tool runs unconfined",
+        Sandbox::Prefer => {
+            "The call runs with the limits that can be enforced, which ikigai reports"
+        }
+        Sandbox::Require => "The call does not run",
     })
 }
 

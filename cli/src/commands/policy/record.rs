@@ -44,8 +44,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     With --permissive, it can read this machine, except for the usual places of secrets and \
     ikigai's own files. ikigai discards what a native tool writes beyond its grant. It refuses \
     such writes of a component: grant what is proposed, and record the component again to see what \
-    it needs next. Use --permissive only with a tool that you trust with what it can read: with \
-    --net, it can send that away.\n\
+    it needs next. Use --permissive only with a tool that you trust with everything it can read: \
+    with --net, the tool can send what it read to other machines.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
 #[derive(Debug, Args)]
@@ -54,7 +54,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(add = complete::tools_and_files())]
     tool: String,
     /// Run the tool even without a grant, let it read beyond its grant, and discard what it writes
-    /// there
+    /// beyond its grant
     #[arg(long)]
     permissive: bool,
     /// Let the tool connect to every public host

@@ -113,8 +113,9 @@ fn shared_options(program: &Command) -> String {
     let own: Vec<String> =
         own.filter_map(Arg::get_long).map(|it| code(&format!("--{it}"))).collect();
     let mut text = format!(
-        "## Options\n\nEvery command accepts these options, before or after its name, and its section lists those \
-         that affect it. Only `ikigai` and the commands whose sections list them accept {}.\n\n",
+        "## Options\n\nEvery command accepts these options, before or after its name. The section of a command lists \
+         the options that affect the command. Only `ikigai` and the commands whose sections list them accept \
+         these exceptions: {}.\n\n",
         own.join(", ")
     );
     let mut headings: Vec<Option<&str>> = vec![None];

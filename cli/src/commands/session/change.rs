@@ -19,7 +19,7 @@ pub(in crate::commands) struct Fork {
     /// The conversation: its id, the beginning of its id, or its title
     #[arg(add = complete::sessions())]
     session: String,
-    /// Copy only the first turns
+    /// Copy only the first N turns
     #[arg(long, value_name = "N")]
     turns: Option<u64>,
     /// Print JSON

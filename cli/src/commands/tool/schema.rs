@@ -48,8 +48,8 @@ impl SchemaForm {
     fn help(self) -> Option<&'static str> {
         Some(match self.0 {
             None => {
-                "Name, description, parameters and, if the tool has it, returns, wrapped in the envelope of \
-                 `tool call`"
+                "Name, description, parameters and, if the tool has it, `returns`, which describes the whole \
+                 envelope of `tool call`"
             }
             Some(Provider::OpenAi) => "OpenAI's Responses API",
             Some(Provider::OpenAiChat) => "Chat Completions, which local servers support too",

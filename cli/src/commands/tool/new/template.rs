@@ -56,7 +56,7 @@ impl ToolLanguage {
             Self::Js => "A component that includes the engine, 14 MB, with componentize-js",
             Self::Go => "A core module, with the standard toolchain",
             Self::C => "A core module, with Zig or clang",
-            Self::Shell => "A component from a script for ikigai's shell, without other tools",
+            Self::Shell => "A component from a script for ikigai's shell; needs no other program",
         }
     }
 
