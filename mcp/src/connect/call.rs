@@ -73,7 +73,7 @@ impl RemoteConnection {
         let arguments: Arc<RawValue> = object(arguments)?.into();
         let headers = self.headers(name, &arguments);
         let mut answers = InputAnswers::default();
-        for _ in 0..ROUNDS {
+        for left in (0..ROUNDS).rev() {
             let (asked, mut questions) =
                 ExtensionRequest::call(Arc::clone(&arguments), headers.clone(), answers);
             let mut call = CallToolRequest::new(CallToolRequestParams::new(name.to_owned()));
@@ -87,6 +87,8 @@ impl RemoteConnection {
             };
             match ResultStatus::read(&result, self.era == Era::Modern)? {
                 ResultStatus::Complete => return Ok(result),
+                // No request would carry the answers.
+                ResultStatus::Asking(_) if left == 0 => break,
                 ResultStatus::Asking(required) => {
                     let answered = cancel.run_until_cancelled(required.answered(interaction)).await;
                     answers = answered.ok_or(RemoteCallError::Cancelled)?;

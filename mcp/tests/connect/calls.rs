@@ -353,6 +353,30 @@ async fn a_result_that_asks_is_answered_by_repeating_the_call() {
 }
 
 #[tokio::test]
+async fn a_form_is_shown_only_if_a_request_follows_with_its_answer() {
+    let (mut peer, connection) = connected(Era::Modern).await;
+    let (caller, mut forms, _progress) = Caller::new();
+    let calling = caller.call(&connection);
+    let request = question(&Value::Null);
+    let asking = json!({
+        "resultType": "input_required",
+        "inputRequests": { "one": { "method": request["method"], "params": request["params"] } },
+        "requestState": "s",
+    });
+    for _ in 0..7 {
+        let asked = peer.asked("tools/call").await;
+        peer.answer(&asked, asking.clone()).await;
+        let (_, answer) = forms.recv().await.expect("a form");
+        answer.send(colour()).expect("waited for");
+    }
+    let last = peer.asked("tools/call").await;
+    peer.answer(&last, asking).await;
+    let error = calling.await.expect("no panic").expect_err("the eighth result asks").to_string();
+    assert!(error.contains("asked 8 times"), "{error}");
+    assert!(forms.recv().await.is_none(), "the eighth form was shown");
+}
+
+#[tokio::test]
 async fn a_server_cannot_ask_for_ever_or_for_what_was_not_offered() {
     let form = json!({ "method": "elicitation/create", "params": { "message": 7 } });
     let asking = |requests: Value| json!({ "resultType": "input_required", "inputRequests": requests, "requestState": "s" });
