@@ -151,7 +151,7 @@ fn arguments_that_are_no_json_are_answered() {
 fn a_script_that_fails_or_misses_a_program_is_reported() {
     let host = host();
     let envelope = call(&host, &action("fail")).expect_code(1).json();
-    // WASI 0.2 only has success and failure: every code except 0 arrives as 1.
+    // The component of the shell reports only success or failure: other codes arrive as 1.
     let found = (&envelope["error_code"], &envelope["exit_code"], &envelope["stderr"]);
     assert_eq!(found, (&json!("TOOL_CRASHED"), &json!(1), &json!("the reason\n")), "{envelope}");
     let envelope = call(&host, &action("absent")).expect_code(1).json();

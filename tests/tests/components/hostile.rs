@@ -333,7 +333,7 @@ fn the_end_of_a_guest_is_reported_as_it_was() {
     assert_eq!(envelope["error"], trapped);
     let envelope = assert_failed(call(&host, &[], "panic", ""), "TOOL_CRASHED", None, 134);
     assert!(envelope["stderr"].as_str().expect("text").contains("as it was told to"), "{envelope}");
-    // WASI 0.2 only has success and failure: every code except 0 arrives as 1.
+    // A program of Rust reports only success or failure to WASI 0.2: other codes arrive as 1.
     let envelope = assert_failed(call(&host, &[], "exit_7", ""), "TOOL_CRASHED", None, 1);
     assert_eq!(envelope["error"], "Tool 'greedy' crashed with exit code 1");
     assert_eq!(envelope["stdout"], "half an answer");
