@@ -219,7 +219,11 @@ impl ScanContext {
         let grant = self.authority.for_schema(&build.path, build.backend());
         let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let is_of_the_baseline = build.is_of_the_baseline();
-        let outcome = program.run(self.schema_call(grant)).await;
+        let mut outcome = program.run(self.schema_call(grant.clone())).await;
+        if build.backend() == Backend::Native && outcome.limit == Some(Limit::WallClock) {
+            // A first start may have waited for the disk, and the refusal would be remembered.
+            outcome = program.run(self.schema_call(grant)).await;
+        }
         let by_itself = confined && matches!(outcome.exit, Exit::Code(code) if code != 0);
         Ok(match check_answer(outcome) {
             Ok(schema) => {

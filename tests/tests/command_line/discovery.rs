@@ -347,6 +347,33 @@ fn a_schema_that_hangs_floods_or_crashes_costs_nobody_else() {
     host.assert_nothing_left();
 }
 
+/// Returns whether a process runs `sleep` with this argument.
+fn sleeps(time: &str) -> bool {
+    let line = format!("sleep\0{time}\0");
+    let processes = fs::read_dir("/proc").expect("listed").flatten();
+    let mut lines = processes.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+    lines.any(|it| it.ends_with(line.as_bytes()))
+}
+
+#[test]
+fn a_native_tool_that_starts_slowly_is_asked_once_more() {
+    let found = (0..30).any(|attempt| {
+        let host = Host::without_system_tools();
+        let time = format!("987.{attempt}");
+        let answer = format!("echo '{}'", schema("slow"));
+        let waits = format!("[ -e \"${{0%/*}}/warm\" ] || exec sleep {time}");
+        host.program("slow", format!("#!/bin/sh\n{waits}\n{answer}\n"));
+        let mut listing = host.start(["tool", "list", "--all", "--json"]);
+        listing.wait_until("the tool sleeps", || sleeps(&time));
+        fs::write(host.user_tools().join("warm"), "").expect("written");
+        let ran = listing.wait().expect_code(0);
+        host.assert_nothing_left();
+        names(&ran) == ["slow"]
+    });
+    // On a busy machine, the second answer may be late as well.
+    assert!(found, "in 30 attempts, no second answer was in time");
+}
+
 #[test]
 fn a_schema_may_be_written_in_short_and_refer_to_itself_alone() {
     let host = Host::without_system_tools();
