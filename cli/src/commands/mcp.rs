@@ -118,8 +118,8 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "N", default_value_t = SHOWN_CHARACTERS,
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1_000..))]
     max_result: usize,
-    /// Have the client ask its user before these calls, in addition to the calls that the policy
-    /// lists. A yes never grants more than the policy
+    /// Have the client ask its user before these calls, and before the calls that the policy lists.
+    /// A yes never grants more than the policy
     #[arg(long, value_name = "WHICH", value_parser = choice::parser(Approve::VARIANTS, approve_help))]
     approve: Option<Approve>,
     #[command(flatten)]

@@ -54,8 +54,8 @@ pub(in crate::commands) struct Arguments {
     /// Turn this program, an executable or a WebAssembly command, into a tool, without code
     #[arg(long, value_name = "PROGRAM", conflicts_with = "lang", value_hint = ValueHint::ExecutablePath)]
     wrap: Option<String>,
-    /// The directory to write to; for a project, a new or empty one [default: NAME; your tools directory for a script
-    /// and with --wrap]
+    /// The directory to write to; a project needs a new or empty directory [default: NAME; your tools directory for a
+    /// script and with --wrap]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Option<PathBuf>,
     /// Print JSON
