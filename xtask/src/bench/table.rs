@@ -122,7 +122,7 @@ const ROWS: &[BenchRow] = &[
         shown: Absolute(Millis),
         target: 3000.0,
         limit: PROCESS,
-        peer: "its optimised code, after that",
+        peer: "the optimised code, after the first answer",
     },
     // What does MCP add to a call?
     BenchRow {
@@ -158,7 +158,7 @@ const ROWS: &[BenchRow] = &[
         shown: Ratio,
         target: 1.1,
         limit: RowLimit::Sample("grep_rg literal", "limit"),
-        peer: "ripgrep, as many threads",
+        peer: "ripgrep with the same number of threads",
     },
     BenchRow {
         what: "native `grep` for alternatives",
@@ -166,7 +166,7 @@ const ROWS: &[BenchRow] = &[
         shown: Ratio,
         target: 1.1,
         limit: RowLimit::Sample("grep_rg alternation", "limit"),
-        peer: "ripgrep, as many threads",
+        peer: "ripgrep with the same number of threads",
     },
     // How much memory does a host take that does nothing?
     BenchRow {
