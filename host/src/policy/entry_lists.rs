@@ -3,7 +3,7 @@
 //! Adding never removes anything: if a directory would have two accesses, the wider one stays. A
 //! list that would contradict itself is refused. Writes nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::decision::PolicyRequest;
 use super::edit::{NewKey, NewValue};
