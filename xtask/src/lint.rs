@@ -1,5 +1,4 @@
-//! `cargo xtask lint`: formatting, clippy for both worlds, documentation, other targets, and
-//! dependencies.
+//! `cargo xtask lint`: formatting, clippy, documentation, other targets, and dependencies.
 
 use std::env;
 
@@ -9,29 +8,18 @@ use crate::portable;
 use crate::ports;
 use crate::project::CargoProject;
 use crate::run::{self, note, step};
-use crate::toolchain::{self, Components, WASM_TARGET};
 
 pub(crate) fn lint(project: &CargoProject) -> anyhow::Result<()> {
     step("Formatting");
     run::run(&mut project.cargo(&["fmt", "--all", "--check"]))?;
 
-    step("Clippy, native");
-    // The default members: everything that is not for components only.
+    step("Clippy");
+    // Nothing in the components compiles for WebAssembly only. For the other target, all dependencies
+    // would be checked once more.
     let denied = ["--", "--deny", "warnings"];
-    run::run(project.cargo(&["clippy", "--all-targets"]).args(denied))?;
-
-    if toolchain::prepare(project)? == Components::Buildable {
-        step("Clippy, components");
-        let mut command = project.cargo(&["clippy", "--target", WASM_TARGET]);
-        for package in project.component_packages() {
-            command.args(["--package", package]);
-        }
-        command.args(denied);
-        run::run(&mut command)?;
-        let mut command = project.cargo(&["clippy", "--target", WASM_TARGET]);
-        command.args(["--package", portable::PACKAGE]).args(portable::WITHOUT_HOST_IMPORTS);
-        run::run(command.args(denied))?;
-    }
+    run::run(project.cargo(&["clippy", "--workspace", "--all-targets"]).args(denied))?;
+    let mut command = project.cargo(&["clippy", "--package", portable::PACKAGE]);
+    run::run(command.args(portable::WITHOUT_HOST_IMPORTS).args(denied))?;
 
     step("Documentation");
     // Other people read the documentation of the library, so no link in it may be broken. Of all

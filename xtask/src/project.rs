@@ -47,8 +47,6 @@ pub(crate) struct CargoProject {
     /// Further variables for every cargo command.
     pub(crate) variables: Vec<(String, String)>,
     packages: Vec<Value>,
-    /// The ids of the packages that a bare `cargo build` builds.
-    default_members: Vec<Value>,
 }
 
 impl CargoProject {
@@ -58,8 +56,6 @@ impl CargoProject {
         // share a target directory.
         let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-        // cargo needs the root's manifest: with a member's, it would treat that member as the only
-        // default one.
         let root = manifest_dir.parent().context("this program is not a member of a workspace")?;
         let mut command = Command::new(cargo());
         command
@@ -76,7 +72,6 @@ impl CargoProject {
             target: path("target_directory")?,
             variables: Vec::new(),
             packages: array(&metadata, "packages").to_vec(),
-            default_members: array(&metadata, "workspace_default_members").to_vec(),
         })
     }
 
@@ -121,15 +116,6 @@ impl CargoProject {
             .collect();
         names.sort();
         Ok(names)
-    }
-
-    /// Returns the packages that are built for components only, which a bare `cargo build` leaves
-    /// out.
-    pub(crate) fn component_packages(&self) -> Vec<&str> {
-        let is_left_out = |package: &&Value| {
-            package.get("id").is_some_and(|id| !self.default_members.contains(id))
-        };
-        self.packages.iter().filter(is_left_out).map(|package| text(package, "name")).collect()
     }
 
     /// Returns the directory of native binaries that were built with `profile`.
