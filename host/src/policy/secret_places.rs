@@ -218,24 +218,28 @@ pub(super) fn is_secret_name(name: &OsStr) -> bool {
     secret_names().any(|pattern| matches(pattern, name))
 }
 
-/// Returns whether a name matches a pattern, which has at most one `*`.
+/// Returns whether a name matches a pattern, which has at most one `*`. As for hidden names, case
+/// does not matter, and a name need not be UTF-8.
 fn matches(pattern: &str, name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else { return false };
-    if HARMLESS.contains(&name) {
+    let name = name.as_encoded_bytes();
+    let is = |part: &[u8], text: &str| part.eq_ignore_ascii_case(text.as_bytes());
+    if HARMLESS.iter().any(|harmless| is(name, harmless)) {
         return false;
     }
     match pattern.split_once('*') {
-        None => name == pattern,
+        None => is(name, pattern),
         Some((before, after)) => {
             name.len() >= before.len() + after.len()
-                && name.starts_with(before)
-                && name.ends_with(after)
+                && is(&name[..before.len()], before)
+                && is(&name[name.len() - after.len()..], after)
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt as _;
+
     use super::*;
 
     fn is_secret(path: &str) -> bool {
@@ -258,6 +262,8 @@ mod tests {
             "/etc/shadow-",
             "/etc/ssh/ssh_host_ed25519_key",
             "/home/u/passwords.kdbx",
+            "/home/u/Passwords.KDBX",
+            "/home/u/.ENV",
         ] {
             assert!(is_secret(path), "{path}");
         }
@@ -267,6 +273,7 @@ mod tests {
             "/home/u/.sshd",
             "/home/u/work/env",
             "/home/u/work/.env.example",
+            "/home/u/work/.ENV.Example",
             "/home/u/work/.envrc/../x",
             "/home/u/.config",
             "/etc/ssl/certs/ca.pem",
@@ -275,6 +282,7 @@ mod tests {
         ] {
             assert!(!is_secret(path), "{path}");
         }
+        assert!(is_secret_name(OsStr::from_bytes(b"caf\xe9.kdbx")));
         assert!(secret_place(Path::new("/home/u/.ssh"), None).is_none());
     }
 
