@@ -164,6 +164,7 @@ fn decide_without_hint(
     if effective.is_confined_nevertheless() {
         effective = meet(Freedom::Withheld)?;
     }
+    effective.close_unnamed(context, &mut notes);
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);

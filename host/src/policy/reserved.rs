@@ -273,6 +273,12 @@ impl Reserved {
         reserved
     }
 
+    /// Returns the reserved places of the whole machine, for a grant that names `named`.
+    pub(super) fn everywhere(secrets: &SecretPaths, named: Vec<GrantedDir>) -> Self {
+        let root = GrantedDir { access: Access::ReadOnly, path: PathBuf::from("/") };
+        Self::new(secrets, &[root], named)
+    }
+
     fn among(
         places: &[PathBuf],
         home: Option<&PathBuf>,
@@ -310,6 +316,14 @@ impl Reserved {
         let is_closed = |place: &Path| path.starts_with(place) && !self.is_opened(place, path);
         self.secrets.iter().any(|place| is_closed(place))
             || self.named_in_home(path).is_some_and(|place| is_closed(&place))
+    }
+
+    /// Returns whether a path lies in a place of secrets in which the grant names neither the path
+    /// nor a directory around it. Such a path may lead to one that the grant names.
+    pub(super) fn is_unnamed_secret(&self, path: &Path) -> bool {
+        let is_unnamed = |place: &Path| path.starts_with(place) && !self.opens(place, path);
+        self.secrets.iter().any(|place| is_unnamed(place))
+            || self.named_in_home(path).is_some_and(|place| is_unnamed(&place))
     }
 
     /// Returns whether a place of secrets may lie in a directory: a tool that renames the directory

@@ -61,10 +61,10 @@ impl Authority {
             tool: None,
         };
         let hide = decide::hidden_from(&layers, &request)?.in_workspace(&self.workspace)?;
-        let dir = |path: &Path| GrantedDir { access: Access::ReadOnly, path: path.to_owned() };
-        let dirs = vec![dir(&self.workspace)];
+        let workspace = self.workspace.to_path_buf();
+        let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace }];
         // A workspace in a place of secrets was chosen by the user.
-        let reserved = Reserved::new(&self.secrets, &[dir(Path::new("/"))], dirs.clone());
+        let reserved = Reserved::everywhere(&self.secrets, dirs.clone());
         Ok(Grant { dirs, hide, reserved, ..Grant::default() })
     }
 }

@@ -284,6 +284,41 @@ impl EffectiveGrant {
         }
     }
 
+    /// Closes the reserved places that bounds name and the grant does not. A bound grants nothing,
+    /// so it neither opens a place of secrets nor one that other programs execute. Adds a note for
+    /// each.
+    pub(super) fn close_unnamed(&mut self, context: &PolicyContext<'_>, notes: &mut Vec<String>) {
+        let Some(dirs) = &mut self.dirs else { return };
+        if dirs.iter().all(|dir| self.by_name.contains(dir)) {
+            return;
+        }
+        let reserved = Reserved::everywhere(context.secrets, self.by_name.clone());
+        let mut kept = Vec::with_capacity(dirs.len());
+        for mut dir in dirs.drain(..) {
+            let path = dir.path.display();
+            if reserved.is_unnamed_secret(&dir.path) {
+                notes.push(format!(
+                    "`{path}` is in a place of secrets, which only a list in your policy file opens"
+                ));
+                let named = self.by_name.iter().filter(|named| named.path.starts_with(&dir.path));
+                kept.extend(named.map(|named| GrantedDir {
+                    access: named.access.min(dir.access),
+                    path: named.path.clone(),
+                }));
+                continue;
+            }
+            if dir.access == Access::ReadWrite && reserved.executed_place(&dir.path).is_some() {
+                notes.push(format!(
+                    "`{path}` is read-only: other programs execute it, and only a list in your \
+                     policy file lets a tool write there"
+                ));
+                dir.access = Access::ReadOnly;
+            }
+            kept.push(dir);
+        }
+        *dirs = dirs::without_repeats(kept);
+    }
+
     /// Removes everything that `bound` does not allow.
     pub(super) fn meet(
         &mut self,

@@ -488,3 +488,60 @@ fn assert_within(after: &Decision, before: &Decision, request: PolicyRequest<'_>
         "{now:?} and {then:?}\n{what}"
     );
 }
+
+/// A host whose home, `HOME` in policies, has secrets, and whose workspace has places that other
+/// programs execute.
+fn with_reserved_places(user: &str, bound: &str, bound_file: &str) -> Rig {
+    let rig = Rig::new();
+    for file in [
+        "home/.ssh/id",
+        "home/.ssh/keys/one",
+        "home/.aws/config",
+        "home/.netrc",
+        "home/notes/today",
+        "w/.git/hooks/pre-push",
+        "w/.vscode/tasks.json",
+    ] {
+        fs::create_dir_all(rig.path(file).parent().expect("a directory")).expect("made");
+        fs::write(rig.path(file), "x").expect("written");
+    }
+    let home = rig.path("home").display().to_string();
+    rig.write(USER, &user.replace("HOME", &home));
+    rig.write(bound_file, &bound.replace("HOME", &home));
+    rig
+}
+
+#[test]
+fn a_bound_opens_no_place_of_secrets() {
+    let user = "[tools.file_read]\nfs = [\"ro:HOME\", \"ro:HOME/.aws/config\"]\n\
+        [tools.bash]\nfs = [\"ro:HOME\", \"ro:HOME/.aws/config\"]\n";
+    let bound = "[tools.\"*\"]\nfs = [\"ro:HOME/notes\", \"ro:HOME/.ssh/id\", \"ro:HOME/.ssh/keys\", \
+        \"ro:HOME/.aws\", \"ro:HOME/.netrc\"]\n";
+    for file in [CEILING, WORKSPACE] {
+        let rig = with_reserved_places(user, bound, file);
+        for request in [system("file_read", Backend::Wasm), system("bash", Backend::Native)] {
+            let decision = rig.allowed(request);
+            assert_eq!(rig.dirs(&decision), ["ro:home/.aws/config", "ro:home/notes"], "{file}");
+            let notes = decision.notes.join("\n");
+            assert!(notes.contains(".netrc` is in a place of secrets"), "{notes}");
+        }
+    }
+}
+
+#[test]
+fn a_bound_lets_no_tool_write_to_a_place_that_other_programs_execute() {
+    let bound = "[tools.\"*\"]\n\
+        fs = [\"rw:src\", \"rw:.git/hooks/pre-push\", \"rw:.vscode/tasks.json\"]\n";
+    let named = "[tools.bash]\nfs = [\"rw:.\", \"rw:.vscode\"]\n";
+    for file in [CEILING, WORKSPACE] {
+        for (user, tasks) in [("", "ro"), (named, "rw")] {
+            let rig = with_reserved_places(user, bound, file);
+            let decision = rig.allowed(system("bash", Backend::Native));
+            let tasks = format!("{tasks}:w/.vscode/tasks.json");
+            let expected = ["ro:w/.git/hooks/pre-push", &tasks, "rw:w/src"];
+            assert_eq!(rig.dirs(&decision), expected, "{file}, {user}");
+            let notes = decision.notes.join("\n");
+            assert!(notes.contains("pre-push` is read-only"), "{notes}");
+        }
+    }
+}
