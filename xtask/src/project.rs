@@ -25,7 +25,7 @@ pub(crate) const COMPONENTS: [&str; 2] = ["ikigai-tools-wasm", "ikigai-shell-was
 pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 /// The package of the components of WASI 0.3 that only the tests run, and its library, which is the
 /// component.
-pub(crate) const ASYNC_GUESTS: (&str, &str) = ("ikigai-test-async-guests", "async_walker");
+pub(crate) const ASYNC_GUESTS: (&str, &str) = ("ikigai-test-async-guests", "async_guest");
 
 /// The directory of the WIT in an installation, relative to its prefix.
 /// docs/guides/write-a-component.md states it.

@@ -1,179 +1,58 @@
-//! The guest `walker` for WASI 0.3: it takes the same steps, and reports the same results.
+//! A guest of WASI 0.3 that walks among files, takes more than it may, never ends, or ends badly.
 //!
-//! The steps through the standard library, and those of `ikigai:tool`, use WASI 0.2 beside it.
+//! Each module has the modes of one kind. A component of 0.3 is one library, so all modes are in it.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+mod endings;
+mod network;
+mod operations;
+mod steps;
+mod streams;
+mod waits;
+mod workspace;
 
 use ikigai_test_guests::{Attempts, Order};
-use wasip3::filesystem::preopens::get_directories;
-use wasip3::filesystem::types::{
-    Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
-};
 
-/// The schema; `trespass` explains the name.
-const SCHEMA: &str = r#"{"name":"_walker","description":"Walks among files",
+/// The schema.
+const SCHEMA: &str = r#"{"name":"async_guest","description":"Takes more than it may, with WASI 0.3",
 "parameters":{"type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
-"steps"]}}}}"#;
+"steps","operations","fine","spin","sleep","answer_then_hang","recurse","trap","panic","exit","fail",
+"leave","flood_stdout","flood_stderr","pour_stdout","pour_stderr","random_bomb","collect","sum",
+"write_on","kept","dropped","cancelled","cancelled_stdin","futures","drops","waits","texts","requests",
+"long_names","copy_bomb"]}}}}"#;
 
-const FOLLOW: PathFlags = PathFlags::SYMLINK_FOLLOW;
+wasip3::cli::command::export!(AsyncGuest);
 
-wasip3::cli::command::export!(AsyncWalker);
+struct AsyncGuest;
 
-struct AsyncWalker;
-
-impl wasip3::exports::cli::run::Guest for AsyncWalker {
+impl wasip3::exports::cli::run::Guest for AsyncGuest {
     async fn run() -> Result<(), ()> {
         let order = Order::read(SCHEMA);
         let mut attempts = Attempts::default();
+        let path = order.path.as_str();
         match order.mode.as_str() {
-            "steps" => {
-                let preopens = get_directories();
-                for step in order.path.split(';').map(str::trim) {
-                    let seen = take(&preopens, step).await;
-                    attempts.observe(step, &seen);
-                }
+            "operations" => {
+                operations::perform().await;
+                return Ok(());
             }
+            mode if endings::is_one(mode) => return endings::end(mode, path).await,
+            "steps" => steps::walk(&mut attempts, path).await,
+            "collect" => streams::collect(&mut attempts, path).await,
+            "sum" => streams::sum(&mut attempts, path).await,
+            "write_on" => streams::write_on(path).await,
+            "kept" => streams::keep(&mut attempts, path).await,
+            "dropped" => streams::drop_all(&mut attempts, path).await,
+            "cancelled" => streams::cancel(&mut attempts, path).await,
+            "cancelled_stdin" => streams::cancel_stdin(&mut attempts).await,
+            "futures" => streams::keep_futures(path).await,
+            "drops" => network::drop_all(&mut attempts, path).await,
+            "waits" => network::wait_for_all(&mut attempts).await,
+            "texts" => network::offer_texts(&mut attempts).await,
+            "requests" => network::keep_requests(&mut attempts),
+            "long_names" => network::look_up_long_names(&mut attempts).await,
+            "copy_bomb" => network::look_up_the_longest_name(&mut attempts).await,
             other => attempts.observe("error", &format!("there is no mode '{other}'")),
         }
         attempts.print();
         Ok(())
     }
-}
-
-async fn take(preopens: &[(Descriptor, String)], step: &str) -> String {
-    let words: Vec<&str> = step.split(' ').collect();
-    match words[..] {
-        ["std", verb, ..] => with_std(verb, &words[2..]),
-        [verb, preopen, ..] => match preopens.iter().find(|(_, name)| name == preopen) {
-            Some((dir, _)) => raw(dir, verb, &words[2..]).await.unwrap_or_else(name),
-            None => "no such preopen".to_owned(),
-        },
-        _ => "no such step".to_owned(),
-    }
-}
-
-/// Takes a step through Rust's standard library, as most programs do.
-fn with_std(verb: &str, words: &[&str]) -> String {
-    let done = |result: std::io::Result<()>| result.map(|()| "done".to_owned());
-    let seen = match (verb, words) {
-        ("read", [path]) => fs::read_to_string(path),
-        ("stat", [path]) => fs::metadata(path).map(|found| found.len().to_string()),
-        ("list", [path]) => fs::read_dir(path).map(|entries| {
-            let names = entries.flatten().map(|entry| entry.file_name());
-            let mut names: Vec<String> =
-                names.map(|name| name.to_string_lossy().into_owned()).collect();
-            names.sort();
-            names.join(" ")
-        }),
-        ("write", [path, text]) => done(fs::write(path, text)),
-        ("append", [path, text]) => {
-            let opened = OpenOptions::new().append(true).open(path);
-            done(opened.and_then(|mut file| file.write_all(text.as_bytes())))
-        }
-        ("unlink", [path]) => done(fs::remove_file(path)),
-        ("mkdir", [path]) => done(fs::create_dir(path)),
-        ("rename", [from, to]) => done(fs::rename(from, to)),
-        ("link", [from, to]) => done(fs::hard_link(from, to)),
-        _ => return "no such step".to_owned(),
-    };
-    seen.unwrap_or_else(|error| format!("{:?}", error.kind()))
-}
-
-/// Takes a step on a descriptor.
-async fn raw(dir: &Descriptor, verb: &str, words: &[&str]) -> Result<String, ErrorCode> {
-    let now = NewTimestamp::Now;
-    let (file, none) = (OpenFlags::empty(), PathFlags::empty());
-    let owned = |text: &str| text.to_owned();
-    match (verb, words) {
-        ("open", [path]) => {
-            let opened = dir.open_at(FOLLOW, owned(path), file, DescriptorFlags::READ).await?;
-            return read(&opened).await;
-        }
-        ("open-link", [path]) => {
-            let opened = dir.open_at(none, owned(path), file, DescriptorFlags::READ).await?;
-            return read(&opened).await;
-        }
-        ("create", [path]) => {
-            let flags = OpenFlags::CREATE | OpenFlags::TRUNCATE;
-            drop(dir.open_at(FOLLOW, owned(path), flags, DescriptorFlags::WRITE).await?);
-        }
-        ("create-new", [path]) => {
-            let flags = OpenFlags::CREATE | OpenFlags::EXCLUSIVE;
-            drop(dir.open_at(none, owned(path), flags, DescriptorFlags::WRITE).await?);
-        }
-        ("write", [path, text]) => {
-            let opened = dir.open_at(FOLLOW, owned(path), file, DescriptorFlags::WRITE).await?;
-            let (mut bytes, stream) = wasip3::wit_stream::new();
-            let end = opened.write_via_stream(stream, 0);
-            bytes.write_all(text.as_bytes().to_vec()).await;
-            drop(bytes);
-            end.await?;
-        }
-        ("stat", [path]) => drop(dir.stat_at(FOLLOW, owned(path)).await?),
-        ("stat-link", [path]) => drop(dir.stat_at(none, owned(path)).await?),
-        ("hash", [path]) => drop(dir.metadata_hash_at(FOLLOW, owned(path)).await?),
-        ("touch", [path]) => dir.set_times_at(none, owned(path), now, now).await?,
-        ("readlink", [path]) => return dir.readlink_at(owned(path)).await,
-        ("mkdir", [path]) => dir.create_directory_at(owned(path)).await?,
-        ("rmdir", [path]) => dir.remove_directory_at(owned(path)).await?,
-        ("unlink", [path]) => dir.unlink_file_at(owned(path)).await?,
-        ("symlink", [target, path]) => dir.symlink_at(owned(target), owned(path)).await?,
-        ("link", [from, to]) => dir.link_at(none, owned(from), dir, owned(to)).await?,
-        ("rename", [from, to]) => dir.rename_at(owned(from), dir, owned(to)).await?,
-        ("list", [path]) => return list(dir, path).await,
-        // Starts from a handle on a directory below.
-        ("open-in", [sub, path]) => {
-            let flags = DescriptorFlags::READ;
-            let sub = dir.open_at(FOLLOW, owned(sub), OpenFlags::DIRECTORY, flags).await?;
-            let opened = sub.open_at(FOLLOW, owned(path), file, flags).await?;
-            return read(&opened).await;
-        }
-        // Starts from a handle that was opened before the directory was renamed.
-        ("open-in-moved", [sub, to, path]) => {
-            let flags = DescriptorFlags::READ | DescriptorFlags::MUTATE_DIRECTORY;
-            let opened = dir.open_at(FOLLOW, owned(sub), OpenFlags::DIRECTORY, flags).await?;
-            let moved = dir.rename_at(owned(sub), dir, owned(to)).await.err().map(name);
-            let seen = opened.open_at(FOLLOW, owned(path), file, DescriptorFlags::READ).await;
-            let seen = match seen {
-                Ok(opened) => read(&opened).await.unwrap_or_else(name),
-                Err(code) => name(code),
-            };
-            return Ok(moved.map_or(seen.clone(), |moved| format!("{moved}, {seen}")));
-        }
-        _ => return Ok("no such step".to_owned()),
-    }
-    Ok("done".to_owned())
-}
-
-async fn read(file: &Descriptor) -> Result<String, ErrorCode> {
-    let (bytes, end) = file.read_via_stream(0);
-    let bytes = bytes.collect().await;
-    end.await?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-async fn list(dir: &Descriptor, path: &str) -> Result<String, ErrorCode> {
-    let flags = OpenFlags::DIRECTORY;
-    let opened = dir.open_at(FOLLOW, path.to_owned(), flags, DescriptorFlags::READ).await?;
-    let (entries, end) = opened.read_directory();
-    let mut names: Vec<String> =
-        entries.collect().await.into_iter().map(|entry| entry.name).collect();
-    end.await?;
-    names.sort();
-    Ok(names.join(" "))
-}
-
-/// Returns the name that WASI 0.2 has for a code.
-fn name(code: ErrorCode) -> String {
-    let text = format!("{code:?}");
-    let text = text.rsplit("::").next().unwrap_or_default();
-    let mut name = String::new();
-    for letter in text.chars() {
-        if letter.is_ascii_uppercase() && !name.is_empty() {
-            name.push('-');
-        }
-        name.push(letter.to_ascii_lowercase());
-    }
-    name
 }

@@ -32,6 +32,7 @@ pub(crate) const CHECKED: &[&str] = &[
     "terminal/src",
     "terminal/testing/src",
     "terminal/tests",
+    "tests/guests-async/src",
     "tests/guests/src",
     "tests/src",
     "tests/tests",

@@ -175,7 +175,7 @@ fn walker() -> &'static GuestProgram {
 fn async_walker() -> &'static GuestProgram {
     static WALKER: OnceLock<GuestProgram> = OnceLock::new();
     WALKER.get_or_init(|| {
-        let bytes = fs::read(guest("async_walker")).expect("the guest");
+        let bytes = fs::read(guest("async_guest")).expect("the guest");
         runtime().compile_here(&bytes).expect("compiled")
     })
 }
