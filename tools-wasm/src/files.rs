@@ -1,13 +1,10 @@
 //! The file port over preopened directories.
 //!
-//! Paths are matched against the preopens' names here, since WASI knows relative paths only.
 //! Opening a pipe would block the host, so the kind is checked before a file is opened.
 
-use std::borrow::Cow;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use ikigai_tools::ports::{self, FileKind, Files, FsError, OpenedFile, WriteFailure};
-use ikigai_tools::{beneath, join, names_above};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
@@ -16,12 +13,7 @@ use wasip2::filesystem::types::{
 #[cfg(feature = "host-imports")]
 use crate::bindings::ikigai::tool::workspace;
 use crate::error_code::{io_error, meaning};
-
-/// The variable with the name of the workspace, to which relative paths are relative.
-const WORKSPACE: &str = "PWD";
-
-/// The name under which a host that does not set the variable preopens the workspace.
-const NAMELESS_WORKSPACE: &str = ".";
+use crate::preopens::Preopens;
 
 /// The most bytes that cross to the host or back in one call.
 const TRANSFER_BYTES: usize = 256 << 10;
@@ -33,101 +25,22 @@ const FIRST_BYTES: usize = 16 << 10;
 /// The size of the read after a short one, in bytes: the file is most often at its end.
 const PROBE_BYTES: usize = 4 << 10;
 
-/// The name of the preopen for paths that no grant covers.
-const ROOT: &str = "/";
-
-/// The directories that the host preopened.
+/// The files in the directories that the host preopened.
 #[derive(Debug)]
 pub struct WasiFiles {
-    preopens: Vec<(Descriptor, String)>,
-    /// The directory for paths that no grant covers, if the host has one. It contains nothing. The
-    /// host asks the user, who may allow access to such paths.
-    witness: Option<Descriptor>,
-    /// The absolute name of the workspace, if the host sets it.
-    workspace: Option<String>,
+    preopens: Preopens<Descriptor>,
 }
 
 impl WasiFiles {
     /// Takes the preopened directories.
     #[must_use]
     pub fn preopened() -> Self {
-        let given = std::env::var(WORKSPACE).ok().filter(|path| path.starts_with('/'));
-        let (mut witnesses, preopens): (Vec<_>, Vec<_>) =
-            get_directories().into_iter().partition(|(dir, name)| name == ROOT && is_witness(dir));
-        let witness = witnesses.pop().map(|(dir, _)| dir);
-        let mut files = Self { preopens, witness, workspace: None };
-        // A host that passes its own environment through has not set the variable for these
-        // directories.
-        let has_nameless = files.nameless_workspace().is_some();
-        files.workspace = given.filter(|path| {
-            let holds = |(_, name): &(_, String)| beneath(name.as_bytes(), path.as_bytes());
-            !has_nameless || files.absolute().any(|dir| holds(dir).is_some())
-        });
-        files
-    }
-
-    fn nameless_workspace(&self) -> Option<&Descriptor> {
-        let found = self.preopens.iter().find(|(_, name)| name == NAMELESS_WORKSPACE);
-        found.map(|(dir, _)| dir)
-    }
-
-    fn absolute(&self) -> impl Iterator<Item = &(Descriptor, String)> {
-        self.preopens.iter().filter(|(_, name)| name.starts_with('/'))
-    }
-
-    /// Returns the names by which a directory that no grant covers leads to granted ones, or `None`
-    /// if no name does.
-    fn names_above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let path = self.joined(path)?;
-        let above = names_above(&path, self.absolute().map(|(_, name)| name.as_bytes()));
-        (!above.is_empty()).then(|| above.into_iter().map(<[u8]>::to_vec).collect())
-    }
-
-    /// Makes a path absolute, if the workspace's name is known.
-    fn joined<'p>(&self, path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
-        if path.first() == Some(&b'/') {
-            return Some(Cow::Borrowed(path));
-        }
-        let workspace = self.workspace.as_ref()?;
-        Some(Cow::Owned(join(workspace.as_bytes(), path)))
-    }
-
-    /// Returns the directory that `path` is beneath, and the path from there.
-    fn place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
-        // WASI has no name for a path that is not UTF-8.
-        let text = |path: &[u8]| match std::str::from_utf8(path) {
-            Ok("") => Ok(".".to_owned()),
-            Ok(path) => Ok(path.to_owned()),
-            Err(_) => Err(FsError::NotFound),
-        };
-        let Some(path) = self.joined(path) else {
-            let dir = self.nameless_workspace().ok_or(FsError::Outside)?;
-            return Ok((dir, text(path)?));
-        };
-        let within = self
-            .absolute()
-            .filter_map(|(dir, name)| Some((dir, name.len(), beneath(name.as_bytes(), &path)?)));
-        if let Some((dir, _, rest)) = within.max_by_key(|(_, length, _)| *length) {
-            return Ok((dir, text(rest)?));
-        }
-        let rest = beneath(ROOT.as_bytes(), &path).ok_or(FsError::Outside)?;
-        let witness = self.witness.as_ref().filter(|_| !rest.is_empty()).ok_or(FsError::Outside)?;
-        Ok((witness, text(rest)?))
-    }
-
-    /// Returns the names in the directory at `path` that lead to granted directories, if no grant
-    /// covers it.
-    fn above(&self, path: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let is_outside = match self.place(path) {
-            Err(error) => error == FsError::Outside,
-            Ok((dir, _)) => self.witness.as_ref().is_some_and(|it| std::ptr::eq(it, dir)),
-        };
-        if is_outside { self.names_above(path) } else { None }
+        Self { preopens: Preopens::new(get_directories(), is_witness) }
     }
 
     /// Returns the place for a change, which a directory granted for reading refuses.
     fn writable_place(&self, path: &[u8]) -> Result<(&Descriptor, String), FsError> {
-        let (dir, rest) = self.place(path)?;
+        let (dir, rest) = self.preopens.place(path)?;
         let flags = dir.get_flags().map_err(meaning)?;
         // If the host reports no flags at all, the attempt will show it.
         if flags.contains(DescriptorFlags::MUTATE_DIRECTORY) || flags.is_empty() {
@@ -145,7 +58,7 @@ impl Files for WasiFiles {
     type Dir = WasiDir;
 
     fn open(&self, path: &[u8]) -> Result<OpenedFile<WasiFile>, FsError> {
-        let (dir, path) = self.place(path)?;
+        let (dir, path) = self.preopens.place(path)?;
         let stat = dir.stat_at(PathFlags::SYMLINK_FOLLOW, &path).map_err(meaning)?;
         let kind = kind_of(&stat);
         if matches!(kind, FileKind::Pipe | FileKind::Directory) {
@@ -180,19 +93,19 @@ impl Files for WasiFiles {
     }
 
     fn kind(&self, path: &[u8], follow: bool) -> Result<FileKind, FsError> {
-        if self.above(path).is_some() {
+        if self.preopens.above(path).is_some() {
             return Ok(FileKind::Directory);
         }
-        let (dir, path) = self.place(path)?;
+        let (dir, path) = self.preopens.place(path)?;
         let flags = if follow { PathFlags::SYMLINK_FOLLOW } else { PathFlags::empty() };
         dir.stat_at(flags, &path).map(|stat| kind_of(&stat)).map_err(meaning)
     }
 
     fn open_dir(&self, path: &[u8]) -> Result<WasiDir, FsError> {
-        if let Some(names) = self.above(path) {
+        if let Some(names) = self.preopens.above(path) {
             return Ok(WasiDir::Above(names));
         }
-        let (dir, path) = self.place(path)?;
+        let (dir, path) = self.preopens.place(path)?;
         let opened = dir.open_at(
             PathFlags::SYMLINK_FOLLOW,
             &path,

@@ -18,12 +18,14 @@ mod assets;
 mod bindings;
 mod error_code;
 mod files;
+mod preopens;
 
 #[cfg(feature = "host-imports")]
 pub use assets::WitAssets as HostAssets;
 pub use files::{WasiDir, WasiFile, WasiFiles};
 #[cfg(not(feature = "host-imports"))]
 pub use ikigai_tools::ports::NoAssets as HostAssets;
+pub use preopens::Preopens;
 
 use ikigai_tools::ports::Storage;
 

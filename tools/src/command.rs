@@ -51,9 +51,9 @@ pub fn run_grep<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode
     run(schemas::GREP, files, grep::call)
 }
 
-/// Returns the output of `tool` for `input` over the ports of `storage`: the tools without their
-/// standard streams, for tests. `None` for a tool that needs no files.
-#[cfg(feature = "fake")]
+/// Returns the output of `tool` for `input` over the ports of `storage`. `None` for a tool that
+/// needs no files.
+#[cfg(feature = "without-streams")]
 pub fn answer<F: Files, A: Assets>(
     tool: &str,
     storage: &Storage<F, A>,
@@ -71,6 +71,19 @@ pub fn answer<F: Files, A: Assets>(
         Ok(answer) => answer.as_bytes().to_vec(),
         Err(failure) => failure.to_json(),
     })
+}
+
+/// Returns the schema of `tool`, as `--schema` prints it. `None` for a tool that needs no files.
+#[cfg(feature = "without-streams")]
+pub fn schema(tool: &str) -> Option<&'static str> {
+    match tool {
+        "file-read" => Some(schemas::FILE_READ),
+        "file-write" => Some(schemas::FILE_WRITE),
+        "file-edit" => Some(schemas::FILE_EDIT),
+        "glob" => Some(schemas::GLOB),
+        "grep" => Some(schemas::GREP),
+        _ => None,
+    }
 }
 
 fn run<P>(
