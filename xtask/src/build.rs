@@ -1,13 +1,13 @@
 //! The three builds: the host, the native tools, the components. Each returns what it built; other
 //! modules place the files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::portable;
 use crate::project::{
-    ASYNC_GUESTS, BuiltProgram, COMPILER, COMPONENTS, CargoProject, HOST, NATIVE_TOOLS, SUPERVISOR,
-    TEST_GUESTS,
+    ASYNC_GUESTS, ASYNC_TOOLS, BuiltProgram, COMPILER, COMPONENTS, CargoProject, HOST,
+    NATIVE_TOOLS, SUPERVISOR, TEST_GUESTS,
 };
 use crate::run;
 use crate::toolchain::WASM_TARGET;
@@ -120,14 +120,24 @@ pub(crate) fn components(
 pub(crate) fn test_guests(project: &CargoProject) -> anyhow::Result<Vec<BuiltProgram>> {
     let profile = of_components(EVERYDAY);
     let mut built = for_wasm(project, profile, TEST_GUESTS, project.binaries(TEST_GUESTS)?, &[])?;
-    let (package, library) = ASYNC_GUESTS;
     let target = project.target.join("guest");
-    let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
-    run::run(command.args(["--lib", "--profile", profile, "--target-dir"]).arg(&target))?;
-    let name = format!("{library}.wasm");
-    let file = target.join(WASM_TARGET).join(profile).join(&name);
-    built.push(BuiltProgram { file, name });
+    let build = |package: &str, kind: &str| {
+        let mut command = project.cargo(&["build", "--package", package, "--target", WASM_TARGET]);
+        run::run(command.args([kind, "--profile", profile, "--target-dir"]).arg(&target))
+    };
+    let libraries = target.join(WASM_TARGET).join(profile);
+    let (package, library) = ASYNC_GUESTS;
+    build(package, "--lib")?;
+    built.push(library_in(&libraries, library));
+    build(ASYNC_TOOLS, "--examples")?;
+    let examples = libraries.join("examples");
+    built.extend(project.examples(ASYNC_TOOLS)?.iter().map(|name| library_in(&examples, name)));
     Ok(built)
+}
+
+fn library_in(directory: &Path, name: &str) -> BuiltProgram {
+    let name = format!("{name}.wasm");
+    BuiltProgram { file: directory.join(&name), name }
 }
 
 /// Builds binaries of `package` as components, with further flags for cargo.

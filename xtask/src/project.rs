@@ -26,6 +26,8 @@ pub(crate) const TEST_GUESTS: &str = "ikigai-test-guests";
 /// The package of the components of WASI 0.3 that only the tests run, and its library, which is the
 /// component.
 pub(crate) const ASYNC_GUESTS: (&str, &str) = ("ikigai-test-async-guests", "async_guest");
+/// The tools of files as components of WASI 0.3 that only the tests run; each is an example.
+pub(crate) const ASYNC_TOOLS: &str = "ikigai-test-async-tools";
 
 /// The directory of the WIT in an installation, relative to its prefix.
 /// docs/guides/write-a-component.md states it.
@@ -107,11 +109,20 @@ impl CargoProject {
 
     /// Returns the binaries of `package`, sorted.
     pub(crate) fn binaries(&self, package: &str) -> anyhow::Result<Vec<String>> {
+        self.targets(package, "bin")
+    }
+
+    /// Returns the examples of `package`, sorted.
+    pub(crate) fn examples(&self, package: &str) -> anyhow::Result<Vec<String>> {
+        self.targets(package, "example")
+    }
+
+    fn targets(&self, package: &str, kind: &str) -> anyhow::Result<Vec<String>> {
         let found = self.package(package)?;
-        let is_binary = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
+        let is_of_kind = |target: &&Value| array(target, "kind").iter().any(|it| it == kind);
         let mut names: Vec<String> = array(found, "targets")
             .iter()
-            .filter(is_binary)
+            .filter(is_of_kind)
             .map(|target| text(target, "name").to_owned())
             .collect();
         names.sort();

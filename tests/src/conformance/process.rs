@@ -97,6 +97,21 @@ impl Component {
         port
     }
 
+    /// Returns the tools of files as components of WASI 0.3, under the same names.
+    #[must_use]
+    pub fn of_wasi_0_3() -> Self {
+        let port = Self { programs: installed(), patience: 1 };
+        fs::remove_file(port.tools().join("bash.wasm")).expect("a copy can be removed");
+        for tool in ["file-edit", "file-read", "file-write", "glob", "grep"] {
+            let guest = format!("async_{}.wasm", tool.replace('-', "_"));
+            let bytes = fs::read(paths::guests().join(&guest)).expect("the guest");
+            let run = b"wasi:cli/run@0.3.";
+            assert!(bytes.windows(run.len()).any(|window| window == run), "{guest}");
+            fs::write(port.tools().join(format!("{tool}.wasm")), bytes).expect("a tool");
+        }
+        port.ready()
+    }
+
     fn ready(self) -> Self {
         fs::create_dir_all(self.cache()).expect("a directory for compiled components");
         // The time limit of a case is for the tool, not for the compiler.

@@ -61,6 +61,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     ("ikigai-bench", &["ikigai-host", "ikigai-protocol"]),
     ("ikigai-test-async-guests", &["ikigai-test-guests"]),
+    ("ikigai-test-async-tools", &["ikigai-tools", "ikigai-tools-wasm"]),
     ("ikigai-test-guests", &[]),
     ("ikigai-tests", ANY),
     (

@@ -36,6 +36,7 @@ pub(crate) const CHECKED: &[&str] = &[
     "tests/guests/src",
     "tests/src",
     "tests/tests",
+    "tests/tools-async/src",
     "tools-native/src",
     "tools-wasm/src",
     "tools/src",
