@@ -37,7 +37,7 @@ docs:
 bench *ARGS:
     cargo xtask bench {{ARGS}}
 
-# Fuzz the parsers; `just fuzz ere --seconds 600` for one of them, longer
+# Fuzz the parsers and WASI 0.3; `just fuzz ere --seconds 600` for one of them, longer
 fuzz *ARGS:
     cargo xtask fuzz {{ARGS}}
 

@@ -1,4 +1,4 @@
-//! The fuzz targets, for parsers of untrusted input.
+//! The fuzz targets, for parsers of untrusted input, and for the imports of components.
 //!
 //! A target accepts any bytes and panics if a promise is broken. The first promise is that it
 //! returns at all. `cargo xtask fuzz` runs the targets under libFuzzer. `cargo test` replays the
@@ -24,12 +24,13 @@ mod sse;
 mod sshsig;
 mod stream;
 mod supervisor;
+mod wasi_0_3;
 
-/// One parser under test.
+/// One parser, or another part of the program that serves untrusted input.
 pub struct Target {
     /// The name of the target and of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Runs the parser on the bytes. Panics if a promise is broken.
+    /// Runs the target on the bytes. Panics if a promise is broken.
     pub run: fn(&[u8]),
 }
 
@@ -57,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "sse", run: sse::run },
     Target { name: "sshsig", run: sshsig::run },
     Target { name: "supervisor", run: supervisor::run },
+    Target { name: "wasi_0_3", run: wasi_0_3::run },
 ];
 
 /// Returns the target of this name.

@@ -7,9 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use clap::Args;
 
-use crate::build;
 use crate::project::CargoProject;
 use crate::run::{self, step};
+use crate::{build, stage};
 
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
@@ -39,52 +39,65 @@ pub(crate) fn fuzz(project: &CargoProject, options: &FuzzOptions) -> anyhow::Res
     let chosen = if options.targets.is_empty() { &known } else { &options.targets };
     step("Building the fuzz targets");
     let program = build::fuzz_targets(project)?;
-    let found = project.target.join("fuzz");
+    // The target `wasi_0_3` runs one of them.
+    stage::test_guests(project)?;
+    let guests = project.staged_guests();
+    let fuzzer = Fuzzer { program, guests, seeds, found: project.target.join("fuzz") };
     for name in chosen {
         step(&format!("Fuzzing: {name}"));
-        one(name, &program, &seeds, &found, options)?;
+        fuzzer.run(name, options)?;
     }
     Ok(())
 }
 
-fn one(
-    name: &str,
-    program: &Path,
-    seeds: &Path,
-    found: &Path,
-    options: &FuzzOptions,
-) -> anyhow::Result<()> {
-    // The findings of a run are kept there, so that the next run continues from them.
-    let grown = found.join(name);
-    std::fs::create_dir_all(&grown).with_context(|| format!("cannot make {}", grown.display()))?;
-    let findings = found.join(format!("{name}-"));
-    let log = found.join(format!("{name}.log"));
-    let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
-    let mut command = Command::new(program);
-    command
-        .env("IKIGAI_FUZZ_TARGET", name)
-        .args([&grown, &seeds.join(name)])
-        .arg(format!("-max_total_time={}", options.seconds))
-        .arg(format!("-seed={}", options.seed))
-        .arg(format!("-timeout={LONGEST}"))
-        .arg(format!("-artifact_prefix={}", findings.display()))
-        // libFuzzer prints a lot, and only its findings are of interest.
-        .args(["-verbosity=0", "-print_final_stats=1"])
-        .stderr(file);
-    let outcome = run::run(&mut command);
-    let said = std::fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    let said = String::from_utf8_lossy(&said);
-    if let Err(error) = outcome {
-        eprintln!("{said}");
-        return Err(error.context(format!(
-            "`{name}` has a finding: its input is the file that libFuzzer names above; copy it \
-             to fuzz/corpus/{name}/, where `cargo test --test corpus` replays it"
-        )));
+/// The program of all targets, and the paths that it uses.
+struct Fuzzer {
+    program: PathBuf,
+    /// The components that only the tests run.
+    guests: PathBuf,
+    /// The corpus of each target.
+    seeds: PathBuf,
+    /// The inputs that earlier runs found, for each target.
+    found: PathBuf,
+}
+
+impl Fuzzer {
+    /// Runs one target.
+    fn run(&self, name: &str, options: &FuzzOptions) -> anyhow::Result<()> {
+        // The findings of a run are kept there, so that the next run continues from them.
+        let grown = self.found.join(name);
+        std::fs::create_dir_all(&grown)
+            .with_context(|| format!("cannot make {}", grown.display()))?;
+        let findings = self.found.join(format!("{name}-"));
+        let log = self.found.join(format!("{name}.log"));
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut command = Command::new(&self.program);
+        command
+            .env("IKIGAI_FUZZ_TARGET", name)
+            .env("IKIGAI_TEST_GUESTS", &self.guests)
+            .args([&grown, &self.seeds.join(name)])
+            .arg(format!("-max_total_time={}", options.seconds))
+            .arg(format!("-seed={}", options.seed))
+            .arg(format!("-timeout={LONGEST}"))
+            .arg(format!("-artifact_prefix={}", findings.display()))
+            // libFuzzer prints a lot, and only its findings are of interest.
+            .args(["-verbosity=0", "-print_final_stats=1"])
+            .stderr(file);
+        let outcome = run::run(&mut command);
+        let said = std::fs::read(&log).with_context(|| format!("cannot read {}", log.display()))?;
+        let said = String::from_utf8_lossy(&said);
+        if let Err(error) = outcome {
+            eprintln!("{said}");
+            return Err(error.context(format!(
+                "`{name}` has a finding: its input is the file that libFuzzer names above; copy it \
+                 to fuzz/corpus/{name}/, where `cargo test --test corpus` replays it"
+            )));
+        }
+        for line in said.lines().filter(|line| line.starts_with("stat::number_of_executed_units")) {
+            eprintln!("    {line}");
+        }
+        Ok(())
     }
-    for line in said.lines().filter(|line| line.starts_with("stat::number_of_executed_units")) {
-        eprintln!("    {line}");
-    }
-    Ok(())
 }
 
 fn targets(seeds: &Path) -> anyhow::Result<Vec<String>> {

@@ -56,7 +56,7 @@ enum XtaskCommand {
     Test(test::Options),
     /// Measure how long users wait, against targets, limits and other programs
     Bench(bench::BenchOptions),
-    /// Fuzz the parsers of foreign input
+    /// Fuzz the parsers of foreign input, and the imports of components
     Fuzz(fuzz::FuzzOptions),
     /// Run the test suites of WASI's authors, from a checkout
     Fidelity(fidelity::FidelityOptions),
