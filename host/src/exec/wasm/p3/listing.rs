@@ -43,7 +43,8 @@ fn read_directory(
     match begin(state, directory) {
         Ok((listing, stream)) => {
             let (end, ends) = oneshot::channel();
-            let entries = Entries { listing, end: Some(end), _stream: stream };
+            let entries =
+                Entries { listing, end: Some(end), is_incomplete: false, _stream: stream };
             let entries = StreamReader::new(&mut store, entries)?;
             Ok((entries, FutureReader::new(&mut store, ends)?))
         }
@@ -63,6 +64,8 @@ fn begin(
 struct Entries {
     listing: GuestListing,
     end: Option<oneshot::Sender<Result<(), ErrorCode>>>,
+    /// True after a name that WASI cannot express. The other names follow it.
+    is_incomplete: bool,
     _stream: CountedStream,
 }
 
@@ -74,22 +77,25 @@ impl Entries {
         }
     }
 
-    /// Reads entries. Returns true at the end of the directory.
+    /// Reads at most this number of names. Returns true at the end of the directory.
     fn read(&mut self, most: usize) -> wasmtime::Result<(Vec<DirectoryEntry>, bool)> {
         let mut read = Vec::new();
-        while read.len() < most {
+        for _ in 0..most {
             match listing::next_entry(&mut self.listing) {
                 Ok(Some(entry)) => read
                     .push(DirectoryEntry { type_: descriptor_type(entry.type_), name: entry.name }),
                 Ok(None) => {
-                    self.end(Ok(()));
+                    let names = OldCode::IllegalByteSequence;
+                    self.end(if self.is_incomplete { Err(error_code(names)) } else { Ok(()) });
                     return Ok((read, true));
                 }
-                Err(error) => {
-                    let code = error.downcast()?;
-                    self.end(Err(error_code(code)));
-                    return Ok((read, true));
-                }
+                Err(error) => match error.downcast()? {
+                    OldCode::IllegalByteSequence => self.is_incomplete = true,
+                    code => {
+                        self.end(Err(error_code(code)));
+                        return Ok((read, true));
+                    }
+                },
             }
         }
         Ok((read, false))
@@ -123,6 +129,11 @@ impl StreamProducer<GuestState> for Entries {
             Poll::Ready(()) => {}
         }
         let (read, is_over) = self.read(room.min(ENTRIES))?;
+        if read.is_empty() && !is_over {
+            // The directory may have any number of names without an entry.
+            context.waker().wake_by_ref();
+            return if finish { Poll::Ready(Ok(StreamResult::Cancelled)) } else { Poll::Pending };
+        }
         destination.set_buffer(read.into());
         Poll::Ready(Ok(if is_over { StreamResult::Dropped } else { StreamResult::Completed }))
     }
