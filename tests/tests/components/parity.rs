@@ -64,21 +64,6 @@ const AS_COMPONENT: Excuses = &[
     ("WASI has no names that are not UTF-8", &["glob/non-utf8-name"]),
 ];
 
-/// The component of WASI 0.3 imports nothing of `ikigai:tool`.
-const AS_ASYNC_COMPONENT: Excuses = &[
-    (
-        OUTSIDE,
-        &[
-            "file-read/not-found",
-            "file-read/proc-file",
-            "file-edit/file-not-found",
-            "glob/no-match-dir",
-            "grep/nonexistent-path",
-        ],
-    ),
-    ("WASI has no names that are not UTF-8", &["glob/non-utf8-name"]),
-];
-
 /// Runs `cases` on `port` and compares the failures with the excused cases.
 fn check(port: &dyn Port, cases: &[Case], excuses: Excuses) {
     let excused =
@@ -117,7 +102,7 @@ fn the_tools_answer_the_same_as_components() {
 
 #[test]
 fn the_tools_of_files_answer_the_same_as_components_of_wasi_0_3() {
-    check(&Component::of_wasi_0_3(), &cases_of_files(), AS_ASYNC_COMPONENT);
+    check(&Component::of_wasi_0_3(), &cases_of_files(), AS_COMPONENT);
 }
 
 #[cfg(target_arch = "x86_64")]
