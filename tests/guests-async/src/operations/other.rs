@@ -81,7 +81,7 @@ fn family(input: &mut Input) -> IpAddressFamily {
 
 async fn connect(input: &mut Input) {
     let Ok(socket) = TcpSocket::create(family(input)) else { return };
-    if input.argument() % 2 == 0 {
+    if input.argument().is_multiple_of(2) {
         let _ = socket.bind(address(input));
     }
     let _ = within(socket.connect(address(input))).await;
@@ -121,7 +121,7 @@ async fn request(input: &mut Input) {
         Method::Connect,
         Method::Other(host),
     ]));
-    if input.argument() % 3 == 0 {
+    if input.argument().is_multiple_of(3) {
         drop(request);
     } else if let Some(mut body) = body {
         let sending = begin(send(request)).await;

@@ -72,7 +72,7 @@ fn drop_ended<T>(of: &mut Vec<T>, place: usize, result: StreamResult) {
 fn begin_to_write(actor: &mut Actor) {
     let Some(place) = pick(&mut actor.input, &actor.handles) else { return };
     let (writer, stream) = wit_stream::new();
-    let appends = actor.input.argument() % 3 == 0;
+    let appends = actor.input.argument().is_multiple_of(3);
     let file = &actor.handles[place];
     let end = match appends {
         true => file.append_via_stream(stream),
