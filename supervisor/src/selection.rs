@@ -63,11 +63,18 @@ pub(super) fn choose(plan: &Plan) -> Result<View, ViewFault> {
     // Even if `/` is granted, the tool has its own devices and processes at these places.
     let special = |path: &Path| ["/dev", "/proc"].iter().any(|dir| path.starts_with(dir));
     let seen = |path: &Path| view.has(path) && !special(path);
+    // Nothing is mounted over a place that the tool does not see, so what it sees in the place is
+    // read-only by itself.
+    let places = plan.read_only.iter().map(|it| path_of(&it.path)).filter(|path| !seen(path));
+    let places: Vec<PathBuf> = places.collect();
     let hidden = plan.hidden.iter().filter(|it| seen(&path_of(&it.path))).cloned();
     let hidden: Vec<HiddenPath> = hidden.chain(by_other_paths(&view, plan)?).collect();
     // Their other paths lie in an installation, which the tool cannot write to.
     let read_only = plan.read_only.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
     (view.hidden, view.read_only) = (hidden, read_only);
+    for entry in &mut view.entries {
+        entry.writable &= !places.iter().any(|place| entry.path.starts_with(place));
+    }
     Ok(view)
 }
 

@@ -92,8 +92,7 @@ pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let names: Vec<PathBuf> = names.chain([PathBuf::from(GIT)]).chain(in_git).collect();
     let dirs: Vec<&Path> = grant.writable_dirs().collect();
     let is_writable = |real: &Path| {
-        dirs.iter().any(|dir| real.starts_with(dir))
-            && !grant.dirs.iter().any(|dir| dir.path.starts_with(real))
+        dirs.iter().any(|dir| real.starts_with(dir)) && !grant.reserved.names_writable_in(real)
     };
     let mut found = Vec::new();
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {

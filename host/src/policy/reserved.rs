@@ -384,6 +384,13 @@ impl Reserved {
         self.named.iter().any(|named| named.path == path)
     }
 
+    /// Returns whether the grant names something in a directory, or the directory itself, to be
+    /// written. What only a bound lists does not count.
+    pub(crate) fn names_writable_in(&self, dir: &Path) -> bool {
+        let mut writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
+        writable.any(|named| named.path.starts_with(dir))
+    }
+
     pub(super) fn named(&self) -> &[GrantedDir] {
         &self.named
     }

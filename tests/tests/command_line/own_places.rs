@@ -538,3 +538,21 @@ fn a_tool_that_makes_enter_the_key_that_quits_gains_nothing() {
     assert!(is_set_aside(&host), "{}", terminal.everything());
     assert!(terminal.shows_typing(), "the settings are as before the call");
 }
+
+#[test]
+fn a_bound_opens_no_target_of_a_link_in_a_place() {
+    for bound in ["rw:conf", "rw:conf/tasks.json"] {
+        let host = Host::new();
+        let tasks = host.write("workspace/conf/tasks.json", "{}", 0o644);
+        host.write("workspace/src/file", "old", 0o644);
+        symlink("conf", host.workspace().join(".vscode")).expect("linked");
+        let list = format!("[tools.\"*\"]\nfs = [\"rw:src\", \"{bound}\"]\n");
+        host.write("workspace/.ikigai/policy.toml", list, 0o644);
+        let command = json!({ "command": "echo x >conf/tasks.json; echo new >src/file" });
+        host.run(["tool", "call", "bash", &command.to_string()]).expect_code(0);
+        write(&host, &[], tasks.to_str().expect("UTF-8"));
+        assert_eq!(fs::read_to_string(&tasks).expect("read"), "{}", "{bound}");
+        let file = host.workspace().join("src/file");
+        assert_eq!(fs::read_to_string(file).expect("read"), "new\n", "{bound}");
+    }
+}

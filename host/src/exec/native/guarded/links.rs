@@ -73,12 +73,11 @@ impl GuardSearch<'_> {
         Ok(())
     }
 
-    /// Returns whether the tool may write to the target of a link. A link to a granted directory
-    /// itself does not count: guarding that directory would leave nothing to write to.
+    /// Returns whether the tool may write to the target of a link. A link to a directory that the
+    /// grant names does not count: guarding that directory would leave nothing to write to.
     fn is_writable(&self, real: &Path) -> bool {
-        let writable = &self.guarded.writable;
-        writable.iter().any(|dir| real.starts_with(dir))
-            && !writable.iter().any(|dir| dir.starts_with(real))
+        let mut writable = self.guarded.writable.iter();
+        writable.any(|dir| real.starts_with(dir)) && !self.grant.reserved.names_writable_in(real)
     }
 
     /// Returns whether a link of a submodule or working tree leads to something that git must be

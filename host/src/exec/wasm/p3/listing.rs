@@ -130,7 +130,7 @@ impl StreamProducer<GuestState> for Entries {
         }
         let (read, is_over) = self.read(room.min(ENTRIES))?;
         if read.is_empty() && !is_over {
-            // The directory may have any number of names without an entry.
+            // A directory full of names that WASI cannot express must not hold the thread.
             context.waker().wake_by_ref();
             return if finish { Poll::Ready(Ok(StreamResult::Cancelled)) } else { Poll::Pending };
         }
