@@ -11,7 +11,7 @@ use super::context::{PolicyContext, Rule};
 use super::search::PATH;
 use crate::paths::resolution_steps;
 use crate::policy::decision::{Denial, PolicyRequest, Variable};
-use crate::policy::executed_places::executed_place;
+use crate::policy::executed_places::{GIT, executed_place};
 use crate::policy::parse::overlap_text;
 use crate::policy::provenance::{Provenance, ProvenanceMap};
 use crate::policy::reached::RequestedAccess;
@@ -285,8 +285,8 @@ impl EffectiveGrant {
     }
 
     /// Closes the reserved places that bounds name and the grant does not. A bound grants nothing,
-    /// so it neither opens a place of secrets nor one that other programs execute. Adds a note for
-    /// each.
+    /// so it opens no place of secrets, and lets no tool write to a place that other programs
+    /// execute. Adds a note for each.
     pub(super) fn close_unnamed(&mut self, context: &PolicyContext<'_>, notes: &mut Vec<String>) {
         let Some(dirs) = &mut self.dirs else { return };
         if dirs.iter().all(|dir| self.by_name.contains(dir)) {
@@ -298,7 +298,8 @@ impl EffectiveGrant {
             let path = dir.path.display();
             if reserved.is_unnamed_secret(&dir.path) {
                 notes.push(format!(
-                    "`{path}` is in a place of secrets, which only a list in your policy file opens"
+                    "`{path}` is in a place of secrets, which only the tool's own entry in your \
+                     policy file opens"
                 ));
                 let named = self.by_name.iter().filter(|named| named.path.starts_with(&dir.path));
                 kept.extend(named.map(|named| GrantedDir {
@@ -307,10 +308,13 @@ impl EffectiveGrant {
                 }));
                 continue;
             }
-            if dir.access == Access::ReadWrite && reserved.executed_place(&dir.path).is_some() {
+            // The places in an existing repository are guarded at each call.
+            let is_repository = dir.path.ends_with(GIT) && dir.path.is_dir();
+            let writes = dir.access == Access::ReadWrite && !is_repository;
+            if writes && reserved.executed_place(&dir.path).is_some() {
                 notes.push(format!(
-                    "`{path}` is read-only: other programs execute it, and only a list in your \
-                     policy file lets a tool write there"
+                    "`{path}` is read-only: other programs execute it, and only the tool's own \
+                     entry in your policy file lets the tool write there"
                 ));
                 dir.access = Access::ReadOnly;
             }

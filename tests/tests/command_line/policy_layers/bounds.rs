@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use ikigai_host::Digest;
 use ikigai_host::policy::{
-    Approve, Backend, Decision, LayerKind, PolicyRequest, Provenance, Remedy, Sandbox,
+    Approve, Backend, Decision, LayerKind, PolicyRequest, Provenance, Remedy, RequestedAccess,
+    Sandbox,
 };
+use ikigai_protocol::Access;
 use ikigai_tests::draw::Draw;
 
 use crate::policy_layers::rig::{CEILING, Rig, USER, WORKSPACE, contents, granted, system, users};
@@ -544,4 +546,18 @@ fn a_bound_lets_no_tool_write_to_a_place_that_other_programs_execute() {
             assert!(notes.contains("pre-push` is read-only"), "{notes}");
         }
     }
+}
+
+#[test]
+fn a_bound_that_lists_a_repository_leaves_it_writable() {
+    let bound = "[tools.\"*\"]\nfs = [\"rw:src\", \"rw:.git\"]\n";
+    let rig = with_reserved_places("", bound, WORKSPACE);
+    let decision = rig.allowed(system("bash", Backend::Native));
+    assert_eq!(rig.dirs(&decision), ["rw:w/.git", "rw:w/src"]);
+    let write = |path: &str| {
+        decision
+            .grant
+            .covers(&RequestedAccess::Path { access: Access::ReadWrite, path: rig.path(path) })
+    };
+    assert!(write("w/.git/index") && !write("w/.git/config") && !write("w/.git/hooks/pre-push"));
 }
