@@ -138,7 +138,7 @@ impl ScanContext {
             Some(answer) => answer,
             None if is_new && !is_worth_it(&build) => return Err(CandidateRefusal::NotCompiled),
             None => {
-                let answer = self.ask_now(candidate, &build).await?;
+                let answer = self.ask_now(candidate, &build, is_new).await?;
                 self.memo.keep_answer(question, answer.clone());
                 answer
             }
@@ -191,7 +191,8 @@ impl ScanContext {
         }
     }
 
-    /// Asks a build for its schema.
+    /// Asks a build for its schema. If a native tool does not answer its first question in time,
+    /// asks it once more: a first start may wait for the disk, and the refusal would be remembered.
     ///
     /// # Errors
     ///
@@ -200,6 +201,7 @@ impl ScanContext {
         &self,
         candidate: &Candidate,
         build: &Build,
+        is_first: bool,
     ) -> Result<SchemaReply, CandidateRefusal> {
         let program = match before_deadline(self.deadline, build.program())
             .await
@@ -220,8 +222,8 @@ impl ScanContext {
         let confined = build.backend() == Backend::Native && grant.sandbox != Sandbox::Off;
         let is_of_the_baseline = build.is_of_the_baseline();
         let mut outcome = program.run(self.schema_call(grant.clone())).await;
-        if build.backend() == Backend::Native && outcome.limit == Some(Limit::WallClock) {
-            // A first start may have waited for the disk, and the refusal would be remembered.
+        let is_late = outcome.limit == Some(Limit::WallClock);
+        if is_first && is_late && build.backend() == Backend::Native {
             outcome = program.run(self.schema_call(grant)).await;
         }
         let by_itself = confined && matches!(outcome.exit, Exit::Code(code) if code != 0);

@@ -359,7 +359,7 @@ fn sleeps(time: &str) -> bool {
 fn a_native_tool_that_starts_slowly_is_asked_once_more() {
     let found = (0..30).any(|attempt| {
         let host = Host::without_system_tools();
-        let time = format!("987.{attempt}");
+        let time = format!("987.{}{attempt:02}", std::process::id());
         let answer = format!("echo '{}'", schema("slow"));
         let waits = format!("[ -e \"${{0%/*}}/warm\" ] || exec sleep {time}");
         host.program("slow", format!("#!/bin/sh\n{waits}\n{answer}\n"));
