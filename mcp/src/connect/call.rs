@@ -95,9 +95,7 @@ impl RemoteConnection {
                 }
             }
         }
-        Err(RemoteCallError::Malformed(format!(
-            "the server asked {ROUNDS} times without an answer"
-        )))
+        Err(RemoteCallError::Malformed(format!("the server asked in {ROUNDS} results in a row")))
     }
 
     /// Sends a request that has `asked` among its extensions, and waits for its result.
