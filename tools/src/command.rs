@@ -53,7 +53,7 @@ pub fn run_grep<F: Files>(files: impl FnOnce() -> Result<F, String>) -> ExitCode
 
 /// Returns the output of `tool` for `input` over the ports of `storage`. `None` for a tool that
 /// needs no files.
-#[cfg(feature = "without-streams")]
+#[cfg(feature = "answers")]
 pub fn answer<F: Files, A: Assets>(
     tool: &str,
     storage: &Storage<F, A>,
@@ -74,7 +74,7 @@ pub fn answer<F: Files, A: Assets>(
 }
 
 /// Returns the schema of `tool`, as `--schema` prints it. `None` for a tool that needs no files.
-#[cfg(feature = "without-streams")]
+#[cfg(feature = "answers")]
 pub fn schema(tool: &str) -> Option<&'static str> {
     match tool {
         "file-read" => Some(schemas::FILE_READ),

@@ -32,7 +32,7 @@ pub mod ports;
 mod schemas;
 mod target;
 
-#[cfg(feature = "without-streams")]
+#[cfg(feature = "answers")]
 pub use command::{answer, schema};
 pub use command::{run_bash, run_file_edit, run_file_read, run_file_write, run_glob, run_grep};
 pub use grants::{beneath, join, names_above};

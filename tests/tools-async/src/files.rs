@@ -140,7 +140,7 @@ async fn is_witness(dir: &Descriptor) -> bool {
     }
     let (entries, end) = dir.read_directory();
     entries.collect().await;
-    end.await.is_err()
+    matches!(end.await, Err(ErrorCode::NotPermitted))
 }
 
 /// Writes the whole of a file that was opened for it.
