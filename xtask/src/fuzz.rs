@@ -23,6 +23,9 @@ pub(crate) struct FuzzOptions {
     seed: u32,
 }
 
+/// The target that runs a component of the tests.
+const WITH_GUEST: &str = "wasi_0_3";
+
 /// The longest time for one input, in seconds: a parser that hangs is a finding.
 const LONGEST: u32 = 10;
 
@@ -39,9 +42,11 @@ pub(crate) fn fuzz(project: &CargoProject, options: &FuzzOptions) -> anyhow::Res
     let chosen = if options.targets.is_empty() { &known } else { &options.targets };
     step("Building the fuzz targets");
     let program = build::fuzz_targets(project)?;
-    // The target `wasi_0_3` runs one of them.
-    stage::test_guests(project)?;
     let guests = project.staged_guests();
+    if chosen.iter().any(|name| name == WITH_GUEST) {
+        stage::test_guests(project)?;
+        ensure!(guests.is_dir(), "`{WITH_GUEST}` needs the guests in `{}`", guests.display());
+    }
     let fuzzer = Fuzzer { program, guests, seeds, found: project.target.join("fuzz") };
     for name in chosen {
         step(&format!("Fuzzing: {name}"));
