@@ -80,7 +80,7 @@ impl Tree {
         let limits = CallLimits { wasm_memory: memory, ..CallLimits::default() };
         if !steps.iter().any(|step| step.starts_with("replace ") || step.starts_with("streams ")) {
             let kept = self.copy();
-            let other = self.take(async_walker(), grant, limits, steps);
+            let other = self.take(async_guest(), grant, limits, steps);
             self.restore(&kept);
             let seen = self.take(walker(), grant, limits, steps);
             assert_eq!(other, seen, "WASI 0.3 and 0.2 differ: {steps:?}");
@@ -172,9 +172,9 @@ fn walker() -> &'static GuestProgram {
     })
 }
 
-fn async_walker() -> &'static GuestProgram {
-    static WALKER: OnceLock<GuestProgram> = OnceLock::new();
-    WALKER.get_or_init(|| {
+fn async_guest() -> &'static GuestProgram {
+    static GUEST: OnceLock<GuestProgram> = OnceLock::new();
+    GUEST.get_or_init(|| {
         let bytes = fs::read(guest("async_guest")).expect("the guest");
         runtime().compile_here(&bytes).expect("compiled")
     })
