@@ -201,6 +201,13 @@ fn a_guest_that_takes_too_much_is_refused_it() {
     );
 }
 
+#[test]
+fn a_guest_that_drops_a_stream_in_use_traps_with_the_reason() {
+    let envelope = assert_failed(call(&greedy(), &[], "orphan", ""), "TOOL_CRASHED", None, 134);
+    let error = envelope["error"].as_str().expect("text");
+    assert!(error.contains("resource has children"), "{envelope}");
+}
+
 fn call_fine(host: &Host, flags: &[&str]) -> Ran {
     host.run([flags, &["tool", "call", "greedy", r#"{"mode":"fine"}"#]].concat())
 }

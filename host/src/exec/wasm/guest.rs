@@ -222,7 +222,7 @@ impl Guest {
                     return (Exit::Trap(trap_text(Trap::OutOfFuel)), Some(Limit::Fuel));
                 }
                 (None, Some(trap)) => Exit::Trap(trap_text(*trap)),
-                (None, None) if error.is::<ResourceTableError>() => Exit::Trap(TOO_MANY.to_owned()),
+                (None, None) if is_full(&error) => Exit::Trap(TOO_MANY.to_owned()),
                 // An error text of the host, such as wasmtime-wasi's about a misused stream.
                 (None, None) => Exit::Trap(format!("{:#}", error.root_cause())),
             },
@@ -234,6 +234,12 @@ impl Guest {
         let limit = (exit != Exit::Code(0) && is_of_memory).then_some(Limit::Memory);
         (exit, limit)
     }
+}
+
+/// Returns whether a guest was ended because a table was full. Other errors of tables are about a
+/// misused handle.
+fn is_full(error: &wasmtime::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ResourceTableError::Full))
 }
 
 /// Returns whether a guest was ended because the arguments of one call were too large for the host

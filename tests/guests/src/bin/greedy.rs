@@ -16,7 +16,7 @@ use wasip2::sockets::ip_name_lookup::resolve_addresses;
 const SCHEMA: &str = r#"{"name":"greedy","description":"Takes more than it may","parameters":{
 "type":"object","properties":{"path":{"type":"string"},"mode":{"type":"string","enum":[
 "spin","sleep","read_all","open","memory","small_memory","recurse","flood_stdout","flood_stderr","pollables","bad_utf8","long_line","deep_json","two_values","answer_then_hang","trap","exit_7",
-"panic","echo_args","random_bomb","read_bomb","copy_bomb","write_bomb","fine"]}}}}"#;
+"panic","echo_args","random_bomb","read_bomb","copy_bomb","write_bomb","orphan","fine"]}}}}"#;
 
 fn main() {
     let order = Order::read(SCHEMA);
@@ -31,6 +31,7 @@ fn main() {
         "flood_stdout" => flood(io::stdout()),
         "flood_stderr" => flood_stderr(),
         "pollables" => pollables(),
+        "orphan" => orphan(),
         "bad_utf8" => drop(io::stdout().write_all(b"{\"text\":\"\xff\xfe\"}")),
         "long_line" => print(&format!("\"{}\"", "x".repeat(10_000_000))),
         "deep_json" => print(&("[".repeat(100_000) + &"]".repeat(100_000))),
@@ -103,4 +104,12 @@ fn pollables() {
         taken.push(subscribe_duration(1_000_000_000_000));
     }
     print(&format!("{{\"taken\":{}}}", taken.len()));
+}
+
+/// Drops a stream while something waits for it.
+fn orphan() {
+    let stream = get_stdin();
+    let waits = stream.subscribe();
+    drop(stream);
+    drop(waits);
 }
