@@ -1,15 +1,17 @@
 //! `cargo xtask fidelity`: runs the test suites of WASI's authors with ikigai.
 //!
-//! This module owns the suites, the counts and what is printed. [`case`] reads the file that
-//! describes a case, [`execution`] runs a case, and [`exceptions`] lists the cases that fail.
+//! This module owns the counts and what is printed. [`testsuite`] and [`wasmtime`] find the cases,
+//! [`case`] reads the file that describes a case, [`execution`] runs a case, and [`exceptions`] lists
+//! the cases that fail.
 
 mod case;
 mod exceptions;
 mod execution;
+mod testsuite;
+mod wasmtime;
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
@@ -25,8 +27,11 @@ use crate::run::{self, note, step};
 #[derive(Args)]
 pub(crate) struct FidelityOptions {
     /// A checkout of the branch prod/testsuite-base of github.com/WebAssembly/wasi-testsuite
+    #[arg(long, value_name = "DIR", required_unless_present = "wasmtime")]
+    wasi_testsuite: Option<PathBuf>,
+    /// A checkout of github.com/bytecodealliance/wasmtime; its test programs are built
     #[arg(long, value_name = "DIR")]
-    wasi_testsuite: PathBuf,
+    wasmtime: Option<PathBuf>,
     /// The ikigai to test [default: the everyday build's]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
@@ -41,11 +46,11 @@ pub(crate) struct FidelityOptions {
 /// The example of the tests that runs a file with a directory as its `/`.
 const ROOT_PROGRAM: (&str, &str) = ("ikigai-tests", "wasi_root");
 
-/// A folder of cases.
+/// Cases that find their directory in the same way.
 pub(crate) struct TestSuite {
-    pub(crate) name: &'static str,
-    folder: &'static str,
-    pub(crate) root: RootPlace,
+    name: &'static str,
+    root: RootPlace,
+    cases: Vec<TestCase>,
 }
 
 /// The way in which the cases of a suite find the directory that they work in.
@@ -59,29 +64,6 @@ pub(crate) enum RootPlace {
     OnlyPreopen,
 }
 
-const SUITES: [TestSuite; 4] = [
-    TestSuite {
-        name: "C, preview 1",
-        folder: "tests/c/testsuite/wasm32-wasip1",
-        root: RootPlace::Workspace,
-    },
-    TestSuite {
-        name: "AssemblyScript, preview 1",
-        folder: "tests/assemblyscript/testsuite/wasm32-wasip1",
-        root: RootPlace::Workspace,
-    },
-    TestSuite {
-        name: "Rust, preview 1",
-        folder: "tests/rust/testsuite/wasm32-wasip1",
-        root: RootPlace::Slash,
-    },
-    TestSuite {
-        name: "Rust, WASI 0.3",
-        folder: "tests/rust/testsuite/wasm32-wasip3",
-        root: RootPlace::OnlyPreopen,
-    },
-];
-
 pub(crate) fn fidelity(project: &CargoProject, options: &FidelityOptions) -> anyhow::Result<()> {
     let built = || build::host(project, EVERYDAY).file;
     let program = options.program.clone().unwrap_or_else(built);
@@ -91,19 +73,27 @@ pub(crate) fn fidelity(project: &CargoProject, options: &FidelityOptions) -> any
         program.display()
     );
     let root_program = match &options.root_program {
-        Some(program) => program.clone(),
-        None => build_root_program(project)?,
+        Some(program) => Some(program.clone()),
+        None if options.wasi_testsuite.is_some() => Some(build_root_program(project)?),
+        None => None,
     };
-    let scratch = project.target.join("wasi-testsuite");
+    let mut suites = Vec::new();
+    if let Some(checkout) = &options.wasi_testsuite {
+        suites.extend(testsuite::suites(checkout)?);
+    }
+    if let Some(checkout) = &options.wasmtime {
+        suites.extend(wasmtime::suites(project, checkout)?);
+    }
+    let scratch = project.target.join("fidelity");
     place::directory(&scratch)?;
-    let runner = CaseRunner::new(&program, &root_program, &scratch)?;
+    let runner = CaseRunner::new(&program, root_program.as_deref(), &scratch)?;
     if let Some(reason) = runner.missing_root() {
         note(&format!("cases that need a directory named `/` are left out: {reason}"));
     }
     let mut results = Vec::new();
-    for suite in &SUITES {
+    for suite in suites {
         step(suite.name);
-        results.push(run_suite(suite, &options.wasi_testsuite, &runner)?);
+        results.push(run_suite(suite, &runner)?);
     }
     if options.json {
         println!("{:#}", json!({ "suites": results.iter().map(to_json).collect::<Vec<_>>() }));
@@ -161,39 +151,16 @@ impl SuiteResult {
     }
 }
 
-fn run_suite(
-    suite: &'static TestSuite,
-    checkout: &Path,
-    runner: &CaseRunner,
-) -> anyhow::Result<SuiteResult> {
-    let folder = checkout.join(suite.folder);
+fn run_suite(suite: TestSuite, runner: &CaseRunner) -> anyhow::Result<SuiteResult> {
     let mut cases = Vec::new();
-    for file in case_files(&folder)? {
-        let case = TestCase::read(&file)?;
+    for case in suite.cases {
         let outcome = runner
-            .run(suite, &case)
-            .with_context(|| format!("cannot run the case `{}`", file.display()))?;
+            .run(suite.root, &case)
+            .with_context(|| format!("cannot run the case `{}`", case.file.display()))?;
         let exception = exceptions::reason(suite.name, &case.name);
         cases.push(CaseResult { name: case.name, outcome, exception });
     }
     Ok(SuiteResult { suite: suite.name, cases })
-}
-
-/// Returns the files of a suite's cases, sorted.
-fn case_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let list = || {
-        format!(
-            "cannot list `{}`; it needs a checkout of the branch prod/testsuite-base",
-            folder.display()
-        )
-    };
-    let entries = fs::read_dir(folder).with_context(list)?;
-    let paths = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<Vec<_>>>();
-    let mut paths = paths.with_context(list)?;
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "wasm"));
-    paths.sort();
-    ensure!(!paths.is_empty(), "`{}` has no .wasm files", folder.display());
-    Ok(paths)
 }
 
 fn to_text(result: &SuiteResult) -> String {

@@ -58,7 +58,7 @@ enum XtaskCommand {
     Bench(bench::BenchOptions),
     /// Fuzz the parsers of foreign input, and the imports of components
     Fuzz(fuzz::FuzzOptions),
-    /// Run the test suites of WASI's authors, from a checkout
+    /// Run the test suites of WASI's authors and of wasmtime, from checkouts
     Fidelity(fidelity::FidelityOptions),
     /// Check formatting, clippy, other targets and, where cargo-deny is installed, dependencies
     Lint,

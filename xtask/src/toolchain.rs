@@ -1,4 +1,4 @@
-//! The toolchain's target for components, added through rustup if it is missing.
+//! The toolchain's targets for WebAssembly, added through rustup if they are missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,22 +20,27 @@ pub(crate) enum Components {
     NoRustup,
 }
 
-/// Adds the target through rustup if it is missing, and prints that.
+/// Adds the target of components through rustup if it is missing, and prints that.
 pub(crate) fn prepare(project: &CargoProject) -> anyhow::Result<Components> {
-    if has(project, WASM_TARGET)? {
+    add(project, WASM_TARGET)
+}
+
+/// Adds a target through rustup if it is missing, and prints that.
+pub(crate) fn add(project: &CargoProject, target: &str) -> anyhow::Result<Components> {
+    if has(project, target)? {
         return Ok(Components::Buildable);
     }
     if !run::works("rustup", &["--version"]) {
         return Ok(Components::NoRustup);
     }
-    run::step(&format!("Adding the target {WASM_TARGET} to the active toolchain (once)"));
+    run::step(&format!("Adding the target {target} to the active toolchain (once)"));
     let mut command = Command::new("rustup");
     // The command runs in the repository, so that its toolchain file or override applies.
-    command.current_dir(&project.root).args(["target", "add", WASM_TARGET]);
+    command.current_dir(&project.root).args(["target", "add", target]);
     run::run(&mut command).with_context(|| {
         format!(
-            "components need the target {WASM_TARGET}; \
-             once there is a network, try `rustup target add {WASM_TARGET}`"
+            "this build needs the target {target}; \
+             once there is a network, try `rustup target add {target}`"
         )
     })?;
     Ok(Components::Buildable)

@@ -1,6 +1,7 @@
-//! A case of wasi-testsuite: a `.wasm` file, and the JSON file that describes its run.
+//! A case: a `.wasm` file, and the description of its run. wasi-testsuite describes its cases in JSON
+//! files.
 //!
-//! The suite has two formats. The older one lists a run and its result. The newer one lists
+//! That suite has two formats. The older one lists a run and its result. The newer one lists
 //! operations in their order; doc/specification.md of the suite describes both. This module turns
 //! both into steps, and runs nothing.
 
@@ -13,6 +14,9 @@ use serde_json::Value;
 
 use crate::project::{array, text};
 
+/// The reason to leave out a component that answers HTTP requests instead of running once.
+const HTTP_SERVICE: &str = "exports an HTTP service, which no tool is";
+
 /// A case.
 #[derive(Debug)]
 pub(crate) struct TestCase {
@@ -21,6 +25,9 @@ pub(crate) struct TestCase {
     pub(crate) description: CaseDescription,
 }
 
+/// A directory in the directory of a case, after the access to it: `rw` or `ro`.
+pub(crate) type CasePart = (&'static str, &'static str);
+
 /// The way to run a case, and what it must do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CaseDescription {
@@ -28,8 +35,10 @@ pub(crate) struct CaseDescription {
     pub(crate) variables: BTreeMap<String, String>,
     /// The directory that the case works in, relative to the directory of its file.
     pub(crate) root: Option<String>,
-    /// True if the component answers HTTP requests instead of running once.
-    pub(crate) is_service: bool,
+    /// The directories in `root` to grant instead of `root` itself, if there are any.
+    pub(crate) parts: &'static [CasePart],
+    /// The reason to leave the case out.
+    pub(crate) left_out: Option<&'static str>,
     /// The steps after the start. Empty for a service, whose steps would be requests.
     pub(crate) steps: Vec<CaseStep>,
 }
@@ -51,10 +60,12 @@ pub(crate) enum CaseStep {
     Receive(String),
     /// Waits for the end, with this exit code.
     Wait(i64),
+    /// Waits for the end by a trap, with this in its message.
+    Trap(&'static str),
 }
 
 impl TestCase {
-    /// Reads the description of a `.wasm` file. A file without one runs without arguments and exits
+    /// Reads the description of a `.wasm` file of wasi-testsuite. A file without one runs without arguments and exits
     /// with 0.
     ///
     /// # Errors
@@ -81,7 +92,8 @@ impl CaseDescription {
             return Self { steps: result_steps(&json), ..Self::default() }.with_run(&json);
         }
         let is_service = text(&json, "world") == "wasi:http/service";
-        let mut description = Self { is_service, ..Self::default() };
+        let left_out = is_service.then_some(HTTP_SERVICE);
+        let mut description = Self { left_out, ..Self::default() };
         let operations = array(&json, "operations");
         if operations.is_empty() {
             description.steps.push(CaseStep::Wait(0));
@@ -189,7 +201,7 @@ mod tests {
                 {"type": "recv", "id": "server", "payload": "pong"},
                 {"type": "wait", "exit_code": 1}]}"#,
         );
-        assert!(!case.is_service);
+        assert_eq!(case.left_out, None);
         assert_eq!(case.args, ["x"]);
         assert_eq!(
             case.steps,
@@ -211,7 +223,7 @@ mod tests {
             r#"{"world": "wasi:http/service", "servers": [], "operations": [
                 {"type": "run"}, {"type": "request", "path": "/"}, {"type": "kill"}]}"#,
         );
-        assert!(case.is_service);
+        assert_eq!(case.left_out, Some(HTTP_SERVICE));
         assert_eq!(case.steps, []);
     }
 

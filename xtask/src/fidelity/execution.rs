@@ -16,13 +16,16 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use sha2::{Digest as _, Sha256};
 
+use super::RootPlace;
 use super::case::{CaseDescription, CaseStep, TestCase};
-use super::{RootPlace, TestSuite};
 use crate::place;
 use crate::run;
 
 /// The time limit of a case, as ikigai reads it.
 const TIMEOUT: &str = "20s";
+
+/// The exit code of ikigai for a program that trapped.
+const TRAPPED: i64 = 134;
 
 /// The longest time to wait for a byte over a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,7 +52,7 @@ pub(crate) enum CaseOutcome {
 /// Runs cases, one after the other.
 pub(crate) struct CaseRunner {
     program: PathBuf,
-    root_program: PathBuf,
+    root_program: Option<PathBuf>,
     scratch: PathBuf,
     has_namespaces: bool,
 }
@@ -57,14 +60,18 @@ pub(crate) struct CaseRunner {
 impl CaseRunner {
     /// `scratch` is a directory for the files of the cases. Programs compiled there stay for the
     /// next run.
-    pub(crate) fn new(program: &Path, root_program: &Path, scratch: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        program: &Path,
+        root_program: Option<&Path>,
+        scratch: &Path,
+    ) -> anyhow::Result<Self> {
         let absolute = |path: &Path| {
             path.canonicalize().with_context(|| format!("cannot find `{}`", path.display()))
         };
         let probe = [OWN_NAMESPACES, &["true"]].concat();
         Ok(Self {
             program: absolute(program)?,
-            root_program: absolute(root_program)?,
+            root_program: root_program.map(absolute).transpose()?,
             scratch: absolute(scratch)?,
             has_namespaces: run::works(UNSHARE, &probe),
         })
@@ -81,19 +88,23 @@ impl CaseRunner {
     ///
     /// Fails if the case cannot be started. A case that does something else than it should is a
     /// result.
-    pub(crate) fn run(&self, suite: &TestSuite, case: &TestCase) -> anyhow::Result<CaseOutcome> {
+    pub(crate) fn run(
+        &self,
+        root_place: RootPlace,
+        case: &TestCase,
+    ) -> anyhow::Result<CaseOutcome> {
         let wanted = &case.description;
-        if wanted.is_service {
-            return Ok(CaseOutcome::LeftOut("exports an HTTP service, which no tool is"));
+        if let Some(reason) = wanted.left_out {
+            return Ok(CaseOutcome::LeftOut(reason));
         }
-        let needs_slash = wanted.root.is_some() && suite.root == RootPlace::Slash;
+        let needs_slash = wanted.root.is_some() && root_place == RootPlace::Slash;
         if let Some(reason) = self.missing_root().filter(|_| needs_slash) {
             return Ok(CaseOutcome::LeftOut(reason));
         }
         let files = CaseFiles::lay_out(&self.scratch.join("case"), case)?;
         let mut command = match &files.root {
             Some(root) if needs_slash => self.with_slash(root, &case.file)?,
-            _ => self.tool_run(suite, case, &files)?,
+            _ => self.tool_run(root_place, case, &files)?,
         };
         command
             .args(&wanted.args)
@@ -112,16 +123,17 @@ impl CaseRunner {
 
     /// Returns the command that runs the file with `root` as its `/`.
     fn with_slash(&self, root: &Path, file: &Path) -> anyhow::Result<Command> {
+        let root_program = self.root_program.as_ref().context("there is no program with a root")?;
         place::directory(&root.join("proc"))?;
         let mut command = Command::new(UNSHARE);
         command.args(OWN_NAMESPACES).args(["sh", "-c", WITH_PROC, "sh"]);
-        command.arg(&self.root_program).arg(root).arg(file);
+        command.arg(root_program).arg(root).arg(file);
         Ok(command)
     }
 
     fn tool_run(
         &self,
-        suite: &TestSuite,
+        root_place: RootPlace,
         case: &TestCase,
         files: &CaseFiles,
     ) -> anyhow::Result<Command> {
@@ -130,7 +142,7 @@ impl CaseRunner {
         let policy_file = self.scratch.join("policy.toml");
         fs::write(&policy_file, policy)?;
         let workspace = match &files.root {
-            Some(root) if suite.root == RootPlace::Workspace => root,
+            Some(root) if root_place == RootPlace::Workspace => root,
             _ => &files.empty,
         };
         let mut command = Command::new(&self.program);
@@ -152,7 +164,14 @@ fn policy(
 ) -> anyhow::Result<String> {
     let digest: String =
         Sha256::digest(contents).iter().map(|byte| format!("{byte:02x}")).collect();
-    let dirs: Vec<String> = root.iter().map(|root| format!("rw:{}", root.display())).collect();
+    let dirs: Vec<String> = match (root, wanted.parts) {
+        (None, _) => Vec::new(),
+        (Some(root), []) => vec![format!("rw:{}", root.display())],
+        (Some(root), parts) => parts
+            .iter()
+            .map(|(access, part)| format!("{access}:{}", root.join(part).display()))
+            .collect(),
+    };
     let variables: Vec<&String> = wanted.variables.keys().collect();
     // A list of JSON is one of TOML too.
     Ok(format!(
@@ -234,13 +253,21 @@ impl RunningCase {
             }
             CaseStep::Send(text) => self.connection()?.write_all(text.as_bytes())?,
             CaseStep::Receive(text) => expect("the connection", self.connection()?, text)?,
-            CaseStep::Wait(code) => {
-                self.read_to_the_end()?;
-                let ended = self.child.wait()?.code().map(i64::from);
-                let shown = ended.map_or("none".to_owned(), |code| code.to_string());
-                ensure!(ended == Some(*code), "exit code {shown} instead of {code}");
+            CaseStep::Wait(code) => self.wait_for(*code)?,
+            CaseStep::Trap(message) => {
+                self.wait_for(TRAPPED)?;
+                let has_message = String::from_utf8_lossy(&self.complaint).contains(message);
+                ensure!(has_message, "a trap without the message {message:?}");
             }
         }
+        Ok(())
+    }
+
+    fn wait_for(&mut self, code: i64) -> anyhow::Result<()> {
+        self.read_to_the_end()?;
+        let ended = self.child.wait()?.code().map(i64::from);
+        let shown = ended.map_or("none".to_owned(), |code| code.to_string());
+        ensure!(ended == Some(code), "exit code {shown} instead of {code}");
         Ok(())
     }
 
@@ -314,6 +341,9 @@ mod tests {
                  env = [\"a\"]\nnet = [\"127.0.0.1:*\", \"[::1]:*\"]\n"
             )
         );
+        wanted.parts = &[("rw", "x"), ("ro", "y")];
+        let text = policy(b"abc", &wanted, Some(Path::new("/r"))).expect("a policy");
+        assert!(text.contains(r#"fs = ["rw:/r/x","ro:/r/y"]"#), "{text}");
     }
 
     #[test]
