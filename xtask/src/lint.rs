@@ -23,7 +23,8 @@ pub(crate) fn lint(project: &CargoProject) -> anyhow::Result<()> {
 
     step("Documentation");
     // Other people read the documentation of the library, so no link in it may be broken. Of all
-    // packages of the everyday build, because dependencies would be checked again with the features of one package.
+    // packages of the everyday build: for one package, dependencies would be checked again with its
+    // features.
     let mut command = project.cargo(&["doc", "--no-deps", "--lib"]);
     run::run(command.env("RUSTDOCFLAGS", "--deny warnings"))?;
 
