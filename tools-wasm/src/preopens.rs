@@ -38,7 +38,7 @@ impl<D> Preopens<D> {
             preopened.into_iter().partition(|(dir, name)| name == ROOT && is_witness(dir));
         let witness = witnesses.pop().map(|(dir, _)| dir);
         let mut preopens = Self { directories, witness, workspace: None };
-        // A host that passes its own environment through has not set the variable for these
+        // A host that gives the tool its own environment has not set the variable for these
         // directories.
         let has_nameless = preopens.nameless_workspace().is_some();
         preopens.workspace = given.filter(|path| {

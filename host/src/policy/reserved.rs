@@ -250,8 +250,8 @@ impl Reserved {
         Self::among(&places, secrets.home.as_ref(), dirs, named)
     }
 
-    /// Returns the reserved places of a sandboxed process, which sees the base view besides these
-    /// directories. The supervisor covers the home in the tool's environment, `env`, if it is the
+    /// Returns the reserved places of a sandboxed process. It sees these directories and the base
+    /// view. The supervisor covers the home in the tool's environment, `env`, if it is the
     /// user's own.
     pub(super) fn for_process(
         secrets: &SecretPaths,
@@ -385,7 +385,7 @@ impl Reserved {
     }
 
     /// Returns whether the grant names something in a directory, or the directory itself, to be
-    /// written. What only a bound lists does not count.
+    /// written. A path that only a bound lists does not count.
     pub(crate) fn names_writable_in(&self, dir: &Path) -> bool {
         let mut writable = self.named.iter().filter(|named| named.access == Access::ReadWrite);
         writable.any(|named| named.path.starts_with(dir))

@@ -175,8 +175,8 @@ pub fn holds_secret_place(dir: &Path, of_user: Option<&Path>) -> bool {
         .any(|place| place.starts_with(dir) && place != dir)
 }
 
-/// Returns whether a path is secret by its place or name, or lies in one of the `known` places of
-/// secrets. A rule for a directory around it does not open it.
+/// Returns whether a path is secret by its place or name, or lies in one of the `known` secret
+/// places. A rule for a directory around it does not open it.
 pub(super) fn is_secret(path: &Path, of_user: Option<&Path>, known: &[PathBuf]) -> bool {
     secret_place(path, of_user).is_some() || known.iter().any(|place| path.starts_with(place))
 }

@@ -1,6 +1,6 @@
 //! The steps of the guest `walker` for WASI 0.3: it takes the same ones, and reports the same results.
 //!
-//! The steps through the standard library, and those of `ikigai:tool`, use WASI 0.2 beside it.
+//! The standard library and the imports of `ikigai:tool` use WASI 0.2.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

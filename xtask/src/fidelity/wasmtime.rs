@@ -2,9 +2,9 @@
 //! wasmtime's tests in `crates/wasi/tests/all` and `tests/all/cli_tests.rs` run them.
 //!
 //! A program runs in an empty directory, which is its argument. Programs for servers, for libraries
-//! and for wasmtime's own options are not among the cases. wasmtime runs the programs of preview 1
-//! also in components, with the adapter of the checkout. The toolchain has another adapter, with which
-//! some of them fail in wasmtime too.
+//! and for wasmtime's own options are not among the cases. wasmtime also runs the programs of
+//! preview 1 in components, with the adapter of the checkout. With the toolchain's adapter, some of
+//! these components fail in wasmtime as well, so they are not among the cases.
 
 use std::collections::BTreeMap;
 use std::fs;
