@@ -145,16 +145,21 @@ impl Grant {
 
     /// Returns the access to ask the user about instead of this one. For a file in a place that
     /// other programs execute, it is the access to the whole place, because all of its files matter
-    /// equally.
+    /// equally. For a secret in a writable directory, it is to write, because the tool may write to
+    /// everything that it sees there.
     pub(crate) fn question_for(&self, reached: RequestedAccess) -> RequestedAccess {
-        match &reached {
-            RequestedAccess::Path { access: Access::ReadWrite, path } => {
-                match self.reserved.executed_place(path) {
-                    Some(path) => RequestedAccess::Path { access: Access::ReadWrite, path },
-                    None => reached,
-                }
+        let RequestedAccess::Path { access, path } = reached else { return reached };
+        let executed = self.reserved.executed_place(&path);
+        let mut writable = self.dirs.iter().filter(|dir| dir.access == Access::ReadWrite);
+        match (access, executed) {
+            (Access::ReadWrite, Some(path)) => RequestedAccess::Path { access, path },
+            (Access::ReadOnly, None)
+                if self.reserved.is_secret(&path)
+                    && writable.any(|dir| path.starts_with(&dir.path)) =>
+            {
+                RequestedAccess::Path { access: Access::ReadWrite, path }
             }
-            _ => reached,
+            _ => RequestedAccess::Path { access, path },
         }
     }
 
@@ -221,7 +226,7 @@ mod access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{GrantedDir, Hide};
+    use crate::policy::{GrantedDir, Hide, Reserved};
 
     fn path(access: Access, path: &str) -> RequestedAccess {
         RequestedAccess::Path { access, path: path.into() }
@@ -242,6 +247,21 @@ mod tests {
             (peer("a.test"), peer("fd00::1")),
             ("connect a.test:443".into(), "connect [fd00::1]:443".into())
         );
+    }
+
+    #[test]
+    fn a_question_about_a_secret_in_a_writable_directory_is_about_writing() {
+        let asked = |access, asked: &str| {
+            let dirs = vec![GrantedDir { access, path: "/home/u".into() }];
+            let reserved = Reserved::in_home(Path::new("/home/u"), &dirs, dirs.clone());
+            let grant = Grant { dirs, reserved, ..Grant::default() };
+            grant.question_for(path(Access::ReadOnly, asked))
+        };
+        let (ro, rw) = (Access::ReadOnly, Access::ReadWrite);
+        assert_eq!(asked(rw, "/home/u/.ssh/id"), path(rw, "/home/u/.ssh/id"));
+        assert_eq!(asked(ro, "/home/u/.ssh/id"), path(ro, "/home/u/.ssh/id"));
+        assert_eq!(asked(rw, "/home/u/project/id"), path(ro, "/home/u/project/id"));
+        assert_eq!(asked(rw, "/home/o/.ssh/id"), path(ro, "/home/o/.ssh/id"));
     }
 
     #[test]
