@@ -377,7 +377,7 @@ impl Authority {
         decide::PolicyContext {
             workspace,
             protected,
-            secrets,
+            secrets: secrets.for_decision(),
             variables,
             writable_record,
             hints,

@@ -241,7 +241,7 @@ pub(super) fn for_schema(
 ) -> Grant {
     let mut grant = standard::for_schema(backend);
     if backend != Backend::Wasm {
-        grant.reserved = Reserved::for_process(context.secrets, &[], Vec::new(), &grant.env);
+        grant.reserved = Reserved::for_process(&context.secrets, &[], Vec::new(), &grant.env);
     }
     if backend == Backend::Native {
         let reach = WritablePlaces::new(user, context);

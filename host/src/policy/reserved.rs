@@ -5,6 +5,7 @@
 //! Owns the rule for reserved paths in a grant. Compares absolute paths without links. Follows the
 //! links of the places at each decision on a grant, if a directory with such links changed.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{read_dir, read_link};
@@ -63,12 +64,36 @@ impl SecretPaths {
         places
     }
 
+    /// Returns these places for one decision.
+    pub(super) fn for_decision(&self) -> DecisionSecrets<'_> {
+        DecisionSecrets { paths: self, places: OnceCell::new() }
+    }
+
     /// Adds places.
     pub(super) fn add(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         self.given.extend(places.into_iter().map(|place| place.components().collect::<PathBuf>()));
         self.given.sort_by(|one, other| (one.parent(), one).cmp(&(other.parent(), other)));
         self.given.dedup();
         self.known = Mutex::default();
+    }
+}
+
+/// The places of secrets during one decision. All steps of the decision see the same places, even
+/// if a link appears meanwhile.
+pub(super) struct DecisionSecrets<'a> {
+    paths: &'a SecretPaths,
+    /// The places, after a step of the decision needed them.
+    places: OnceCell<Arc<Vec<PathBuf>>>,
+}
+
+impl DecisionSecrets<'_> {
+    /// Returns the places as [`SecretPaths::places`] does.
+    pub(super) fn places(&self) -> &[PathBuf] {
+        self.places.get_or_init(|| self.paths.places())
+    }
+
+    fn home(&self) -> Option<&PathBuf> {
+        self.paths.home.as_ref()
     }
 }
 
@@ -245,49 +270,44 @@ pub struct Reserved {
 
 impl Reserved {
     /// Returns the reserved places in these directories, for a grant that names `named`.
-    pub(super) fn new(secrets: &SecretPaths, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
-        let places = if dirs.is_empty() { Arc::default() } else { secrets.places() };
-        Self::among(&places, secrets.home.as_ref(), dirs, named)
+    pub(super) fn new(
+        secrets: &DecisionSecrets<'_>,
+        dirs: &[GrantedDir],
+        named: Vec<GrantedDir>,
+    ) -> Self {
+        let places = if dirs.is_empty() { &[] } else { secrets.places() };
+        let home = secrets.home().filter(|home| is_in(home, dirs)).cloned();
+        let secrets = places.iter().filter(|place| is_in(place, dirs)).cloned().collect();
+        Self { secrets, home, named }
     }
 
     /// Returns the reserved places of a sandboxed process. It sees these directories and the base
     /// view. The supervisor covers the home in the tool's environment, `env`, if it is the
     /// user's own.
     pub(super) fn for_process(
-        secrets: &SecretPaths,
+        secrets: &DecisionSecrets<'_>,
         dirs: &[GrantedDir],
         named: Vec<GrantedDir>,
         env: &[(OsString, OsString)],
     ) -> Self {
-        let places = secrets.places();
-        let mut reserved = Self::among(&places, secrets.home.as_ref(), dirs, named);
+        let mut reserved = Self::new(secrets, dirs, named);
         let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| Path::new(home));
         let covered = home.and_then(|home| resolved(home).ok()).filter(|home| is_users_own(home));
         let is_covered = |place: &Path| covered.iter().any(|home| place.starts_with(home));
-        let added = places.iter().filter(|place| is_in_base_view(place) && !is_covered(place));
+        let places = secrets.places().iter();
+        let added = places.filter(|place| is_in_base_view(place) && !is_covered(place));
         reserved.secrets.extend(added.cloned());
         let uncovered = |home: &PathBuf| is_in_base_view(home) && !is_covered(home);
-        reserved.home = reserved.home.or_else(|| secrets.home.clone().filter(uncovered));
+        reserved.home = reserved.home.or_else(|| secrets.home().cloned().filter(uncovered));
         reserved.secrets.sort();
         reserved.secrets.dedup();
         reserved
     }
 
     /// Returns the reserved places of the whole machine, for a grant that names `named`.
-    pub(super) fn everywhere(secrets: &SecretPaths, named: Vec<GrantedDir>) -> Self {
+    pub(super) fn everywhere(secrets: &DecisionSecrets<'_>, named: Vec<GrantedDir>) -> Self {
         let root = GrantedDir { access: Access::ReadOnly, path: PathBuf::from("/") };
         Self::new(secrets, &[root], named)
-    }
-
-    fn among(
-        places: &[PathBuf],
-        home: Option<&PathBuf>,
-        dirs: &[GrantedDir],
-        named: Vec<GrantedDir>,
-    ) -> Self {
-        let is_in = |place: &&PathBuf| dirs.iter().any(|dir| place.starts_with(&dir.path));
-        let secrets = places.iter().filter(is_in).cloned().collect();
-        Self { secrets, home: home.filter(is_in).cloned(), named }
     }
 
     /// Returns the reserved places for a grant that names these directories and files, without
@@ -301,7 +321,7 @@ impl Reserved {
     /// Returns the reserved places of a user with this home.
     #[cfg(test)]
     pub(crate) fn in_home(home: &Path, dirs: &[GrantedDir], named: Vec<GrantedDir>) -> Self {
-        Self::new(&SecretPaths::new(Some(home), None), dirs, named)
+        Self::new(&SecretPaths::new(Some(home), None).for_decision(), dirs, named)
     }
 
     /// Returns whether a place of secrets may lie where the tool sees files.
@@ -416,6 +436,10 @@ impl Reserved {
     }
 }
 
+fn is_in(place: &Path, dirs: &[GrantedDir]) -> bool {
+    dirs.iter().any(|dir| place.starts_with(&dir.path))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -449,7 +473,7 @@ mod tests {
         let reserved = |named: &[&str]| {
             let named: Vec<PathBuf> = named.iter().map(|name| home.join(name)).collect();
             let named: Vec<&Path> = named.iter().map(PathBuf::as_path).collect();
-            Reserved::new(&secrets, &dirs(&[home]), dirs(&named))
+            Reserved::new(&secrets.for_decision(), &dirs(&[home]), dirs(&named))
         };
         let around = reserved(&[""]);
         for hidden in [
@@ -468,7 +492,7 @@ mod tests {
         // The user may have written the same home in another way.
         let twice = Path::new("/h//u");
         let secrets = SecretPaths::new(Some(twice), [twice.join("./own")]);
-        let same = Reserved::new(&secrets, &dirs(&[home]), dirs(&[home]));
+        let same = Reserved::new(&secrets.for_decision(), &dirs(&[home]), dirs(&[home]));
         for hidden in [".ssh/id_ed25519", "own/x", "id_rsa"] {
             assert!(same.is_secret(&home.join(hidden)), "{hidden}");
         }
@@ -484,10 +508,11 @@ mod tests {
             assert_eq!(named.is_secret(&home.join(path)), is, "{path}");
         }
         assert!(
-            !Reserved::new(&secrets, &dirs(&[Path::new("/h/u/work")]), Vec::new()).hides_secrets()
+            !Reserved::new(&secrets.for_decision(), &dirs(&[Path::new("/h/u/work")]), Vec::new())
+                .hides_secrets()
         );
         let inner = dirs(&[Path::new("/h/u/.ssh/keys")]);
-        let inner = Reserved::new(&secrets, &inner.clone(), inner);
+        let inner = Reserved::new(&secrets.for_decision(), &inner.clone(), inner);
         assert!(!inner.is_secret(&home.join(".ssh/keys/one")));
     }
 
@@ -499,7 +524,7 @@ mod tests {
                 path: Path::new("/w").join(path),
             };
             let named: Vec<GrantedDir> = named.iter().map(dir).collect();
-            Reserved::new(&SecretPaths::default(), &named, named.clone())
+            Reserved::new(&SecretPaths::default().for_decision(), &named, named.clone())
         };
         let (read, write) = (Access::ReadOnly, Access::ReadWrite);
         let place = |reserved: &Reserved, path: &str| {
@@ -542,7 +567,7 @@ mod tests {
         symlink("private/aws", dots.join("aws")).expect("linked");
         symlink(dots.join("conf/env"), home.join(".env")).expect("linked");
         let secrets = SecretPaths::new(Some(&home), []);
-        let reserved = Reserved::new(&secrets, &dirs(&[&root]), dirs(&[&root]));
+        let reserved = Reserved::new(&secrets.for_decision(), &dirs(&[&root]), dirs(&[&root]));
         for path in ["home/.aws", "dots/aws", "dots/private/aws/credentials", "dots/conf/env"] {
             assert!(reserved.is_secret(&root.join(path)), "{path}");
         }
@@ -561,7 +586,7 @@ mod tests {
         symlink(root.join("dots/ssh"), root.join("home/.ssh")).expect("linked");
         let (home, dots) = (root.join("home"), root.join("dots"));
         let secrets = SecretPaths::new(Some(&home), []);
-        let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
+        let reserved = Reserved::new(&secrets.for_decision(), &dirs(&[&dots]), dirs(&[&dots]));
         assert!(reserved.is_secret(&dots.join("ssh/id_rsa")));
         assert!(!reserved.is_secret(&dots.join("vim")));
     }
@@ -577,7 +602,7 @@ mod tests {
         let secrets = SecretPaths::new(Some(&home), []);
         // The links lie outside of the granted directory.
         let is_secret = |path: &str| {
-            let reserved = Reserved::new(&secrets, &dirs(&[&dots]), dirs(&[&dots]));
+            let reserved = Reserved::new(&secrets.for_decision(), &dirs(&[&dots]), dirs(&[&dots]));
             reserved.is_secret(&dots.join(path))
         };
         let targets = ["aws/credentials", "config/gh", "later/kube/config", "env", "npmrc"];

@@ -64,7 +64,7 @@ impl Authority {
         let workspace = self.workspace.to_path_buf();
         let dirs = vec![GrantedDir { access: Access::ReadOnly, path: workspace }];
         // A workspace in a place of secrets was chosen by the user.
-        let reserved = Reserved::everywhere(&self.secrets, dirs.clone());
+        let reserved = Reserved::everywhere(&self.secrets.for_decision(), dirs.clone());
         Ok(Grant { dirs, hide, reserved, ..Grant::default() })
     }
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::policy::reached::RequestedAccess;
 use crate::policy::remedy::RemedyHints;
-use crate::policy::reserved::SecretPaths;
+use crate::policy::reserved::DecisionSecrets;
 use crate::policy::rule::{PolicyEntry, PolicyLayer};
 use crate::policy::signers::Signing;
 use crate::policy::variables::Variables;
@@ -14,7 +14,7 @@ use crate::policy::writable_record::WritableRecord;
 pub(in crate::policy) struct PolicyContext<'a> {
     pub(in crate::policy) workspace: &'a Path,
     pub(in crate::policy) protected: &'a [PathBuf],
-    pub(in crate::policy) secrets: &'a SecretPaths,
+    pub(in crate::policy) secrets: DecisionSecrets<'a>,
     pub(in crate::policy) variables: &'a Variables,
     pub(in crate::policy) writable_record: &'a WritableRecord,
     pub(in crate::policy) hints: &'a RemedyHints,

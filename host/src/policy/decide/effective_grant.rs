@@ -292,7 +292,7 @@ impl EffectiveGrant {
         if dirs.iter().all(|dir| self.by_name.contains(dir)) {
             return;
         }
-        let reserved = Reserved::everywhere(context.secrets, self.by_name.clone());
+        let reserved = Reserved::everywhere(&context.secrets, self.by_name.clone());
         let mut kept = Vec::with_capacity(dirs.len());
         for mut dir in dirs.drain(..) {
             let path = dir.path.display();
@@ -519,9 +519,9 @@ impl EffectiveGrant {
             env.push((DIRS_VARIABLE.into(), list));
         }
         let reserved = if request.is_process() && self.sandbox != Sandbox::Off {
-            Reserved::for_process(context.secrets, &dirs, self.by_name, &env)
+            Reserved::for_process(&context.secrets, &dirs, self.by_name, &env)
         } else {
-            Reserved::new(context.secrets, &dirs, self.by_name)
+            Reserved::new(&context.secrets, &dirs, self.by_name)
         };
         let grant = Grant {
             reserved,

@@ -74,7 +74,7 @@ impl<'a> WritablePlaces<'a> {
             // Any directory may be one of them.
             Err(_) => places.push(PathBuf::from("/")),
         }
-        places.extend_from_slice(&context.secrets.places());
+        places.extend_from_slice(context.secrets.places());
         ClosedPlaces { places, except: context.protected.to_vec() }
     }
 
