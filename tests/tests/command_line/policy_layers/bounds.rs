@@ -561,3 +561,65 @@ fn a_bound_that_lists_a_repository_leaves_it_writable() {
     };
     assert!(write("w/.git/index") && !write("w/.git/config") && !write("w/.git/hooks/pre-push"));
 }
+
+#[test]
+fn no_list_of_reserved_places_gives_an_access_that_the_tool_did_not_have() {
+    const LISTED: [&str; 14] = [
+        ".",
+        "src",
+        ".git",
+        ".git/hooks",
+        ".git/hooks/pre-push",
+        ".vscode",
+        ".vscode/tasks.json",
+        "HOME",
+        "HOME/.ssh",
+        "HOME/.ssh/id",
+        "HOME/.ssh/keys",
+        "HOME/.aws",
+        "HOME/.netrc",
+        "HOME/notes",
+    ];
+    let named = "[tools.bash]\n\
+        fs = [\"rw:.\", \"rw:.vscode\", \"ro:HOME\", \"ro:HOME/.ssh/keys\"]\n\
+        [tools.file_write]\nfs = [\"rw:HOME/notes\", \"rw:HOME/.ssh\"]\n";
+    for user in ["", named] {
+        let rig = with_reserved_places(user, "", WORKSPACE);
+        let home = rig.path("home").display().to_string();
+        let paths: Vec<_> = LISTED
+            .iter()
+            .chain(&["HOME/.ssh/keys/one", "HOME/.aws/config", "HOME/notes/today", ".git/config"])
+            .map(|path| match path.strip_prefix("HOME") {
+                Some(rest) => rig.path(&format!("home{rest}")),
+                None => rig.path("w").join(path).components().collect(),
+            })
+            .collect();
+        let accesses: Vec<RequestedAccess> = paths
+            .into_iter()
+            .flat_map(|path| {
+                [Access::ReadOnly, Access::ReadWrite]
+                    .map(|access| RequestedAccess::Path { access, path: path.clone() })
+            })
+            .collect();
+        for request in [system("bash", Backend::Native), system("file_write", Backend::Wasm)] {
+            rig.write(WORKSPACE, "");
+            let before = rig.allowed(request).grant;
+            let mut given = 0;
+            for (at, one) in LISTED.iter().enumerate() {
+                for other in &LISTED[at..] {
+                    let list = format!("[tools.\"*\"]\nfs = [\"rw:{one}\", \"rw:{other}\"]\n");
+                    rig.write(WORKSPACE, &list.replace("HOME", &home));
+                    let after = rig.allowed(request).grant;
+                    for access in &accesses {
+                        given += usize::from(after.covers(access));
+                        assert!(
+                            before.covers(access) || !after.covers(access),
+                            "{access} of {request:?}\n{list}\n{user}"
+                        );
+                    }
+                }
+            }
+            assert!(given > 0, "the lists leave nothing to {request:?}");
+        }
+    }
+}
