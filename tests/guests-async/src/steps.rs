@@ -2,10 +2,7 @@
 //!
 //! The standard library and the imports of `ikigai:tool` use WASI 0.2.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
-
-use ikigai_test_guests::Attempts;
+use ikigai_test_guests::{Attempts, std_step};
 use wasip3::filesystem::preopens::get_directories;
 use wasip3::filesystem::types::{
     Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
@@ -27,40 +24,13 @@ pub(crate) async fn walk(attempts: &mut Attempts, steps: &str) {
 async fn take(preopens: &[(Descriptor, String)], step: &str) -> String {
     let words: Vec<&str> = step.split(' ').collect();
     match words[..] {
-        ["std", verb, ..] => with_std(verb, &words[2..]),
+        ["std", verb, ..] => std_step(verb, &words[2..]),
         [verb, preopen, ..] => match preopens.iter().find(|(_, name)| name == preopen) {
             Some((dir, _)) => raw(dir, verb, &words[2..]).await.unwrap_or_else(name),
             None => "no such preopen".to_owned(),
         },
         _ => "no such step".to_owned(),
     }
-}
-
-/// Takes a step through Rust's standard library, as most programs do.
-fn with_std(verb: &str, words: &[&str]) -> String {
-    let done = |result: std::io::Result<()>| result.map(|()| "done".to_owned());
-    let seen = match (verb, words) {
-        ("read", [path]) => fs::read_to_string(path),
-        ("stat", [path]) => fs::metadata(path).map(|found| found.len().to_string()),
-        ("list", [path]) => fs::read_dir(path).map(|entries| {
-            let names = entries.flatten().map(|entry| entry.file_name());
-            let mut names: Vec<String> =
-                names.map(|name| name.to_string_lossy().into_owned()).collect();
-            names.sort();
-            names.join(" ")
-        }),
-        ("write", [path, text]) => done(fs::write(path, text)),
-        ("append", [path, text]) => {
-            let opened = OpenOptions::new().append(true).open(path);
-            done(opened.and_then(|mut file| file.write_all(text.as_bytes())))
-        }
-        ("unlink", [path]) => done(fs::remove_file(path)),
-        ("mkdir", [path]) => done(fs::create_dir(path)),
-        ("rename", [from, to]) => done(fs::rename(from, to)),
-        ("link", [from, to]) => done(fs::hard_link(from, to)),
-        _ => return "no such step".to_owned(),
-    };
-    seen.unwrap_or_else(|error| format!("{:?}", error.kind()))
 }
 
 /// Takes a step on a descriptor.

@@ -4,6 +4,7 @@
 //! no test calls.
 
 use std::fmt::Display;
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 
 /// The most bytes of stdin that are searched for an order.
@@ -80,4 +81,32 @@ impl Attempts {
     pub fn print(self) {
         print(&format!("{{{}}}", self.0.join(",")));
     }
+}
+
+/// Takes a step through Rust's standard library, as most programs do. Returns its result in words.
+#[must_use]
+pub fn std_step(verb: &str, words: &[&str]) -> String {
+    let done = |result: io::Result<()>| result.map(|()| "done".to_owned());
+    let seen = match (verb, words) {
+        ("read", [path]) => fs::read_to_string(path),
+        ("stat", [path]) => fs::metadata(path).map(|found| found.len().to_string()),
+        ("list", [path]) => fs::read_dir(path).map(|entries| {
+            let names = entries.flatten().map(|entry| entry.file_name());
+            let mut names: Vec<String> =
+                names.map(|name| name.to_string_lossy().into_owned()).collect();
+            names.sort();
+            names.join(" ")
+        }),
+        ("write", [path, text]) => done(fs::write(path, text)),
+        ("append", [path, text]) => {
+            let opened = OpenOptions::new().append(true).open(path);
+            done(opened.and_then(|mut file| file.write_all(text.as_bytes())))
+        }
+        ("unlink", [path]) => done(fs::remove_file(path)),
+        ("mkdir", [path]) => done(fs::create_dir(path)),
+        ("rename", [from, to]) => done(fs::rename(from, to)),
+        ("link", [from, to]) => done(fs::hard_link(from, to)),
+        _ => return "no such step".to_owned(),
+    };
+    seen.unwrap_or_else(|error| format!("{:?}", error.kind()))
 }

@@ -1,10 +1,8 @@
 //! A guest that performs file operations of different kinds, and reports the result of each.
 
-use std::fs::{self, OpenOptions};
 use std::hint::black_box;
-use std::io::Write as _;
 
-use ikigai_test_guests::{Attempts, Order};
+use ikigai_test_guests::{Attempts, Order, std_step};
 use wasip2::filesystem::preopens::get_directories;
 use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, ErrorCode, NewTimestamp, OpenFlags, PathFlags,
@@ -51,7 +49,7 @@ fn main() {
             for step in order.path.split(';').map(str::trim) {
                 let words: Vec<&str> = step.split(' ').collect();
                 let seen = match words[..] {
-                    ["std", verb, ..] => with_std(verb, &words[2..]),
+                    ["std", verb, ..] => std_step(verb, &words[2..]),
                     [verb, preopen, ..] => {
                         let dir = preopens.iter().find(|(_, name)| name == preopen);
                         let raw = |(dir, _): &(Descriptor, String)| raw(dir, verb, &words[2..]);
@@ -65,33 +63,6 @@ fn main() {
         other => attempts.observe("error", &format!("there is no mode '{other}'")),
     }
     attempts.print();
-}
-
-/// Takes a step through Rust's standard library, as most programs do.
-fn with_std(verb: &str, words: &[&str]) -> String {
-    let done = |result: std::io::Result<()>| result.map(|()| "done".to_owned());
-    let seen = match (verb, words) {
-        ("read", [path]) => fs::read_to_string(path),
-        ("stat", [path]) => fs::metadata(path).map(|found| found.len().to_string()),
-        ("list", [path]) => fs::read_dir(path).map(|entries| {
-            let names = entries.flatten().map(|entry| entry.file_name());
-            let mut names: Vec<String> =
-                names.map(|name| name.to_string_lossy().into_owned()).collect();
-            names.sort();
-            names.join(" ")
-        }),
-        ("write", [path, text]) => done(fs::write(path, text)),
-        ("append", [path, text]) => {
-            let opened = OpenOptions::new().append(true).open(path);
-            done(opened.and_then(|mut file| file.write_all(text.as_bytes())))
-        }
-        ("unlink", [path]) => done(fs::remove_file(path)),
-        ("mkdir", [path]) => done(fs::create_dir(path)),
-        ("rename", [from, to]) => done(fs::rename(from, to)),
-        ("link", [from, to]) => done(fs::hard_link(from, to)),
-        _ => return "no such step".to_owned(),
-    };
-    seen.unwrap_or_else(|error| format!("{:?}", error.kind()))
 }
 
 /// Takes a step on a descriptor.
