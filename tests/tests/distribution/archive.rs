@@ -85,9 +85,6 @@ fn an_archive_that_nobody_may_write_to_works() {
 
 #[test]
 fn an_archive_works_in_a_root_with_its_libraries_only() {
-    if !rustix::process::geteuid().is_root() {
-        return impossible_here("a root of its own for an archive needs an administrator");
-    }
     let machine = Machine::new();
     let Some(root) = unpacked(&machine, ".tar.gz", "--gzip") else { return };
     let listed = machine.run("ldd", &[root.join("bin/ikigai").to_str().expect("UTF-8")]);
@@ -99,6 +96,33 @@ fn an_archive_works_in_a_root_with_its_libraries_only() {
         fs::create_dir_all(copy.parent().expect("a parent")).expect("a directory");
         fs::copy(library, &copy).expect("copied");
     }
+    assert_works_as_root(&root);
+}
+
+#[test]
+fn an_archive_for_musl_works_in_a_root_without_libraries() {
+    let Some(directory) = env::var_os(OF_OTHERS) else {
+        return impossible_here("no archive for musl: `IKIGAI_CI_DIST=1` makes it");
+    };
+    let mut entries = fs::read_dir(directory).expect("the directory of the archives").flatten();
+    let archive = entries.find_map(|entry| {
+        let path = entry.path().into_os_string().into_string().expect("UTF-8");
+        path.ends_with("x86_64-unknown-linux-musl.tar.gz").then_some(path)
+    });
+    let archive = archive.expect("an archive for musl");
+    let machine = Machine::new();
+    let root = machine.path("root");
+    fs::create_dir(&root).expect("a directory");
+    let to = root.to_str().expect("UTF-8");
+    machine.run("tar", &["-xf", &archive, "--strip-components=1", "-C", to]);
+    assert_works_as_root(&root);
+}
+
+/// Asserts that a tool works if an unpacked archive is the whole root file system.
+fn assert_works_as_root(root: &Path) {
+    if !rustix::process::geteuid().is_root() {
+        return impossible_here("a root of its own for an archive needs an administrator");
+    }
     fs::create_dir(root.join("work")).expect("a directory");
     fs::write(root.join("work/note.txt"), "a needle\n").expect("written");
     fs::create_dir(root.join("proc")).expect("a directory");
@@ -106,7 +130,7 @@ fn an_archive_works_in_a_root_with_its_libraries_only() {
     let commands = r#"mount -t proc proc "$1/proc" && exec chroot "$@""#;
     let mut chroot = Command::new("unshare");
     chroot.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("HOME", "/home");
-    chroot.args(["--mount", "sh", "-c", commands, "sh"]).arg(&root);
+    chroot.args(["--mount", "sh", "-c", commands, "sh"]).arg(root);
     chroot.args(["/bin/ikigai", "--workspace", "/work", "tool", "call", "grep"]);
     let ran = Ran::from_command(chroot.arg(r#"{"pattern":"needle"}"#), b"").expect_code(0);
     assert_eq!(ran.json()["result"]["count"], json!(1), "{ran}");
