@@ -12,7 +12,6 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
 use super::hidden::{path_of, real_path};
-use super::path_widening;
 use super::paths::location::Location;
 use super::places::{Handle, HandleOrigin};
 use super::state::GuestState;
@@ -65,7 +64,7 @@ pub(super) fn place_on_the_way(
 /// Asks whether the guest may change a guarded place.
 pub(super) async fn may_change(state: &mut GuestState, place: PathBuf) -> bool {
     let reached = RequestedAccess::Path { access: Access::ReadWrite, path: place.clone() };
-    let may = path_widening::may(state, reached).await;
+    let may = state.may_access(reached).await;
     if may {
         state.guard.allowed.push(place);
     }

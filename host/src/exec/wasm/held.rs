@@ -29,7 +29,7 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use super::guarded_writes;
 use super::hidden::real_path;
 use super::path_target::{Existing, PathTarget};
-use super::path_widening::{self, AllowedPath};
+use super::path_widening::AllowedPath;
 use super::paths::admission::keep;
 use super::paths::open::{listable, open_seen, reopened, writes};
 use super::places::{GuestPlace, Handle, HandleOrigin};
@@ -398,7 +398,7 @@ async fn ask(state: &mut GuestState, access: Access, target: &PathTarget) -> Opt
         held.widening.withheld(reached);
         return None;
     }
-    let may = path_widening::may(state, reached).await;
+    let may = state.may_access(reached).await;
     let held = state.held.as_mut()?;
     if !may {
         if held.refused.len() < REMEMBERED && !held.has_question() {

@@ -8,7 +8,7 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::engine::EngineKind;
 use super::p3::command::AsyncCommand;
-use super::program::{LinkedProgram, LoadedCode};
+use super::program::{LinkedProgram, LoadedCode, exports, imports};
 use super::state::GuestState;
 use super::{ComponentError, guest, p3, preview1, wasi_version};
 
@@ -82,16 +82,4 @@ impl Linkers {
         let made = self.with_http.get_or_init(|| make().map_err(|error| format!("{error:#}")));
         made.as_ref().map_err(|reason| ComponentError::NoRuntime(reason.clone()))
     }
-}
-
-/// Returns the interfaces that a component exports, with their versions.
-pub(super) fn exports(component: &Component) -> Vec<String> {
-    let exports = component.component_type();
-    exports.exports(component.engine()).map(|(name, _)| name.to_owned()).collect()
-}
-
-/// Returns the interfaces that a component imports, with their versions.
-pub(super) fn imports(component: &Component) -> Vec<String> {
-    let imports = component.component_type();
-    imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
 }

@@ -19,10 +19,11 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
+use super::guest_listing::{GuestListing, VisibleNames};
 use super::hidden::{HiddenPaths, real_path};
 use super::paths::answer;
 use super::places::HandleOrigin;
-use super::state::{GuestListing, GuestState, VisibleNames};
+use super::state::GuestState;
 
 type EntryStream = Resource<GuestListing>;
 

@@ -27,8 +27,6 @@ use wasmtime::component::Linker;
 use super::preopens;
 use super::state::GuestState;
 
-pub(super) use self::counted::StreamCount;
-
 /// The interface of files and directories.
 const FILES: &str = "wasi:filesystem/types@0.3.0";
 

@@ -8,7 +8,6 @@ use tokio::sync::Mutex;
 
 use super::hidden::{HiddenPaths, IsOver};
 use super::path_target::PathTarget;
-use super::state::GuestState;
 use crate::exec::widening::Widening;
 use crate::policy::{Grant, RequestedAccess};
 
@@ -39,7 +38,7 @@ pub(super) struct CallAnswers {
 
 impl CallAnswers {
     /// Returns whether an access is allowed. If that is not known, notes the question.
-    fn find(&mut self, reached: RequestedAccess) -> bool {
+    pub(super) fn find(&mut self, reached: RequestedAccess) -> bool {
         match self.given.iter().find(|(known, _)| *known == reached) {
             Some((_, may)) => *may,
             None => {
@@ -105,7 +104,7 @@ impl PathWidening {
 
     /// Takes over the present grant. Returns the names that it hides, or `None` if it is the same
     /// grant as before.
-    fn renew(&mut self) -> Option<Option<Arc<HiddenPaths>>> {
+    pub(super) fn renew(&mut self) -> Option<Option<Arc<HiddenPaths>>> {
         let mut grant = self.widening.grant()?;
         if self.widening.is_permissive() {
             // The recording hides more than the policy.
@@ -116,29 +115,5 @@ impl PathWidening {
         }
         self.widened = Arc::new(grant);
         Some(HiddenPaths::for_grant(&self.widened, Arc::clone(&self.is_over)))
-    }
-}
-
-/// Asks whether the guest may have an access. What the user allows is then bound by the same rules
-/// as a granted directory: its places of secrets stay hidden, and the places that other programs
-/// execute stay closed. If the call cannot wait, the answer is no until the user was asked.
-pub(super) async fn may(state: &mut GuestState, reached: RequestedAccess) -> bool {
-    let Some(held) = &mut state.held else { return false };
-    if let Some(answers) = &mut held.answers {
-        return answers.find(reached);
-    }
-    let widening = Arc::clone(&held.widening);
-    let may = widening.may(reached).await;
-    renew(state);
-    may
-}
-
-/// Takes over what the user allowed.
-pub(super) fn renew(state: &mut GuestState) {
-    if let Some(held) = &mut state.held
-        && let Some(hidden) = held.renew()
-    {
-        state.hidden = hidden;
-        state.guard.renew(&held.widened);
     }
 }

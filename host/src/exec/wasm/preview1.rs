@@ -8,12 +8,13 @@
 //! The specification is `wasi_snapshot_preview1.witx` of WASI.
 
 mod call;
-mod descriptors;
+pub(super) mod descriptors;
 mod errno;
 mod files;
 mod listing;
 mod memory;
 mod module;
+mod opening;
 mod paths;
 mod poll;
 mod process;
@@ -24,7 +25,7 @@ mod tests;
 use wasmtime::{Caller, Engine, InstancePre, Linker, Store};
 
 use self::call::ModuleCall;
-pub(super) use self::call::ModuleState;
+use self::descriptors::ModuleState;
 #[cfg(feature = "compiler")]
 pub(super) use self::module::check_start;
 pub(super) use self::module::{CoreModuleError, check, is_core_module};

@@ -11,7 +11,6 @@ use wasmtime_wasi::p2::bindings::CommandPre;
 
 use super::engine::EngineKind;
 use super::instance_memory::InstanceMemory;
-use super::linkers::{exports, imports};
 use super::p3::command::AsyncCommand;
 use super::state::GuestState;
 use super::{preview1, wasi_version};
@@ -129,4 +128,16 @@ impl LinkedProgram {
             Self::Module(module) => preview1::run(module, store).await.map(Ok),
         }
     }
+}
+
+/// Returns the interfaces that a component exports, with their versions.
+pub(super) fn exports(component: &Component) -> Vec<String> {
+    let exports = component.component_type();
+    exports.exports(component.engine()).map(|(name, _)| name.to_owned()).collect()
+}
+
+/// Returns the interfaces that a component imports, with their versions.
+pub(super) fn imports(component: &Component) -> Vec<String> {
+    let imports = component.component_type();
+    imports.imports(component.engine()).map(|(name, _)| name.to_owned()).collect()
 }

@@ -1,10 +1,8 @@
 //! The host's state for one guest: its WASI context, its handles, and the count of its memory.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::Dir;
 use tokio::sync::Notify;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
@@ -20,16 +18,17 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView, WasiHttpView};
 
 use super::bounds;
 use super::guard::Guard;
+use super::guest_listing::GuestListing;
 use super::hidden::HiddenPaths;
 use super::net::http::Hooks;
-use super::p3::StreamCount;
 use super::path_widening::PathWidening;
 use super::places::{GuestPlaces, HandleOrigin};
-use super::preview1::ModuleState;
+use super::preview1::descriptors::ModuleState;
+use super::stream_count::StreamCount;
 use crate::exec::assets::AssetGate;
 use crate::exec::net::NetworkGate;
 use crate::exec::output::Pipe;
-use crate::policy::UsedAccess;
+use crate::policy::{RequestedAccess, UsedAccess};
 
 /// The number of table entries for each handle. A connection of `std::net` has a socket, two
 /// streams and up to three pollables.
@@ -42,22 +41,6 @@ const MAX_CONNECTIONS: usize = 32;
 /// once.
 pub(super) fn table_entries(handles: usize) -> usize {
     handles.saturating_mul(TABLE_ENTRIES_PER_HANDLE).max(64)
-}
-
-/// A directory that a guest is reading.
-pub(super) struct GuestListing {
-    pub(super) entries: Dir,
-    /// The names that are shown; nothing if all are.
-    pub(super) shown: Option<Box<VisibleNames>>,
-}
-
-/// The names of a directory that a guest sees.
-pub(super) struct VisibleNames {
-    /// The granted files, if the directory itself is not granted.
-    pub(super) only: Option<Vec<String>>,
-    /// The hidden names, the granted directory from which they count, and the path of this
-    /// directory.
-    pub(super) hidden: Option<(Arc<HiddenPaths>, PathBuf, PathBuf)>,
 }
 
 /// The files of a guest.
@@ -142,6 +125,31 @@ impl GuestState {
             && let Some(path) = self.places.first_use(origin, file)
         {
             held.widening.used(UsedAccess::Dir { path });
+        }
+    }
+
+    /// Asks whether the guest may have an access. What the user allows is then bound by the same
+    /// rules as a granted directory: its places of secrets stay hidden, and the places that other
+    /// programs execute stay closed. If the call cannot wait, the answer is no until the user was
+    /// asked.
+    pub(super) async fn may_access(&mut self, reached: RequestedAccess) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        if let Some(answers) = &mut held.answers {
+            return answers.find(reached);
+        }
+        let widening = Arc::clone(&held.widening);
+        let may = widening.may(reached).await;
+        self.renew_grant();
+        may
+    }
+
+    /// Takes over what the user allowed.
+    pub(super) fn renew_grant(&mut self) {
+        if let Some(held) = &mut self.held
+            && let Some(hidden) = held.renew()
+        {
+            self.hidden = hidden;
+            self.guard.renew(&held.widened);
         }
     }
 

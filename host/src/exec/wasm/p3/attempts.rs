@@ -16,7 +16,7 @@ use wasmtime::component::Accessor;
 use wasmtime_wasi::p2::{FsError, FsResult};
 use wasmtime_wasi::runtime::poll_noop;
 
-use crate::exec::wasm::path_widening::{self, CallAnswers};
+use crate::exec::wasm::path_widening::CallAnswers;
 use crate::exec::wasm::state::GuestState;
 use crate::exec::widening::Widening;
 use crate::policy::RequestedAccess;
@@ -53,7 +53,7 @@ pub(super) async fn call<T>(
             continue;
         }
         let may = question.widening.may(question.reached.clone()).await;
-        accessor.with(|mut access| path_widening::renew(access.get()));
+        accessor.with(|mut access| access.get().renew_grant());
         answers.push((question.reached, may));
     }
 }

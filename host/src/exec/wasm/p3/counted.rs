@@ -1,11 +1,6 @@
-//! The count of the streams that the host has open for a guest of WASI 0.3.
-//!
-//! A guest may drop the file or the socket of a stream and keep the stream, which then keeps the
-//! descriptor of the host. So each such stream counts as a handle until it ends.
+//! The streams of WASI 0.3 that count as handles, from their start to their end.
 
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
@@ -13,31 +8,7 @@ use wasmtime::StoreContextMut;
 use wasmtime::component::{FutureConsumer, FutureReader, Lift, Lower, Source};
 
 use crate::exec::wasm::state::GuestState;
-
-/// The number of open streams of a guest.
-#[derive(Clone, Default)]
-pub(in crate::exec::wasm) struct StreamCount(Arc<AtomicUsize>);
-
-impl StreamCount {
-    pub(in crate::exec::wasm) fn get(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Counts one more stream until the value is dropped.
-    pub(super) fn enter(&self) -> CountedStream {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        CountedStream(self.clone())
-    }
-}
-
-/// A stream that counts.
-pub(super) struct CountedStream(StreamCount);
-
-impl Drop for CountedStream {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
+use crate::exec::wasm::stream_count::CountedStream;
 
 /// Returns a stream that counts, if the guest may have one more.
 pub(super) fn one_more(state: &mut GuestState) -> Option<CountedStream> {

@@ -15,12 +15,14 @@ use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode as OldCode;
 use wasmtime_wasi::p3::bindings::filesystem::types::{DirectoryEntry, ErrorCode};
 
-use super::counted::{CountedStream, one_more};
+use super::counted::one_more;
 use super::streams::ended;
 use super::translation::{descriptor_type, error_code, to_error_code};
 use super::{FILES, poll_turn};
+use crate::exec::wasm::guest_listing::GuestListing;
 use crate::exec::wasm::listing;
-use crate::exec::wasm::state::{GuestListing, GuestState};
+use crate::exec::wasm::state::GuestState;
+use crate::exec::wasm::stream_count::CountedStream;
 
 /// The most entries that are read at once, for a guest with room for more.
 const ENTRIES: usize = 64;

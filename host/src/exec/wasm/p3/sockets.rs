@@ -17,11 +17,12 @@ use wasmtime_wasi::p3::bindings::sockets::types::{
 use wasmtime_wasi::p3::sockets::SocketError;
 use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 
-use super::counted::{CountedStream, one_more, until_end};
+use super::counted::{one_more, until_end};
 use super::translation::socket_error;
 use crate::exec::net::NoAddress;
 use crate::exec::wasm::net::sockets::{self, BUFFER, SoughtName};
 use crate::exec::wasm::state::GuestState;
+use crate::exec::wasm::stream_count::CountedStream;
 
 const TYPES: &str = "wasi:sockets/types@0.3.0";
 

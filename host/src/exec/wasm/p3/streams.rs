@@ -22,10 +22,11 @@ use wasmtime::component::{
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemView as _};
 use wasmtime_wasi::p3::bindings::filesystem::types::ErrorCode;
 
-use super::counted::{CountedStream, one_more};
+use super::counted::one_more;
 use super::{FILES, poll_turn};
 use crate::exec::wasm::places::Handle;
 use crate::exec::wasm::state::GuestState;
+use crate::exec::wasm::stream_count::CountedStream;
 
 /// The most bytes that one turn reads or writes: a guest may offer all its memory, and the thread
 /// cannot be interrupted in between.

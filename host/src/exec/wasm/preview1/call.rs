@@ -1,29 +1,15 @@
 //! One call of a function of preview 1: the module's memory, its descriptors and the guest's state.
 
-use wasmtime::{Caller, Extern, Memory};
+use wasmtime::{Caller, Extern};
 
 use super::MEMORY;
-use super::descriptors::Descriptors;
+use super::descriptors::ModuleState;
 use super::errno::{CallError, CallResult};
 use super::memory::ModuleMemory;
 use crate::exec::wasm::state::GuestState;
 
 /// The number of bytes that the host reads, writes or makes between two checks of the deadline.
 pub(super) const CHUNK: u32 = 1 << 20;
-
-/// The part of a guest's state that only a core module has.
-pub(in crate::exec::wasm) struct ModuleState {
-    /// Its memory, from the time when it is instantiated.
-    pub(super) memory: Option<Memory>,
-    pub(super) descriptors: Descriptors,
-}
-
-impl ModuleState {
-    /// Opens the standard streams and the granted directories.
-    pub(super) fn new(state: &mut GuestState) -> wasmtime::Result<Self> {
-        Ok(Self { memory: None, descriptors: Descriptors::open(state)? })
-    }
-}
 
 /// A call of a function of preview 1.
 pub(super) struct ModuleCall<'a> {

@@ -3,19 +3,21 @@
 //!
 //! Each file and directory in it is a handle of the guest's own table, which the limits count.
 
+use wasmtime::Memory;
 use wasmtime::component::Resource;
-use wasmtime_wasi::WasiView as _;
-use wasmtime_wasi::cli::WasiCliView as _;
-use wasmtime_wasi::p2::bindings::cli::{
-    stderr, stdin, stdout, terminal_stderr, terminal_stdin, terminal_stdout,
-};
+use wasmtime_wasi::p2::bindings::filesystem::types::DirectoryEntry;
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream};
 
 use super::errno::{CallResult, Errno};
-use super::listing::Listing;
+use crate::exec::wasm::guest_listing::GuestListing;
 use crate::exec::wasm::places::Handle;
-use crate::exec::wasm::preopens;
-use crate::exec::wasm::state::GuestState;
+
+/// The part of a guest's state that only a core module has.
+pub(in crate::exec::wasm) struct ModuleState {
+    /// Its memory, from the time when it is instantiated.
+    pub(super) memory: Option<Memory>,
+    pub(super) descriptors: Descriptors,
+}
 
 /// An entry of the table.
 pub(super) enum Descriptor {
@@ -31,21 +33,6 @@ pub(super) enum Descriptor {
 pub(super) struct StandardStream<T: 'static> {
     pub(super) stream: Resource<T>,
     pub(super) is_terminal: bool,
-}
-
-impl<T: 'static> StandardStream<T> {
-    /// Takes a stream, and the terminal that it is, for which WASI 0.2 has a resource.
-    fn new<Terminal: Send>(
-        state: &mut GuestState,
-        stream: Resource<T>,
-        terminal: Option<Resource<Terminal>>,
-    ) -> wasmtime::Result<Self> {
-        let is_terminal = terminal.is_some();
-        if let Some(terminal) = terminal {
-            state.ctx().table.delete(terminal)?;
-        }
-        Ok(Self { stream, is_terminal })
-    }
 }
 
 /// A file that is open.
@@ -68,28 +55,22 @@ pub(super) struct OpenDirectory {
     pub(super) listing: Option<Listing>,
 }
 
+/// The reading of a directory that has begun.
+pub(super) struct Listing {
+    pub(super) stream: Resource<GuestListing>,
+    /// The cookie of the next entry of the stream, or of `pending`.
+    pub(super) cookie: u64,
+    /// An entry that did not fit into the module's buffer.
+    pub(super) pending: Option<DirectoryEntry>,
+}
+
 /// The table of descriptors. A new one gets the lowest free number.
 pub(super) struct Descriptors(Vec<Option<Descriptor>>);
 
 impl Descriptors {
-    /// Opens the standard streams as 0 to 2, and the granted directories from 3 on.
-    pub(super) fn open(state: &mut GuestState) -> wasmtime::Result<Self> {
-        let input = stdin::Host::get_stdin(&mut state.cli())?;
-        let terminal = terminal_stdin::Host::get_terminal_stdin(&mut state.cli())?;
-        let input = StandardStream::new(state, input, terminal)?;
-        let output = stdout::Host::get_stdout(&mut state.cli())?;
-        let terminal = terminal_stdout::Host::get_terminal_stdout(&mut state.cli())?;
-        let output = StandardStream::new(state, output, terminal)?;
-        let errors = stderr::Host::get_stderr(&mut state.cli())?;
-        let terminal = terminal_stderr::Host::get_terminal_stderr(&mut state.cli())?;
-        let errors = StandardStream::new(state, errors, terminal)?;
-        let mut all =
-            vec![Descriptor::Input(input), Descriptor::Output(output), Descriptor::Output(errors)];
-        for (handle, name) in preopens::get_directories(state)? {
-            let preopen = Some(name);
-            all.push(Descriptor::Directory(OpenDirectory { handle, preopen, listing: None }));
-        }
-        Ok(Self(all.into_iter().map(Some).collect()))
+    /// Returns a table with these entries, from number 0 on.
+    pub(super) fn new(entries: Vec<Descriptor>) -> Self {
+        Self(entries.into_iter().map(Some).collect())
     }
 
     pub(super) fn get(&mut self, fd: u32) -> CallResult<&mut Descriptor> {
@@ -161,25 +142,6 @@ impl Descriptors {
         if let Some(free) = self.0.get_mut(fd as usize) {
             *free = Some(entry);
         }
-    }
-}
-
-impl Descriptor {
-    /// Closes what the entry has open.
-    pub(super) fn close(self, state: &mut GuestState) -> CallResult {
-        let table = state.ctx().table;
-        match self {
-            Self::Input(input) => drop(table.delete(input.stream)?),
-            Self::Output(output) => drop(table.delete(output.stream)?),
-            Self::File(file) => drop(table.delete(file.handle)?),
-            Self::Directory(OpenDirectory { handle, listing, .. }) => {
-                if let Some(listing) = listing {
-                    listing.close(state)?;
-                }
-                drop(state.ctx().table.delete(handle)?);
-            }
-        }
-        Ok(())
     }
 }
 

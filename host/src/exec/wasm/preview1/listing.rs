@@ -4,7 +4,6 @@
 //! Usually that is where the last call ended, and the stream is still there. Otherwise the
 //! directory is read again from its beginning.
 
-use wasmtime::component::Resource;
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::filesystem::WasiFilesystemView as _;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -12,12 +11,12 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 };
 
 use super::call::{ModuleCall, pause};
-use super::descriptors::borrowed;
+use super::descriptors::{Listing, borrowed};
 use super::errno::{CallError, CallResult, Errno};
 use super::memory::Buffer;
 use super::status::{file_type, number};
 use crate::exec::wasm::places::Handle;
-use crate::exec::wasm::state::{GuestListing, GuestState};
+use crate::exec::wasm::state::GuestState;
 use crate::exec::wasm::{listing, paths};
 
 /// The size of an entry before its name, in bytes.
@@ -29,15 +28,6 @@ const DOTS: [&str; 2] = [".", ".."];
 /// The number of entries between two checks of the deadline. With hidden names, 64 take about a
 /// millisecond.
 const ENTRIES_AT_ONCE: u64 = 64;
-
-/// The reading of a directory that has begun.
-pub(super) struct Listing {
-    stream: Resource<GuestListing>,
-    /// The cookie of the next entry of the stream, or of `pending`.
-    cookie: u64,
-    /// An entry that did not fit into the module's buffer.
-    pending: Option<DirectoryEntry>,
-}
 
 impl Listing {
     fn begin(state: &mut GuestState, directory: &Handle) -> CallResult<Self> {
