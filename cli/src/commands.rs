@@ -85,9 +85,10 @@ enum Command {
     Mcp(mcp::McpCommand),
     /// Check this machine and report what is missing
     ///
-    /// Exits 1 if policy requires something that the machine does not support. With --verify, checks a downloaded
-    /// file of a release instead: its digest, and the signature of the list of digests. Then exits 1 if a check fails,
-    /// or if neither --key nor a signer in the policy signed the list.
+    /// Exits 1 if policy requires something that the machine does not support. With --verify,
+    /// checks a downloaded file of a release instead: its digest, and the signature of the list of
+    /// digests. Then exits 1 if a check fails, or if the list has no signature by --key or by a
+    /// signer in the policy.
     Doctor(doctor::Arguments),
     /// Show the configuration
     #[command(subcommand)]

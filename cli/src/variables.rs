@@ -81,7 +81,7 @@ impl ProgramVariable {
             Self::XdgStateHome => "Directory of the audit log, logins and approvals of MCP servers",
             Self::XdgCacheHome => "Directory of compiled components and downloads",
             Self::XdgRuntimeDir => {
-                "Directory of the token of `mcp serve --http`, and of podman's credentials"
+                "Directory with the token of `mcp serve --http`, and podman's credentials"
             }
             Self::Tmpdir => "Directory of temporary files",
             Self::Path => "Directories of programs; passed to native tools",
@@ -98,7 +98,7 @@ impl ProgramVariable {
             Self::NoProxy => "Hosts that need no proxy, separated by commas",
             Self::SslCertFile => "File of the certificates to trust, in PEM",
             Self::SslCertDir => "Directories of the certificates to trust",
-            Self::RegistryAuthFile => "File of the credentials for registries, read first",
+            Self::RegistryAuthFile => "File with registry credentials; ikigai reads it first",
             Self::DockerConfig => "Directory of docker's credentials for registries",
             Self::Pgpassword => {
                 "Password of a `postgres://` store whose URL has none; PostgreSQL's other variables, \

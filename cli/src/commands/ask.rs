@@ -50,7 +50,7 @@ is. If there is a prompt, ikigai reads stdin only if stdin was redirected for th
 pipe. If ikigai shares stdin with the shell or script that started ikigai, add - to make ikigai \
 read stdin.
 
-The answer goes to stdout. Any text of the model before a call goes to stderr.
+The answer goes to stdout. Text that the model writes before a call goes to stderr.
 
 ikigai saves the conversation at a terminal, or if you give --keep, --continue or --resume. `ikigai \
 --continue` continues the conversation with the same model. If you give one of these three flags and \

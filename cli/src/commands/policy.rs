@@ -39,8 +39,8 @@ pub(super) enum PolicyCommand {
     /// Take back all that your policy file grants a tool, or the parts that flags name
     ///
     /// Without flags, takes back everything. Your own native tool then does not run until you grant
-    /// it again with `ikigai policy grant TOOL`: its entry stays with `sha256 = []`, which matches
-    /// no file. Any other tool has what its profile grants.
+    /// it again with `ikigai policy grant TOOL`. Its entry remains in the file, with an empty list
+    /// of digests (`sha256 = []`). Every other tool gets what its profile grants.
     #[command(after_help = "Examples:\n  ikigai policy revoke customer_db\n  \
                             ikigai policy revoke bash --read ~/data --net example.com:443\n  \
                             ikigai policy revoke bash --toolchain rust --limit wall_clock\n  \
@@ -54,9 +54,9 @@ pub(super) enum PolicyCommand {
     Suggest(suggest::Arguments),
     /// Call a tool, and propose the smallest grant that these calls need
     ///
-    /// Calls the tool with each of the arguments, records what the tool uses and what it is
-    /// refused, and shows an entry for your policy file that covers both. Asks before it writes the
-    /// entry; without a terminal, it writes only with --yes.
+    /// Calls the tool with each set of arguments. Records which access the tool uses and which is
+    /// refused. Then shows an entry for your policy file that grants both. Asks before it writes
+    /// the entry; without a terminal, it writes only with --yes.
     #[command(after_help = record::EXAMPLES)]
     Record(record::Arguments),
     /// Check whether a tool may do something, and which line decides

@@ -39,7 +39,7 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy suggest customer_db --since 7days\n  \
     ikigai policy suggest customer_db --unused 30days\n\n\
     --unused proposes a narrower grant instead, without the directories and hosts that no recorded \
-    call used. Variables stay, because ikigai cannot see which of them a tool reads.";
+    call used. It keeps all variables, because ikigai cannot see which of them a tool reads.";
 
 /// The most other workspaces that are listed.
 const MOST_ELSEWHERE: usize = 8;
@@ -55,7 +55,7 @@ pub(in crate::commands) struct Arguments {
     /// Only calls from this time on: 2026-01-31, or 7days for a week ago
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<Timestamp>,
-    /// Propose to take away what no call has used since this time
+    /// Propose to remove the access that no call has used since this time
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "since")]
     unused: Option<Timestamp>,
     /// Print JSON

@@ -21,7 +21,7 @@ pub(super) fn page(program: &Command) -> String {
     let _ = writeln!(page, "```text\n{}\n```\n", usage(program));
     let _ = writeln!(
         page,
-        "{MADE} `ikigai help COMMAND` prints the same texts, and `ikigai help options` the exit codes.\n"
+        "{MADE} `ikigai help COMMAND` prints the same texts. `ikigai help options` prints the exit codes.\n"
     );
     let _ = writeln!(page, "- [Options](#options)");
     for (title, commands) in &groups {

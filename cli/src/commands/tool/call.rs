@@ -41,8 +41,8 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool call file_read --file_path README.md --limit 10\n  \
     ikigai tool call file_read '{\"file_path\":\"README.md\",\"limit\":10}'\n  \
     ikigai tool call bash --command 'ls -l' --pretty\n\n\
-    `ikigai tool call NAME --help` lists a tool's parameters. If a parameter has the name of an \
-    ikigai flag, such as `timeout`, write its value in JSON.";
+    `ikigai tool call NAME --help` lists a tool's parameters. If a parameter has the same name as \
+    an ikigai flag, such as `timeout`, pass the arguments as JSON.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
