@@ -19,12 +19,16 @@ const WASMTIME: &str = "48.0.8";
 /// modules without an adapter.
 const GENERATION: u32 = 7;
 
+/// The C library of this program, as target triples name it. wasmtime refuses code for another
+/// triple, although the code itself calls no C library.
+pub(super) const C_LIBRARY: &str = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+
 /// Returns a hash of everything that code of this tier, for this engine, depends on, except for the
 /// component. It is the same on every machine with the same kind of processor.
 pub(super) fn fingerprint(tier: Tier, engine: EngineKind) -> u64 {
     let mut hasher = DefaultHasher::new();
     (WASMTIME, GENERATION).hash(&mut hasher);
-    (std::env::consts::ARCH, std::env::consts::OS).hash(&mut hasher);
+    (std::env::consts::ARCH, std::env::consts::OS, C_LIBRARY).hash(&mut hasher);
     <&str>::from(tier).hash(&mut hasher);
     if tier == Tier::Baseline {
         has_avx().hash(&mut hasher);

@@ -8,10 +8,11 @@ use wasmtime::component::Component;
 use wasmtime::{Config, Engine, InstanceAllocationStrategy, Module, OptLevel, Strategy};
 use wasmtime_environ::{FlagValue, Tunables, obj::ELF_WASM_ENGINE};
 
+use super::super::code_version::{self, C_LIBRARY};
 use super::super::engine::{self, EngineKind, Tier};
 use super::super::instance_memory::InstanceMemory;
 use super::super::wasi_version::UsesAsync;
-use super::super::{bounds, code_version, preview1};
+use super::super::{bounds, preview1};
 use super::{binary, measure};
 
 /// The extensions that every processor has on which compiled code runs: those of x86-64-v2 (*System
@@ -92,7 +93,7 @@ fn config(tier: Tier, kind: EngineKind) -> wasmtime::Result<Config> {
     let mut config = engine::base(kind);
     // The bounds belong to a pool from which nothing is ever allocated.
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(bounds::pool()));
-    config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+    config.target(&format!("{}-unknown-linux-{C_LIBRARY}", std::env::consts::ARCH))?;
     let mut extensions = EXTENSIONS.to_vec();
     match tier {
         Tier::Baseline => {
