@@ -63,7 +63,7 @@ pub(in crate::commands) struct Arguments {
     #[arg(long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     write: Vec<PathBuf>,
     /// A host to connect to; `*.a.example:443` is every name with one label before `.a.example`.
-    /// `*` is every public host for a component; for a native tool, it is the whole network,
+    /// `*` means every public host for a component, and the whole network for a native tool,
     /// including this machine
     #[arg(long, alias = "connect", value_name = "HOST:PORT")]
     net: Vec<String>,
