@@ -44,7 +44,7 @@ pub(super) fn links_in(
         }
         let entries = match read_dir(&dir) {
             Ok(entries) => entries,
-            // The tool cannot change what this user cannot list.
+            // The directory itself is guarded, so no tool can open it again.
             Err(error) if is_gone(&error) || error.kind() == ErrorKind::PermissionDenied => {
                 continue;
             }
@@ -83,7 +83,8 @@ fn is_gone(error: &io::Error) -> bool {
 ///
 /// # Errors
 ///
-/// Fails if a place cannot be listed.
+/// Fails if a place cannot be listed, or if a link leads into a writable directory that cannot be
+/// looked into.
 pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let mut ways_left = MOST_OF_ALL_WAYS;
     let mut resolve = |link: &Path| resolve_within(link, LONGEST_WAY, &mut ways_left);
@@ -108,10 +109,20 @@ pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
             true => links_in(&path, &mut resolve)?,
             false => Vec::new(),
         };
-        let itself = metadata.is_symlink().then(|| resolve(&path).steps);
-        let inner = inner.into_iter().map(|(_, way)| way.steps);
-        let reals = itself.into_iter().chain(inner).flatten();
+        let itself = metadata.is_symlink().then(|| resolve(&path));
+        let ways: Vec<Resolution> =
+            itself.into_iter().chain(inner.into_iter().map(|(_, way)| way)).collect();
+        // The rest of such a way is unknown, and another tool could open the directory again.
+        let is_closed = |way: &Resolution| {
+            let LinkEnd::Closed(at) = &way.end else { return false };
+            dirs.iter().any(|dir| at.starts_with(dir))
+        };
+        if ways.iter().any(is_closed) {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        let reals = ways.into_iter().flat_map(|way| way.steps);
         let reals = reals.filter(|real| is_writable(real) && !real.starts_with(&place));
+
         found.extend(reals.map(|real| (real, place.clone())));
     }
     Ok(found)

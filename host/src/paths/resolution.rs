@@ -24,7 +24,9 @@ pub(crate) enum LinkEnd {
     At(PathBuf),
     /// Nothing is there.
     Nothing,
-    /// It cannot be looked at, or the kernel would not follow so many links.
+    /// The way leads into this directory, in which this user may not look up names.
+    Closed(PathBuf),
+    /// It cannot be looked at for another reason, or the kernel would not follow so many links.
     Failed,
     /// The way has more components than were to be looked at.
     TooFar,
@@ -73,6 +75,7 @@ fn resolve_counted(path: &Path, left: &mut usize) -> Resolution {
                     // It is there, and is not a link.
                     Err(ErrorKind::InvalidInput) => None,
                     Err(ErrorKind::NotFound) => Some(LinkEnd::Nothing),
+                    Err(ErrorKind::PermissionDenied) => Some(LinkEnd::Closed(at.clone())),
                     _ => Some(LinkEnd::Failed),
                 };
                 failure = failure.or(end);

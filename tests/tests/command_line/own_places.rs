@@ -556,3 +556,30 @@ fn a_bound_opens_no_target_of_a_link_in_a_place() {
         assert_eq!(fs::read_to_string(file).expect("read"), "new\n", "{bound}");
     }
 }
+
+#[test]
+fn a_closed_directory_on_the_way_of_a_link_is_not_opened_for_a_tool() {
+    let host = Host::new().with_tools_for_all();
+    for (file, text) in
+        [(".git/HEAD", "ref: refs/heads/a\n"), (".git/config", ""), (".git/objects/.keep", "")]
+    {
+        host.write(&format!("workspace/{file}"), text, 0o644);
+    }
+    let direct = host.write("workspace/scripts/direct", "good", 0o755);
+    let behind = host.write("workspace/lib/behind", "good", 0o755);
+    let scripts = host.workspace().join("scripts");
+    let hooks = host.workspace().join(".git/hooks");
+    fs::create_dir(&hooks).expect("made");
+    symlink("../../scripts/direct", hooks.join("pre-commit")).expect("linked");
+    symlink("../../scripts/behind", hooks.join("commit-msg")).expect("linked");
+    symlink("../lib/behind", scripts.join("behind")).expect("linked");
+    let host = host.as_nobody();
+    permit(&scripts, 0o000);
+    let component = write(&host, &["--backend", "wasm"], "lib/behind");
+    let command = "chmod 755 scripts; rm scripts/direct; echo evil >scripts/direct";
+    let shell = host.run(["--backend", "native", "tool", "call", "bash", "--command", command]);
+    permit(&scripts, 0o755);
+    assert_eq!(component.json()["result"]["error_code"], "PERMISSION_DENIED", "{component}");
+    assert_eq!(fs::read_to_string(behind).expect("read"), "good", "{component}");
+    assert_eq!(fs::read_to_string(direct).expect("read"), "good", "{shell}");
+}

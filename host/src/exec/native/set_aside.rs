@@ -187,9 +187,11 @@ impl ExpectedPlace {
                 // The end was unknown, and the call reports that.
                 (_, LinkEnd::TooFar) => true,
                 (LinkEnd::At(now), before) if may_be_made(&now) => *before == LinkEnd::At(now),
+                // What could not be looked at may have been removed, so that a tool can make it again.
+                (LinkEnd::Nothing, LinkEnd::Closed(_) | LinkEnd::Failed) => false,
                 (LinkEnd::At(_) | LinkEnd::Nothing, _) => true,
                 // Another program may find the target although this one does not.
-                (LinkEnd::Failed | LinkEnd::TooFar, _) => false,
+                (LinkEnd::Closed(_) | LinkEnd::Failed | LinkEnd::TooFar, _) => false,
             }
     }
 }

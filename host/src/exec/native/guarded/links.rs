@@ -61,16 +61,29 @@ impl GuardSearch<'_> {
         }
     }
 
-    /// Guards the target of a link if it lies in the directories that the tool may write to.
+    /// Guards the target of a link if it lies in the directories that the tool may write to. If
+    /// the link leads into a directory that cannot be looked into, guards this directory: a tool
+    /// of the same user could open it again.
     fn guard_target(&mut self, target: &LinkEnd) -> Result<(), String> {
-        if let LinkEnd::At(real) = target
-            && self.is_writable(real)
+        let (LinkEnd::At(real) | LinkEnd::Closed(real)) = target else { return Ok(()) };
+        if self.is_writable(real)
             && !self.is_needed_by_git(real)
             && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
         {
-            self.read_only(real, identity(&stat))?;
+            return self.read_only(real, identity(&stat));
         }
-        Ok(())
+        let mut writable = self.guarded.writable.iter();
+        match target {
+            LinkEnd::Closed(dir) if writable.any(|granted| dir.starts_with(granted)) => {
+                // A tool may have made the link, and must not stop later calls.
+                match self.within.is_some() {
+                    true => self.is_exceeded = true,
+                    false => return Err(failed(dir, Errno::ACCESS)),
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether the tool may write to the target of a link. A link to a directory that the
@@ -143,13 +156,15 @@ impl GuardSearch<'_> {
             self.exceeded(path);
             return Ok(());
         }
-        if let LinkEnd::At(real) = &target
-            && is_repository(real)
-            && !self.is_needed_by_git(real)
-        {
-            self.guard_target(&target)?;
-            self.links_in(&real.join("hooks"))?;
+        match &target {
+            LinkEnd::At(real) if is_repository(real) && !self.is_needed_by_git(real) => {
+                self.guard_target(&target)?;
+                self.links_in(&real.join("hooks"))?;
+            }
+            LinkEnd::Closed(_) => self.guard_target(&target)?,
+            _ => {}
         }
+
         self.expect_link(dir, path, name, text, target);
         Ok(())
     }
