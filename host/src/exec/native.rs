@@ -128,7 +128,7 @@ pub fn ignores(signal: i32) -> bool {
 #[doc(hidden)]
 pub fn keeps_place(grant: &Grant, path: &Path, sets_aside: bool) -> Result<bool, String> {
     let ended = CancellationToken::new();
-    Ok(grant.reserved.guards() && Guarded::find(grant, &ended)?.keeps(path, sets_aside))
+    Ok(grant.reserved.guards() && Guarded::find(grant, sets_aside, &ended)?.keeps(path, sets_aside))
 }
 
 /// Returns false, because no native tool runs in a sandbox here.

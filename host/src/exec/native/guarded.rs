@@ -44,19 +44,27 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Finds the guarded places in the directories that a grant lets a tool write to. Once the
-    /// search is `ended`, nobody needs its result, and it stops soon.
+    /// Finds the guarded places in the directories that a grant lets a tool write to. If the call
+    /// `sets_aside` what is new after it, also notes the places that do not exist. Once the search
+    /// is `ended`, nobody needs its result, and it stops soon.
+
     ///
     /// # Errors
     ///
     /// Fails if a place cannot be examined. The text says which, and why.
-    pub(super) fn find(grant: &Grant, ended: &CancellationToken) -> Result<Self, String> {
-        Self::find_within(grant, GuardBounds::default(), ended)
+    pub(super) fn find(
+        grant: &Grant,
+        sets_aside: bool,
+        ended: &CancellationToken,
+    ) -> Result<Self, String> {
+        Self::find_within(grant, GuardBounds::default(), sets_aside, ended)
     }
 
     fn find_within(
         grant: &Grant,
         bounds: GuardBounds,
+        sets_aside: bool,
+
         ended: &CancellationToken,
     ) -> Result<Self, String> {
         forget_ended();
@@ -65,6 +73,7 @@ impl Guarded {
         let mut search = GuardSearch {
             grant,
             bounds,
+            sets_aside,
             ended,
             guarded,
             root: None,

@@ -42,7 +42,7 @@ pub(super) struct Unseen {
 
 /// Finds the files that the tool of a call does not see. An unconfined tool has all rights of its
 /// user, and nothing is hidden from it.
-pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
+pub(super) async fn find_for_call(call: &Call, sets_aside: bool) -> Result<Unseen, String> {
     let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
     let hides = !call.grant.hide.is_empty();
     let hides_secrets = call.grant.reserved.hides_secrets();
@@ -82,7 +82,10 @@ pub(super) async fn find_for_call(call: &Call) -> Result<Unseen, String> {
         if may_be_incomplete && grant.sandbox == Sandbox::Require {
             return Err("other programs changed directories during each search".to_owned());
         }
-        let guarded = if guards { Guarded::find(&grant, &ended)? } else { Guarded::default() };
+        let guarded = match guards {
+            true => Guarded::find(&grant, sets_aside, &ended)?,
+            false => Guarded::default(),
+        };
         let machine = recorded.map(|it| present(&it.kept_from_recordings(), &[])).transpose()?;
         secret_dirs.forget_hidden(&hidden);
         Ok(Unseen { hidden, guarded, searched, machine, secret_dirs, may_be_incomplete })

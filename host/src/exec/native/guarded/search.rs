@@ -25,6 +25,8 @@ use crate::policy::Grant;
 pub(super) struct GuardSearch<'a> {
     pub(super) grant: &'a Grant,
     pub(super) bounds: GuardBounds,
+    /// False for a server: it lives on while its user works, and the user may make such places.
+    pub(super) sets_aside: bool,
     pub(super) ended: &'a CancellationToken,
     pub(super) guarded: Guarded,
     /// The outermost writable directory that is searched.
@@ -95,6 +97,10 @@ impl GuardSearch<'_> {
     }
 
     fn absent(&mut self, dir: &Arc<OwnedFd>, path: PathBuf, name: &OsStr) -> Result<(), String> {
+        if !self.sets_aside {
+            return Ok(());
+        }
+
         let absent = Some(note_absent(dir, name).map_err(|errno| failed(&path, errno))?);
         self.expect(dir, &path, name, InitialState::Nothing, absent);
         Ok(())
@@ -135,7 +141,11 @@ impl GuardSearch<'_> {
         if found.len() > most {
             return self.close(&place, path);
         }
-        let names = note_listed(&place, found).map_err(|errno| failed(path, errno))?;
+        let names = match self.sets_aside {
+            true => note_listed(&place, found).map_err(|errno| failed(path, errno))?,
+            false => Arc::new(found.into_iter().collect()),
+        };
+
         let (mounts, places) = (self.guarded.read_only.len(), self.places());
         for entry in &*names {
             self.look(&place, path, entry)?;

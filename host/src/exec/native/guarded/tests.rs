@@ -45,7 +45,7 @@ impl ScratchRepository {
         let reserved = Reserved::guarding(named.collect());
         let grant = Grant { dirs, reserved, ..Grant::default() };
         let ended = CancellationToken::new();
-        Guarded::find_within(&grant, bounds, &ended).expect("found")
+        Guarded::find_within(&grant, bounds, true, &ended).expect("found")
     }
 
     /// Returns what is read-only, and what was too large to be searched.
@@ -168,8 +168,9 @@ fn a_search_that_has_ended_looks_at_no_place() {
     let reserved = Reserved::guarding(dirs.clone());
     let grant = Grant { dirs, reserved, ..Grant::default() };
     let ended = CancellationToken::new();
-    let found =
-        |ended: &CancellationToken| Guarded::find(&grant, ended).expect("found").read_only.len();
+    let found = |ended: &CancellationToken| {
+        Guarded::find(&grant, true, ended).expect("found").read_only.len()
+    };
     assert_eq!(found(&ended), 2);
     ended.cancel();
     assert_eq!(found(&ended), 0);
@@ -257,5 +258,23 @@ fn a_link_that_takes_the_place_of_the_submodules_is_set_aside() {
         let guarded = workspace.find(&[], GuardBounds::default());
         create_dir_all(&modules).expect("made");
         assert!(guarded.set_aside().is_empty(), "git makes it for the first submodule");
+    }
+}
+
+#[test]
+fn what_a_user_makes_while_a_server_runs_is_no_new_place_of_a_later_call() {
+    let workspace = ScratchRepository::new();
+    let dirs = vec![GrantedDir { access: Access::ReadWrite, path: workspace.root.clone() }];
+    let reserved = Reserved::guarding(dirs.clone());
+    let grant = Grant { dirs, reserved, ..Grant::default() };
+    let ended = CancellationToken::new();
+    for (lives_on, expected) in [(true, true), (false, false)] {
+        let running = Guarded::find(&grant, !lives_on, &ended).expect("found");
+        workspace.write(".envrc");
+        let called = Guarded::find(&grant, true, &ended).expect("found");
+        called.set_aside();
+        assert_eq!(workspace.root.join(".envrc").exists(), expected, "a server: {lives_on}");
+        drop(running);
+        let _ = remove_file(workspace.root.join(".envrc"));
     }
 }
