@@ -6,9 +6,10 @@
 //! memory. The types of entries come from the directory, without a system call for each. Names that
 //! the guest does not see are left out.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -112,9 +113,11 @@ fn shown(
 }
 
 impl VisibleNames {
-    fn has(&self, name: &str) -> bool {
-        let is_granted =
-            self.only.as_ref().is_none_or(|names| names.iter().any(|granted| granted == name));
+    fn has(&self, name: &OsStr) -> bool {
+        let is_granted = self
+            .only
+            .as_ref()
+            .is_none_or(|names| names.iter().any(|granted| OsStr::new(granted) == name));
         let is_hidden = |(hidden, root, own): &(Arc<HiddenPaths>, PathBuf, PathBuf)| {
             hidden.hides(root, &own.join(name))
         };
@@ -140,11 +143,7 @@ pub(super) fn next_entry(listing: &mut GuestListing) -> FsResult<Option<Director
         let text = entry.file_name().to_str();
         if let Some(shown) = shown {
             // WASI cannot express a name that is not UTF-8, but the guest would see that it exists.
-            let is_shown = match text {
-                Ok(text) => shown.has(text),
-                Err(_) => shown.only.is_none(),
-            };
-            if !is_shown {
+            if !shown.has(OsStr::from_bytes(entry.file_name().to_bytes())) {
                 // A directory may have any number of such names.
                 if shown.hidden.as_ref().is_some_and(|(hidden, ..)| hidden.is_over()) {
                     return Err(ErrorCode::Interrupted.into());

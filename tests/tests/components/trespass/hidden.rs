@@ -458,3 +458,21 @@ fn the_shell_sees_nothing_of_hidden_names() {
     }
     assert!(host.workspace().join(".env").exists(), "{ran}");
 }
+
+#[test]
+fn a_hidden_name_that_is_not_text_is_in_no_listing() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let host = Host::new();
+    host.write_policy("[tools.glob]\nhide = [\"*.pem\"]\n");
+    host.write("workspace/kept", "", 0o644);
+    let name = std::ffi::OsStr::from_bytes(b"k\xe9.pem");
+    fs::write(host.workspace().join(name), "").expect("written");
+    let list = || host.run(["--backend", "wasm", "tool", "call", "glob", "--pattern", "*"]);
+    let hidden = list();
+    assert!(hidden.stdout().contains("kept"), "{hidden}");
+    assert!(!hidden.stdout().contains("UTF-8"), "{hidden}");
+    host.write_policy("");
+    let shown = list();
+    assert!(shown.stdout().contains("UTF-8"), "{shown}");
+}
