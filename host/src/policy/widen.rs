@@ -125,10 +125,31 @@ pub(super) fn directories(
     let Some(access) = access else { return Vec::new() };
     let path = around.workspace.to_owned();
     let workspace = WrittenPath { access, written: ".".to_owned(), path };
-    match every.and_then(|every| every.fs.as_ref()) {
-        Some(bound) => bound.value.iter().filter_map(|rule| narrowed(&workspace, rule)).collect(),
-        None => vec![workspace],
+    let Some(bound) = every.and_then(|every| every.fs.as_ref()) else { return vec![workspace] };
+    let narrowed = bound.value.iter().filter_map(|rule| narrowed(&workspace, rule));
+    let mut dirs: Vec<WrittenPath> = narrowed.filter_map(|dir| unopened(dir, around)).collect();
+    let all = dirs.clone();
+    let is_in = |dir: &WrittenPath, other: &WrittenPath| {
+        dir.path != other.path && dir.path.starts_with(&other.path) && dir.access <= other.access
+    };
+    dirs.retain(|dir| !all.iter().any(|other| is_in(dir, other)));
+    dirs
+}
+
+/// Returns a path that only a bound lists as the tool has it now. In an entry, the same path would
+/// open a place of secrets, or a place that other programs execute.
+fn unopened(mut dir: WrittenPath, around: WidenContext<'_>) -> Option<WrittenPath> {
+    if dir.path == around.workspace {
+        return Some(dir);
     }
+    if around.is_secret(&dir.path) {
+        return None;
+    }
+    let relative = dir.path.strip_prefix(around.workspace).ok()?;
+    if executed_place(relative).is_some() {
+        dir.access = Access::ReadOnly;
+    }
+    Some(dir)
 }
 
 /// Returns whether a user native tool has the profile's permissions. It does not if its entry is

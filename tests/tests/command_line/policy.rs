@@ -931,3 +931,20 @@ fn the_page_tells_whose_signatures_count() {
     assert_eq!(signer["sigstore"]["issuer"], "https://issuer.example");
     assert_eq!((&signer["tools"][1], &signer["until"]), (&json!("corp_*"), &json!("2027-06-30")));
 }
+
+#[test]
+fn a_grant_opens_no_place_that_only_a_bound_lists() {
+    let host = Host::new();
+    let hook = host.write("workspace/.git/hooks/pre-commit", "good", 0o755);
+    host.write("workspace/.git/HEAD", "ref: refs/heads/a\n", 0o644);
+    let data = host.write("data/file", "", 0o644).parent().expect("a directory").to_owned();
+    let data = data.to_str().expect("UTF-8");
+    let bound = format!("[tools.\"*\"]\nfs = [\"rw:.\", \"rw:.git/hooks\", \"ro:{data}\"]\n");
+    host.write_policy(&bound);
+
+    host.run(["policy", "grant", "bash", "--read", data, "--yes"]).expect_code(0);
+    let command = "cat ../data/file && echo seen; echo evil >.git/hooks/pre-commit";
+    let ran = host.run(["tool", "call", "bash", "--command", command]);
+    assert!(ran.stdout().contains("seen"), "{ran}");
+    assert_eq!(std::fs::read_to_string(hook).expect("read"), "good", "{ran}");
+}
