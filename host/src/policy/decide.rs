@@ -165,6 +165,8 @@ fn decide_without_hint(
         effective = meet(Freedom::Withheld)?;
     }
     effective.close_unnamed(context, &mut notes);
+    effective.close_half_open_secrets(context, &mut notes);
+
     effective.drop_hidden(&mut notes);
     let mut provenance = std::mem::take(&mut effective.provenance);
     provenance.set_all("profile", profile_provenance);

@@ -219,13 +219,17 @@ mod tests {
     }
 
     fn authority(base: &Path) -> Authority {
+        authority_in(base, None)
+    }
+
+    fn authority_in(base: &Path, home: Option<PathBuf>) -> Authority {
         let files = PolicyFiles {
             ceiling: Some(base.join("ceiling.toml")),
             further_ceilings: Vec::new(),
             user: Some(base.join("user.toml")),
             user_is_named: true,
             workspace: base.join("work"),
-            home: None,
+            home,
             state: None,
         };
         let own: Vec<PathBuf> = vec![base.join("e/f")];
@@ -286,6 +290,44 @@ mod tests {
             PolicyRequest { backend: Backend::Native, ..request_of_file(&[old]) },
         ] {
             assert!(!has(&other, "a/b"), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn answers_about_reading_and_writing_do_not_add_up_to_writing_a_secret() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let base = scratch.path().canonicalize().expect("there");
+        let file = base.join("home/.cargo/credentials.toml");
+        fs::create_dir_all(base.join("home/.cargo")).expect("a directory");
+        fs::create_dir_all(base.join("work")).expect("a directory");
+        fs::write(&file, "").expect("a file");
+        let path = |access, path: &Path| RequestedAccess::Path { access, path: path.to_owned() };
+        let reads = path(Access::ReadOnly, &file);
+        let writes_around = path(Access::ReadWrite, &base.join("home/.cargo"));
+        let in_file = format!("[tools.glob]\nfs = [\"ro:{}\"]\n", file.display());
+        for (policy, answers) in [
+            ("", vec![&reads, &writes_around]),
+            ("", vec![&writes_around, &reads]),
+            (&in_file, vec![&writes_around]),
+        ] {
+            fs::write(base.join("ceiling.toml"), "").expect("a file");
+            fs::write(base.join("user.toml"), policy).expect("a file");
+            fs::set_permissions(base.join("user.toml"), fs::Permissions::from_mode(0o600))
+                .expect("permitted");
+            let authority = authority_in(&base, Some(base.join("home")));
+            for answer in &answers {
+                authority.answered(&request(), answer, true);
+            }
+            let decision = authority.decide(&request()).expect("allowed");
+            let writes = path(Access::ReadWrite, &file);
+            assert!(decision.grant.covers(&writes_around), "{answers:?}");
+            assert!(!decision.grant.covers(&writes), "{answers:?}");
+            assert!(!decision.grant.covers(&reads), "{answers:?}");
+            assert_eq!(decision.grant.question_for(reads.clone()), writes, "{answers:?}");
+            assert!(decision.notes[0].contains("stays hidden"), "{:?}", decision.notes);
+            authority.answered(&request(), &writes, true);
+            let decision = authority.decide(&request()).expect("allowed");
+            assert!(decision.grant.covers(&writes), "{answers:?}");
         }
     }
 

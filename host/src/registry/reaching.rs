@@ -76,8 +76,9 @@ pub(crate) fn questions(
         }
         let question = match place {
             Some(place) if *access == Access::ReadWrite => reached(place),
-            _ => reached(named.asked_for),
+            _ => grant.question_for(reached(named.asked_for)),
         };
+
         if !found.contains(&question) {
             found.push(question);
         }

@@ -270,12 +270,15 @@ impl EffectiveGrant {
         self.provenance.add("net", Provenance::Session);
     }
 
-    /// Removes granted directories and files that are themselves hidden. Adds a note for each.
+    /// Removes granted directories, files and links that are themselves hidden. Adds a note for
+    /// each directory and file.
     pub(super) fn drop_hidden(&mut self, notes: &mut Vec<String>) {
         self.hide = std::mem::take(&mut self.hide).beginning_at(std::mem::take(&mut self.named));
         let rules = self.provenance.for_capability("hide").to_vec();
         let by = rules.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        self.links.retain(|link| !self.hide.hides_alone(&link.path));
         let is_hidden = |dir: &mut GrantedDir| self.hide.hides_alone(&dir.path);
+
         let Some(dirs) = &mut self.dirs else { return };
         for dir in dirs.extract_if(.., is_hidden) {
             notes
@@ -321,6 +324,39 @@ impl EffectiveGrant {
             kept.push(dir);
         }
         *dirs = dirs::without_repeats(kept);
+    }
+
+    /// Closes the secrets that the grant names only to be read, in directories that the tool may
+    /// write to. Everything in such a directory may be written, and nobody allowed that for the
+    /// secret. Adds a note for each.
+    pub(super) fn close_half_open_secrets(
+        &mut self,
+        context: &PolicyContext<'_>,
+        notes: &mut Vec<String>,
+    ) {
+        let Some(dirs) = &self.dirs else { return };
+        let is_half_open = |named: &GrantedDir| {
+            let around = |dir: &&GrantedDir| named.path.starts_with(&dir.path);
+            let mut around = dirs.iter().filter(around);
+            named.access == Access::ReadOnly && around.any(|dir| dir.access == Access::ReadWrite)
+        };
+        if !self.by_name.iter().any(is_half_open) {
+            return;
+        }
+        let others = self.by_name.iter().filter(|named| !is_half_open(named)).cloned().collect();
+        let reserved = Reserved::everywhere(&context.secrets, others);
+        let is_closed =
+            |named: &GrantedDir| is_half_open(named) && reserved.is_unnamed_secret(&named.path);
+        let closed: Vec<GrantedDir> =
+            self.by_name.iter().filter(|it| is_closed(it)).cloned().collect();
+        for named in &closed {
+            notes.push(format!(
+                "`{}` is a secret that the tool may only read, in a directory to which it may write; \
+                 it stays hidden until you allow the tool to write to it",
+                named.path.display()
+            ));
+        }
+        self.by_name.retain(|named| !closed.contains(named));
     }
 
     /// Removes everything that `bound` does not allow.

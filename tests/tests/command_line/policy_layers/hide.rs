@@ -165,3 +165,17 @@ fn what_is_denied_by_itself_is_not_allowed_by_a_bound() {
     assert_eq!(decision.grant.sandbox, Sandbox::Require);
     assert_eq!(decision.grant.net.to_string(), "a.example:443");
 }
+
+#[test]
+fn a_granted_link_with_a_hidden_name_is_not_shown() {
+    let rig = Rig::new();
+    let link = rig.path("elsewhere/link");
+    std::os::unix::fs::symlink(rig.path("w/docs"), &link).expect("linked");
+    let fs = format!("[tools.bash]\nfs = [\"rw:.\", \"ro:{}\"]\n", link.display());
+    for (hide, links) in [("other", 1), ("link", 0)] {
+        rig.write(USER, &fs);
+        rig.write(CEILING, &format!("[tools.\"*\"]\nhide = [\"{hide}\"]\n"));
+        let decision = rig.allowed(system("bash", Backend::Native));
+        assert_eq!(decision.grant.links.len(), links, "{hide}");
+    }
+}
