@@ -620,7 +620,7 @@ fn a_file_that_appears_while_another_call_runs_is_set_aside_by_that_call() {
 }
 
 #[test]
-fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() {
+fn a_link_at_a_place_that_is_gone_is_reported_and_what_it_leads_to_on_any_way_is_guarded() {
     each_user(Sandbox::Require, |rig| {
         let outside = rig.lacking(OmittedLayers::default());
         for (file, text) in
@@ -641,13 +641,17 @@ fn a_link_at_a_place_is_made_again_and_what_it_leads_to_on_any_way_is_guarded() 
             "good",
             "{outcome:?}"
         );
-        for link in [".vscode", ".git/hooks"] {
-            assert!(rig.path(link).is_symlink(), "{link}: {outcome:?}");
-        }
-        run_guarded(rig, "rm .vscode; mkdir .vscode", &[]);
-        assert!(rig.path(".vscode").is_symlink() && rig.path(".vscode.withheld").is_dir());
         let places = outcome.isolation.expect("it ran").places.expect("said");
-        assert!(places.reason().is_some_and(|why| why.contains("made the link again")), "{places}");
+        assert!(places.reason().is_some_and(|why| why.contains("is gone")), "{places}");
+        symlink("scripts", rig.path(".vscode")).expect("linked");
+        run_guarded(rig, "rm .vscode; mkdir .vscode", &[]);
+        assert!(!rig.path(".vscode").exists() && rig.path(".vscode.withheld").is_dir());
+        // A link on the way to the target, which leads out of the directory now.
+        symlink("pc", rig.path("scripts/way")).expect("linked");
+        symlink("scripts/way", rig.path(".envrc")).expect("linked");
+        run_guarded(rig, "ln -sfn /bin/sh scripts/way", &[]);
+        assert!(!rig.path(".envrc").is_symlink(), "the way leads elsewhere");
+        assert!(rig.path(".envrc.withheld").is_symlink());
     });
 }
 

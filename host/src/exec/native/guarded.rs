@@ -134,7 +134,7 @@ impl Guarded {
             let other = places[0].other_dir();
             for place in places {
                 let dirs = std::iter::once(&*place.dir).chain(&other);
-                done.extend(dirs.filter_map(|dir| place.set_aside_in(dir, &self.writable)));
+                done.extend(dirs.flat_map(|dir| place.set_aside_in(dir, &self.writable)));
             }
         }
         done.extend(self.listed.iter().flat_map(PartialPlace::set_aside));

@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat,
-    openat, openat2, readlinkat, renameat_with, statat, symlinkat,
+    openat, openat2, readlinkat, renameat_with, statat,
 };
 use rustix::io::Errno;
 
 use crate::exec::executed_links::LONGEST_WAY;
-use crate::paths::{LinkEnd, resolve_within};
+use crate::paths::{LinkEnd, Resolution, resolve_within};
 use crate::policy::Reserved;
 
 /// The number of numbered names that are tried for something that is set aside, before unguessable
@@ -84,8 +84,9 @@ pub(super) enum InitialState {
     Link {
         text: CString,
         target: LinkEnd,
-        /// Set if the link is made again after the tool removed it.
-        is_restored: bool,
+        /// Set if it is reported that the link is gone. A tool may have made links among submodules,
+        /// and may remove them.
+        is_reported: bool,
     },
 }
 
@@ -99,14 +100,32 @@ pub(super) struct PartialPlace {
     pub(super) reserved: Reserved,
 }
 
-/// Something that a tool made at a guarded place.
+/// A change that a tool made at a guarded place.
 pub(super) struct SetAside {
     /// Its path during the call.
     pub(super) path: PathBuf,
     /// The place, which a grant would open: the path itself, or a directory around it.
     pub(super) place: PathBuf,
-    /// Its name now, or the reason why it is still there.
-    pub(super) now: Result<OsString, String>,
+    pub(super) now: PlaceState,
+}
+
+/// The state of a guarded place after the call.
+pub(super) enum PlaceState {
+    /// The new name of a file or directory that the tool made.
+    Renamed(OsString),
+    /// The reason why a file or directory that the tool made is still there.
+    Left(String),
+    /// The text of a link that is gone.
+    Removed(CString),
+}
+
+impl PlaceState {
+    fn from_renaming(renamed: Result<OsString, Errno>) -> Self {
+        match renamed {
+            Ok(new) => Self::Renamed(new),
+            Err(errno) => Self::Left(errno.to_string()),
+        }
+    }
 }
 
 impl ExpectedPlace {
@@ -119,54 +138,31 @@ impl ExpectedPlace {
         self.root.open(&self.around).filter(is_other)
     }
 
-    pub(super) fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<SetAside> {
+    /// Renames what is at the place, unless it is as before. Also reports a link that is gone.
+    pub(super) fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Vec<SetAside> {
         let name = &self.name;
         let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        let now = match found {
-            Err(Errno::NOENT) => Err(self.restore(dir, writable)?),
-            Ok(stat) if self.is_as_before(dir, &stat, writable) => return None,
-            found => {
-                let now = found.and_then(|_| with_rights(dir, || rename_aside(dir, name)));
-                let now = now.map_err(|errno| errno.to_string());
-                match now.map(|new| (self.restore(dir, writable), new)) {
-                    Ok((None, new)) => Ok(new),
-                    Ok((Some(told), new)) => {
-                        let new = new.to_string_lossy();
-                        Err(format!("what the tool made is now called `{new}`, and {told}"))
-                    }
-                    Err(reason) => Err(reason),
-                }
-            }
+        let renamed = match found {
+            Err(Errno::NOENT) => None,
+            Ok(stat) if self.is_as_before(dir, &stat, writable) => return Vec::new(),
+            found => Some(found.and_then(|_| with_rights(dir, || rename_aside(dir, name)))),
         };
+        let removed = match &self.before {
+            InitialState::Link { text, is_reported: true, .. } => {
+                Some(PlaceState::Removed(text.clone()))
+            }
+            _ => None,
+        };
+        let renamed = renamed.map(PlaceState::from_renaming);
         let path = self.around.join(name);
-        Some(SetAside { place: path.clone(), path, now })
+        let states = renamed.into_iter().chain(removed);
+        states.map(|now| SetAside { place: path.clone(), path: path.clone(), now }).collect()
     }
 
-    /// Restores a link that the tool removed, unless it would lead elsewhere now. Returns a text
-    /// about the result, or `None` if the place was not a link that is restored.
-    fn restore(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Option<String> {
-        let InitialState::Link { text, is_restored: true, .. } = &self.before else {
-            return None;
-        };
-        let made = with_rights(dir, || {
-            symlinkat(text.as_c_str(), dir, &self.name)?;
-            let now = statat(dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)?;
-            match self.is_as_before(dir, &now, writable) {
-                true => Ok(None),
-                false => rename_aside(dir, &self.name).map(Some),
-            }
-        });
-        Some(match made {
-            Ok(None) => "ikigai made the link again that the tool removed".to_owned(),
-            Ok(Some(_)) => "the tool removed the link and changed what it led to".to_owned(),
-            Err(errno) => format!("the tool removed the link, which cannot be made again: {errno}"),
-        })
-    }
-
-    /// Returns where the link leads now.
-    fn end(&self) -> LinkEnd {
+    /// Returns the way of the link now.
+    fn way(&self) -> Resolution {
         let mut left = LONGEST_WAY;
-        resolve_within(&self.around.join(&self.name), LONGEST_WAY, &mut left).end
+        resolve_within(&self.around.join(&self.name), LONGEST_WAY, &mut left)
     }
 
     fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
@@ -180,19 +176,20 @@ impl ExpectedPlace {
             }
             InitialState::Link { text, target, .. } => (text, target),
         };
-        let is_same = readlinkat(dir, &self.name, Vec::new()).is_ok_and(|now| now == *text);
-        let may_be_made = |now: &PathBuf| writable.iter().any(|dir| now.starts_with(dir));
-        is_same
-            && match (self.end(), target) {
-                // The end was unknown, and the call reports that.
-                (_, LinkEnd::TooFar) => true,
-                (LinkEnd::At(now), before) if may_be_made(&now) => *before == LinkEnd::At(now),
-                // What could not be looked at may have been removed, so that a tool can make it again.
-                (LinkEnd::Nothing, LinkEnd::Closed(_) | LinkEnd::Failed) => false,
-                (LinkEnd::At(_) | LinkEnd::Nothing, _) => true,
-                // Another program may find the target although this one does not.
-                (LinkEnd::Closed(_) | LinkEnd::Failed | LinkEnd::TooFar, _) => false,
-            }
+        if readlinkat(dir, &self.name, Vec::new()).as_ref() != Ok(text) {
+            return false;
+        }
+        let way = self.way();
+        let may_be_made = |step: &PathBuf| writable.iter().any(|dir| step.starts_with(dir));
+        match (way.end, target) {
+            // The end was unknown, and the call reports that.
+            (_, LinkEnd::TooFar) => true,
+            // Another program may find the target although this one does not.
+            (LinkEnd::Closed(_) | LinkEnd::Failed | LinkEnd::TooFar, _) => false,
+            // The first step is the link itself. Outside of the directories that the tool may write
+            // to, another program changed the way.
+            (now, before) => now == *before || !way.steps.iter().skip(1).any(may_be_made),
+        }
     }
 }
 
@@ -208,7 +205,6 @@ impl PartialPlace {
         let is_other = now.is_some_and(|now| now.is_ok_and(|now| !is_same(&now)));
         if let Some(name) = name.filter(|_| is_other) {
             let now = with_rights(&self.around, || rename_aside(&self.around, name));
-            let now = now.map_err(|errno| errno.to_string());
             done.push(self.done(self.path.clone(), now));
         }
         done
@@ -219,7 +215,7 @@ impl PartialPlace {
         let names = match names {
             Ok(names) => names,
             Err(errno) => {
-                return vec![self.done(self.path.clone(), Err(errno.to_string()))];
+                return vec![self.done(self.path.clone(), Err(errno))];
             }
         };
         let new = names.into_iter().filter(|name| {
@@ -228,13 +224,13 @@ impl PartialPlace {
         });
         let set_aside = |name: OsString| {
             let now = with_rights(&self.dir, || rename_aside(&self.dir, &name));
-            self.done(self.path.join(&name), now.map_err(|errno| errno.to_string()))
+            self.done(self.path.join(&name), now)
         };
         new.map(set_aside).collect()
     }
 
-    fn done(&self, path: PathBuf, now: Result<OsString, String>) -> SetAside {
-        SetAside { path, place: self.path.clone(), now }
+    fn done(&self, path: PathBuf, renamed: Result<OsString, Errno>) -> SetAside {
+        SetAside { path, place: self.path.clone(), now: PlaceState::from_renaming(renamed) }
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::fs::{Access as Right, access};
 
 use super::Supervisor;
 use super::guarded::Guarded;
-use super::set_aside::SetAside;
+use super::set_aside::{PlaceState, SetAside};
 use crate::exec::Call;
 use crate::exec::widening::Widening;
 use crate::paths;
@@ -127,27 +127,38 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
 }
 
 /// Returns a text for each of the first [`LISTED`] files that a tool made at guarded places, and
-/// one with the number of the others. A tool can make any number. Those that are still there come
-/// first; also returns the text about the first of these.
+/// one with the number of the others. A tool can make any number. Those that are still there, and
+/// links that are gone, come first; also returns the text about the first of these.
 fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
     let (moved, left): (Vec<&SetAside>, Vec<&SetAside>) =
-        done.iter().partition(|it| it.now.is_ok());
+        done.iter().partition(|it| matches!(it.now, PlaceState::Renamed(_)));
+
     let text = |it: &&SetAside| {
         let shown = written_out(&it.path.to_string_lossy());
         match &it.now {
-            Ok(name) => {
+            PlaceState::Renamed(name) => {
                 let name = written_out(&name.to_string_lossy());
-                format!("`{shown}`, which other programs execute, is now called `{name}`")
+                format!(
+                    "the tool made `{shown}`, which other programs execute; it is now called `{name}`"
+                )
             }
-            Err(reason) => {
-                format!("`{shown}`, which other programs execute, is still there: {reason}")
+            PlaceState::Left(reason) => {
+                format!(
+                    "the tool made `{shown}`, which other programs execute, and it is still there: {reason}"
+                )
+            }
+            PlaceState::Removed(text) => {
+                let text = written_out(&text.to_string_lossy());
+                format!(
+                    "the link `{shown}` to `{text}`, through which other programs execute files, is gone"
+                )
             }
         }
     };
     let first_left = left.first().map(text);
     let all = left.iter().chain(&moved);
-    let mut texts: Vec<String> =
-        all.take(LISTED).map(|it| format!("the tool made {}", text(it))).collect();
+    let mut texts: Vec<String> = all.take(LISTED).map(text).collect();
+
     let more = done.len().saturating_sub(LISTED);
     if more > 0 {
         let still = left.len().saturating_sub(LISTED);
@@ -269,7 +280,10 @@ mod tests {
         let made = |number: usize, is_left: bool| SetAside {
             path: format!("/w/.claude/{number}").into(),
             place: "/w/.claude".into(),
-            now: if is_left { Err("busy".to_owned()) } else { Ok("new".into()) },
+            now: match is_left {
+                true => PlaceState::Left("busy".to_owned()),
+                false => PlaceState::Renamed("new".into()),
+            },
         };
         let few: Vec<SetAside> = (0..LISTED).map(|number| made(number, false)).collect();
         let (texts, first_left) = texts_of(&few);
@@ -281,7 +295,7 @@ mod tests {
         assert_eq!(texts.len(), LISTED + 1);
         let first_left = first_left.expect("one is left");
         assert!(first_left.contains("/w/.claude/59999") && first_left.contains("busy"));
-        assert_eq!(texts[0], format!("the tool made {first_left}"));
+        assert_eq!(texts[0], first_left);
         assert!(texts[LISTED].contains("59984 more") && texts[LISTED].contains("0 are still"));
     }
 

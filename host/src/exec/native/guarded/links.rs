@@ -101,7 +101,8 @@ impl GuardSearch<'_> {
         })
     }
 
-    /// Expects a link. It is made again if the tool removes it, unless a tool may have made it.
+    /// Expects a link. If it is gone after the call, that is reported, unless a tool may have made
+    /// the link.
     fn expect_link(
         &mut self,
         dir: &Arc<OwnedFd>,
@@ -111,8 +112,8 @@ impl GuardSearch<'_> {
         target: LinkEnd,
     ) {
         let is_inner = path.ancestors().skip(1).any(holds_repositories);
-        let is_restored = self.within.is_none() && !is_inner;
-        self.expect(dir, path, name, InitialState::Link { text, target, is_restored }, None);
+        let is_reported = self.within.is_none() && !is_inner;
+        self.expect(dir, path, name, InitialState::Link { text, target, is_reported }, None);
     }
 
     /// Guards a link, and its target in the granted directories.

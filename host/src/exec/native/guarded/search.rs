@@ -76,10 +76,15 @@ impl GuardSearch<'_> {
             Err(Errno::NOENT) => return self.absent(dir, path, name),
             Err(errno) => return Err(failed(&path, errno)),
         };
+        let kind = FileType::from_raw_mode(stat.st_mode);
         if is_absent(dir, name)? {
             self.absent(dir, path.clone(), name)?;
+            // A running call made the link.
+            if kind == FileType::Symlink {
+                return Ok(());
+            }
         }
-        match FileType::from_raw_mode(stat.st_mode) {
+        match kind {
             FileType::Symlink if holds_repositories(around) => self.inner_link(dir, &path, name),
             FileType::Symlink => self.link(dir, path, name),
             FileType::Directory if self.grant.reserved.leads_to_named(&path) => {

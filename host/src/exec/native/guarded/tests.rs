@@ -7,6 +7,7 @@ use ikigai_protocol::{Access, GrantedDir};
 use tempfile::TempDir;
 
 use super::*;
+use crate::exec::native::set_aside::PlaceState;
 use crate::policy::Reserved;
 
 /// A writable directory with a repository in it.
@@ -149,15 +150,17 @@ fn links_among_submodules_use_up_a_share_of_their_own() {
 }
 
 #[test]
-fn a_place_that_leads_too_far_is_made_again_if_the_tool_replaces_it() {
+fn what_replaces_a_place_that_leads_too_far_is_set_aside() {
     let workspace = ScratchRepository::new();
     workspace.link(&format!("{}src", "src/../".repeat(80)), ".vscode");
     assert!(workspace.find(&[], GuardBounds::default()).set_aside().is_empty());
     let guarded = workspace.find(&[], GuardBounds::default());
     remove_file(workspace.root.join(".vscode")).expect("removed");
     workspace.write(".vscode/tasks.json");
-    assert_eq!(guarded.set_aside().len(), 1);
-    assert!(workspace.root.join(".vscode").is_symlink());
+    let done = guarded.set_aside();
+    assert!(matches!(&done[0].now, PlaceState::Renamed(name) if name == ".vscode.withheld"));
+    assert!(matches!(&done[1].now, PlaceState::Removed(_)));
+    assert!(!workspace.root.join(".vscode").exists());
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn a_link_that_takes_the_place_of_the_submodules_is_set_aside() {
         workspace.link("../src", ".git/modules");
         let done = guarded.set_aside();
         assert_eq!(done.len(), 1);
-        assert_eq!(done[0].now.as_deref(), Ok(OsStr::new("modules.withheld")));
+        assert!(matches!(&done[0].now, PlaceState::Renamed(name) if name == "modules.withheld"));
         let guarded = workspace.find(&[], GuardBounds::default());
         create_dir_all(&modules).expect("made");
         assert!(guarded.set_aside().is_empty(), "git makes it for the first submodule");
@@ -277,4 +280,24 @@ fn what_a_user_makes_while_a_server_runs_is_no_new_place_of_a_later_call() {
         drop(running);
         let _ = remove_file(workspace.root.join(".envrc"));
     }
+}
+
+#[test]
+fn no_call_makes_a_link_again_that_another_call_made() {
+    let workspace = ScratchRepository::new();
+    let find = || workspace.find(&[], GuardBounds::default());
+    let link = workspace.root.join(".vscode");
+    // In one process, the other call knows that the place is new.
+    let first = find();
+    workspace.link("src", ".vscode");
+    let second = find();
+    first.set_aside();
+    assert!(second.set_aside().is_empty() && !link.is_symlink());
+    // A call of another process made the link, and renames it.
+    workspace.link("src", ".vscode");
+    let second = find();
+    remove_file(&link).expect("removed");
+    let done = second.set_aside();
+    assert!(matches!(&done[0].now, PlaceState::Removed(text) if text.as_bytes() == b"src"));
+    assert!(!link.is_symlink());
 }
