@@ -197,6 +197,13 @@ fn directories_are_what_they_are_when_the_call_is_made() {
     let rig = Rig::with("", &granted("fs = [\"ro:docs\", \"rw:link\"]"), "");
     std::os::unix::fs::symlink("docs", rig.path("w/link")).expect("linked");
     denied(&rig, "a tool may have made the link");
+    // The place that the user named did not exist. Now the link leads to another place.
+    let rig = Rig::with("", &granted("fs = [\"rw:.\", \"rw:link/.vscode\"]"), "");
+    fs::create_dir(rig.path("w/link")).expect("made");
+    rig.allowed(users(Backend::Wasm, &own));
+    fs::remove_dir(rig.path("w/link")).expect("removed");
+    std::os::unix::fs::symlink(".", rig.path("w/link")).expect("linked");
+    denied(&rig, "a tool may have made the link");
     // The directory has two names, with different access.
     let rig = Rig::with("", &granted("fs = [\"ro:ELSEWHERE\", \"rw:~/link\"]"), "");
     std::os::unix::fs::symlink(rig.path("elsewhere"), rig.path("home/link")).expect("linked");

@@ -681,19 +681,17 @@ fn resolve(
         // a link between two walks, and the link would choose what is granted.
         let mut on_the_way = resolution_steps(&rule.path);
         let end = on_the_way.pop().unwrap_or_else(|| rule.path.clone());
-        let path = match end.symlink_metadata() {
-            Ok(found) if found.is_dir() || found.is_file() => end,
+        let is_new = match end.symlink_metadata() {
+            Ok(found) if found.is_dir() || found.is_file() => false,
             Ok(_) => {
                 return Err(wrong("which is neither a directory nor a regular file".to_owned()));
             }
             Err(_) if missing == MissingDirRule::IsNothing => continue,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let path = with_real_parent(&rule.path).unwrap_or_else(|| rule.path.clone());
-                new.push((rule, GrantedDir { access: rule.access, path }));
-                continue;
-            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => true,
             Err(error) => return Err(wrong(format!("which cannot be used: {error}"))),
         };
+        let path = end;
+
         if missing == MissingDirRule::IsWrong && path.starts_with(PROCESSES) {
             let what = "in which the kernel shows every process, including ikigai's own";
             return Err(wrong(what.to_owned()));
@@ -712,7 +710,12 @@ fn resolve(
                 path.display()
             )));
         }
+        if is_new {
+            new.push((rule, GrantedDir { access: rule.access, path }));
+            continue;
+        }
         let link = (path != rule.path).then(|| granted_link(&rule.path)).flatten();
+
         let link = link.filter(|link| link.target == path);
         let dir = GrantedDir { access: rule.access, path };
         match link.is_some() && rule.access == Access::ReadOnly {
