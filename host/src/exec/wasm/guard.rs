@@ -41,30 +41,36 @@ impl Guard {
         if !self.grant.reserved.guards() {
             return Ok(None);
         }
-        Ok(self.place_at(&path_of(dir, name)?))
+        self.place_at(&path_of(dir, name)?)
     }
 
     /// Returns the guarded place that a path without links is, or lies in.
-    pub(super) fn place_at(&self, path: &Path) -> Option<PathBuf> {
+    ///
+    /// # Errors
+    ///
+    /// Fails if the links in places cannot be followed now: any path may be a target.
+    pub(super) fn place_at(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         if !self.grant.reserved.guards() {
-            return None;
+            return Ok(None);
         }
-        let place = self.grant.reserved.executed_place(path).or_else(|| {
-            // Without the links, any path may be a target.
-            let Some(linked) = self.linked() else { return Some(path.to_owned()) };
-            let target = linked.iter().find(|(real, _)| path.starts_with(real));
-            // Names in it that the grant lists are open.
-            let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, path));
-            target.map(|(_, place)| place.clone())
-        });
-        place.filter(|place| !self.allowed.contains(place))
+        let place = match self.grant.reserved.executed_place(path) {
+            Some(place) => Some(place),
+            None => {
+                let target = self.linked()?.iter().find(|(real, _)| path.starts_with(real));
+                // Names in it that the grant lists are open.
+                let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, path));
+                target.map(|(_, place)| place.clone())
+            }
+        };
+        Ok(place.filter(|place| !self.allowed.contains(place)))
     }
 
-    /// Returns the guarded place in which a path has a link.
-    pub(super) fn place_with_link(&self, path: &Path) -> Option<PathBuf> {
+    /// Returns the guarded place in which a path has a link. Fails as [`Self::place_at`] does.
+    pub(super) fn place_with_link(&self, path: &Path) -> io::Result<Option<PathBuf>> {
         let steps = resolution_steps(path);
-        let (_, links) = steps.split_last()?;
-        links.iter().find_map(|link| self.place_at(link))
+        let links = steps.split_last().map_or(&[][..], |(_, links)| links);
+        let places = links.iter().map(|link| self.place_at(link).transpose());
+        places.flatten().next().transpose()
     }
 
     /// Returns whether a path is, or lies in, the directory of a rebase, in a repository that the
@@ -75,19 +81,22 @@ impl Guard {
         place.is_some_and(|place| !place.ancestors().any(|dir| reserved.names(dir) && is_git(dir)))
     }
 
-    /// Returns the targets of links, or `None` if a place cannot be listed at the moment.
-    fn linked(&self) -> Option<&[(PathBuf, PathBuf)]> {
+    /// Returns the targets of links. Fails if a place or a target cannot be looked at now.
+    fn linked(&self) -> io::Result<&[(PathBuf, PathBuf)]> {
         if let Some(known) = self.linked.get() {
-            return Some(known);
+            return Ok(known);
         }
-        let found = executed_links::targets(&self.grant).ok()?;
-        Some(self.linked.get_or_init(|| found))
+        let found = executed_links::targets(&self.grant)?;
+        Ok(self.linked.get_or_init(|| found))
     }
 
     /// Returns whether a link in a place leads to something in this directory, which need not
     /// exist.
     fn holds_target(&self, dir: &Path) -> bool {
-        self.linked().is_none_or(|linked| linked.iter().any(|(real, _)| real.starts_with(dir)))
+        match self.linked() {
+            Ok(linked) => linked.iter().any(|(real, _)| real.starts_with(dir)),
+            Err(_) => true,
+        }
     }
 
     /// Returns whether a link with this text may be made. A link into a repository would give its

@@ -58,7 +58,8 @@ pub(super) fn place_on_the_way(
         Descriptor::Dir(dir) => real_path(dir.dir.as_fd()).map_err(|_| ErrorCode::Access)?,
         Descriptor::File(_) => return Ok(None),
     };
-    Ok(state.guard.place_with_link(&start.join(asked.trim_end_matches('/'))))
+    let path = start.join(asked.trim_end_matches('/'));
+    Ok(state.guard.place_with_link(&path).map_err(|_| ErrorCode::Access)?)
 }
 
 /// Asks whether the guest may change a guarded place.

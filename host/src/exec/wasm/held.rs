@@ -377,8 +377,13 @@ async fn allowed(
     if state.guard.is_of_a_rebase(&path) {
         return None;
     }
-    let with_link = || candidates.iter().find_map(|path| state.guard.place_with_link(path));
-    match state.guard.place_at(&path).or_else(with_link) {
+    let mut place = state.guard.place_at(&path).ok()?;
+    for candidate in candidates {
+        if place.is_none() {
+            place = state.guard.place_with_link(candidate).ok()?;
+        }
+    }
+    match place {
         Some(place) => guarded_writes::may_change(state, place).await.then_some(allowed),
         None => Some(allowed),
     }
