@@ -83,7 +83,7 @@ fn is_gone(error: &io::Error) -> bool {
 ///
 /// # Errors
 ///
-/// Fails if a place cannot be listed, or if a link leads into a writable directory that cannot be
+/// Fails if a place cannot be looked at or listed, or if a link leads into a writable directory that cannot be
 /// looked into.
 pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let mut ways_left = MOST_OF_ALL_WAYS;
@@ -97,7 +97,12 @@ pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     };
     let mut found = Vec::new();
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
-        let Ok(metadata) = symlink_metadata(&path) else { continue };
+        let metadata = match symlink_metadata(&path) {
+            Ok(metadata) => metadata,
+            Err(error) if is_gone(&error) => continue,
+            // Its links are unknown.
+            Err(error) => return Err(error),
+        };
         let Some(place) = grant.reserved.executed_place(&path) else { continue };
         // They hold repositories, which have their own places.
         if metadata.is_dir() && [MODULES, WORKTREES].iter().any(|name| path.ends_with(name)) {

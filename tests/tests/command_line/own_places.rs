@@ -563,7 +563,7 @@ fn a_closed_directory_on_the_way_of_a_link_is_not_opened_for_a_tool() {
     for (file, text) in
         [(".git/HEAD", "ref: refs/heads/a\n"), (".git/config", ""), (".git/objects/.keep", "")]
     {
-        host.write(&format!("workspace/{file}"), text, 0o644);
+        host.write(format!("workspace/{file}"), text, 0o644);
     }
     let direct = host.write("workspace/scripts/direct", "good", 0o755);
     let behind = host.write("workspace/lib/behind", "good", 0o755);

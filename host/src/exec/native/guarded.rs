@@ -13,21 +13,24 @@ mod repositories;
 mod running_calls;
 mod search;
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::symlink_metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_supervisor::plan::HiddenPath;
-use rustix::fs::CWD;
+use rustix::fs::{AtFlags, CWD, StatxFlags, statat, statx};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use self::bounds::GuardBounds;
 use self::running_calls::forget_ended;
 use self::search::{GuardSearch, failed};
-use super::set_aside::{ExpectedPlace, GrantedRoot, InitialState, PartialPlace, SetAside};
+use super::open_grant::identity;
+use super::set_aside::{
+    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, PlaceState, SetAside,
+};
 use crate::policy::{EXECUTED_PLACES, Grant};
 
 /// The guarded places of one call.
@@ -41,13 +44,25 @@ pub(super) struct Guarded {
     pub(super) too_large: Vec<PathBuf>,
     /// The directories that the tool may write to.
     writable: Vec<PathBuf>,
+    /// The places that exist, to be compared after the call.
+    existing: Vec<(HiddenPath, Option<BirthTime>)>,
+}
+
+/// The time when a file was made, in seconds and nanoseconds. A new file can have the inode of a
+/// removed one.
+type BirthTime = (i64, u32);
+
+/// Returns the time when the file at this path was made, if the file system knows it.
+fn birth_time(path: &CStr) -> Option<BirthTime> {
+    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME).ok()?;
+    let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+    is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
 }
 
 impl Guarded {
     /// Finds the guarded places in the directories that a grant lets a tool write to. If the call
     /// `sets_aside` what is new after it, also notes the places that do not exist. Once the search
     /// is `ended`, nobody needs its result, and it stops soon.
-
     ///
     /// # Errors
     ///
@@ -80,6 +95,7 @@ impl Guarded {
             within: None,
             ways_left: bounds.ways,
             is_exceeded: false,
+            refusal: None,
         };
         for dir in &writable {
             search.ways_left = bounds.ways;
@@ -102,7 +118,22 @@ impl Guarded {
             }
             search.repository(&open, dir)?;
         }
-        Ok(search.guarded)
+        if let Some(refusal) = search.refusal {
+            return Err(refusal);
+        }
+        let mut guarded = search.guarded;
+
+        let mounted = guarded.read_only.iter().map(|it| (it.clone(), birth_time(&it.path)));
+        guarded.existing.extend(mounted);
+        Ok(guarded)
+    }
+
+    /// Notes a link that exists, to compare it after the call.
+    fn note_existing(&mut self, link: &Path) {
+        let Ok(path) = CString::new(link.as_os_str().as_bytes()) else { return };
+        let Ok(found) = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) else { return };
+        let born = birth_time(&path);
+        self.existing.push((HiddenPath { path, found: identity(&found) }, born));
     }
 
     /// Returns whether a path stays as it is: a read-only mount is on it or around it, or, if the
@@ -138,6 +169,19 @@ impl Guarded {
             }
         }
         done.extend(self.listed.iter().flat_map(PartialPlace::set_aside));
+        // A mount is gone if another call removes the place, and then the tool can make another one.
+        let is_replaced = |(place, born): &&(HiddenPath, Option<BirthTime>)| {
+            let now = statat(CWD, &place.path, AtFlags::SYMLINK_NOFOLLOW);
+            let is_same = now.is_ok_and(|now| identity(&now) == place.found);
+            !is_same || birth_time(&place.path) != *born
+        };
+        for (place, _) in self.existing.iter().filter(is_replaced) {
+            let path = PathBuf::from(OsStr::from_bytes(place.path.as_bytes()));
+            // A link that is gone is reported already.
+            if done.iter().all(|known| known.path != path) {
+                done.push(SetAside { place: path.clone(), path, now: PlaceState::Replaced });
+            }
+        }
         done
     }
 }

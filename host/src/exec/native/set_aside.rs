@@ -117,6 +117,9 @@ pub(super) enum PlaceState {
     Left(String),
     /// The text of a link that is gone.
     Removed(CString),
+    /// A different file or directory, although the place was read-only for the tool: another call
+    /// or another program replaced it.
+    Replaced,
 }
 
 impl PlaceState {
@@ -180,15 +183,19 @@ impl ExpectedPlace {
             return false;
         }
         let way = self.way();
-        let may_be_made = |step: &PathBuf| writable.iter().any(|dir| step.starts_with(dir));
+        let itself = self.around.join(&self.name);
+        let may_be_made =
+            |step: &PathBuf| *step != itself && writable.iter().any(|dir| step.starts_with(dir));
+        let is_closed_by_tool = matches!(&way.end, LinkEnd::Closed(dir) if may_be_made(dir));
+        // Outside of the directories that the tool may write to, another program changed the way.
+        let is_of_others = !is_closed_by_tool && !way.steps.iter().any(may_be_made);
         match (way.end, target) {
             // The end was unknown, and the call reports that.
             (_, LinkEnd::TooFar) => true,
+            (now, before) if now == *before && is_of_others => true,
             // Another program may find the target although this one does not.
             (LinkEnd::Closed(_) | LinkEnd::Failed | LinkEnd::TooFar, _) => false,
-            // The first step is the link itself. Outside of the directories that the tool may write
-            // to, another program changed the way.
-            (now, before) => now == *before || !way.steps.iter().skip(1).any(may_be_made),
+            (now, before) => now == *before || is_of_others,
         }
     }
 }

@@ -115,7 +115,8 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
     }
     match &call.widening {
         Some(widening) => {
-            let places: BTreeSet<PathBuf> = done.into_iter().map(|it| it.place).collect();
+            let made = done.into_iter().filter(|it| !matches!(it.now, PlaceState::Replaced));
+            let places: BTreeSet<PathBuf> = made.map(|it| it.place).collect();
             for path in places {
                 widening.refused(RequestedAccess::Path { access: Access::ReadWrite, path });
             }
@@ -127,8 +128,8 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
 }
 
 /// Returns a text for each of the first [`LISTED`] files that a tool made at guarded places, and
-/// one with the number of the others. A tool can make any number. Those that are still there, and
-/// links that are gone, come first; also returns the text about the first of these.
+/// one with the number of the others. A tool can make any number. Those that are still there, links
+/// that are gone, and places that were replaced come first; also returns the text about the first of these.
 fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
     let (moved, left): (Vec<&SetAside>, Vec<&SetAside>) =
         done.iter().partition(|it| matches!(it.now, PlaceState::Renamed(_)));
@@ -147,6 +148,10 @@ fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
                     "the tool made `{shown}`, which other programs execute, and it is still there: {reason}"
                 )
             }
+            PlaceState::Replaced => format!(
+                "`{shown}`, which other programs execute, was replaced or removed while the tool ran; \
+                 look at it if you did not do that"
+            ),
             PlaceState::Removed(text) => {
                 let text = written_out(&text.to_string_lossy());
                 format!(

@@ -66,6 +66,10 @@ impl GuardSearch<'_> {
     /// of the same user could open it again.
     fn guard_target(&mut self, target: &LinkEnd) -> Result<(), String> {
         let (LinkEnd::At(real) | LinkEnd::Closed(real)) = target else { return Ok(()) };
+        // After a server, no link is compared.
+        if matches!(target, LinkEnd::Closed(_)) && !self.sets_aside && self.is_writable(real) {
+            self.refusal.get_or_insert_with(|| failed(real, Errno::ACCESS));
+        }
         if self.is_writable(real)
             && !self.is_needed_by_git(real)
             && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
@@ -78,7 +82,7 @@ impl GuardSearch<'_> {
                 // A tool may have made the link, and must not stop later calls.
                 match self.within.is_some() {
                     true => self.is_exceeded = true,
-                    false => return Err(failed(dir, Errno::ACCESS)),
+                    false => _ = self.refusal.get_or_insert_with(|| failed(dir, Errno::ACCESS)),
                 }
                 Ok(())
             }
@@ -113,6 +117,10 @@ impl GuardSearch<'_> {
     ) {
         let is_inner = path.ancestors().skip(1).any(holds_repositories);
         let is_reported = self.within.is_none() && !is_inner;
+        if is_reported {
+            self.guarded.note_existing(path);
+        }
+
         self.expect(dir, path, name, InitialState::Link { text, target, is_reported }, None);
     }
 

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, fstat, statat};
+use rustix::io::Errno;
 
 use super::git::OF_REPOSITORIES;
 use super::search::{GuardSearch, failed};
 use crate::exec::native::hidden_search::LONGEST_PATH;
+use crate::exec::native::open_grant::identity;
 use crate::exec::native::set_aside::{InitialState, first_names_in};
 use crate::policy::{GIT, IN_GIT, MODULES, WORKTREES};
 
@@ -25,6 +27,12 @@ impl GuardSearch<'_> {
             let stat = fstat(&git).map_err(|errno| failed(&path, errno))?;
             let before = InitialState::Directory { device: stat.st_dev, inode: stat.st_ino };
             self.expect(dir, &path, name, before, None);
+        }
+        // Another call may have closed it, and the links in it lead to unknown files of the directory.
+        if matches!(statat(&git, "HEAD", AtFlags::SYMLINK_NOFOLLOW), Err(Errno::ACCESS)) {
+            self.guarded.too_large.push(path);
+            let stat = fstat(dir).map_err(|errno| failed(around, errno))?;
+            return self.read_only(around, identity(&stat));
         }
         let before = self.guarded.read_only.len();
         let is_whole = self.inner(&git, &path).is_ok_and(|is_whole| is_whole);

@@ -38,6 +38,8 @@ pub(super) struct GuardSearch<'a> {
     pub(super) ways_left: usize,
     /// Set if a link among those submodules and working trees leads too far.
     pub(super) is_exceeded: bool,
+    /// The reason why the call must not start. Unlike an error, it counts in a repository, too.
+    pub(super) refusal: Option<String>,
 }
 
 impl GuardSearch<'_> {
@@ -79,8 +81,8 @@ impl GuardSearch<'_> {
         let kind = FileType::from_raw_mode(stat.st_mode);
         if is_absent(dir, name)? {
             self.absent(dir, path.clone(), name)?;
-            // A running call made the link.
-            if kind == FileType::Symlink {
+            // A running call made the link, and sets it aside.
+            if kind == FileType::Symlink && self.sets_aside {
                 return Ok(());
             }
         }

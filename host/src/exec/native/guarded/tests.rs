@@ -301,3 +301,25 @@ fn no_call_makes_a_link_again_that_another_call_made() {
     assert!(matches!(&done[0].now, PlaceState::Removed(text) if text.as_bytes() == b"src"));
     assert!(!link.is_symlink());
 }
+
+#[test]
+fn a_place_that_was_replaced_during_the_call_is_reported_and_stays() {
+    let workspace = ScratchRepository::new();
+    workspace.write(".envrc");
+    let (first, second) =
+        (workspace.find(&[], GuardBounds::default()), workspace.find(&[], GuardBounds::default()));
+    assert!(first.set_aside().is_empty());
+    workspace.write("new");
+    fs::rename(workspace.root.join("new"), workspace.root.join(".envrc")).expect("renamed");
+    let done = second.set_aside();
+    assert_eq!(done.len(), 1);
+    assert!(matches!(done[0].now, PlaceState::Replaced));
+    assert!(done[0].path.exists());
+    // A link with the same text is another link.
+    workspace.link("src", ".vscode");
+    let guarded = workspace.find(&[], GuardBounds::default());
+    workspace.link("src", "new");
+    fs::rename(workspace.root.join("new"), workspace.root.join(".vscode")).expect("renamed");
+    let done = guarded.set_aside();
+    assert!(done.len() == 1 && matches!(done[0].now, PlaceState::Replaced));
+}
