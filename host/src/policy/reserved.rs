@@ -78,8 +78,8 @@ impl SecretPaths {
     }
 }
 
-/// The places of secrets during one decision. All steps of the decision see the same places, even
-/// if a link appears meanwhile.
+/// The places of secrets during one decision. If a link appears in the meantime, all steps of the
+/// decision still see the same places.
 pub(super) struct DecisionSecrets<'a> {
     paths: &'a SecretPaths,
     /// The places, after a step of the decision needed them.

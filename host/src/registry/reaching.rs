@@ -78,7 +78,6 @@ pub(crate) fn questions(
             Some(place) if *access == Access::ReadWrite => reached(place),
             _ => grant.question_for(reached(named.asked_for)),
         };
-
         if !found.contains(&question) {
             found.push(question);
         }

@@ -941,7 +941,6 @@ fn a_grant_opens_no_place_that_only_a_bound_lists() {
     let data = data.to_str().expect("UTF-8");
     let bound = format!("[tools.\"*\"]\nfs = [\"rw:.\", \"rw:.git/hooks\", \"ro:{data}\"]\n");
     host.write_policy(&bound);
-
     host.run(["policy", "grant", "bash", "--read", data, "--yes"]).expect_code(0);
     let command = "cat ../data/file && echo seen; echo evil >.git/hooks/pre-commit";
     let ran = host.run(["tool", "call", "bash", "--command", command]);

@@ -39,15 +39,14 @@ use ikigai_host::policy::{Backend, Proposal};
 pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai policy record customer_db -- '{\"query\": \"SELECT 1\"}'\n  \
     ikigai policy record formatter --permissive -- @calls.jsonl\n  \
-    ikigai policy record ./fetch --permissive --net --limits -- '{}' '{\"url\": \
-    \"https://example.com\"}'\n\n\
+    ikigai policy record ./fetch --permissive --net --limits -- '{}' \
+    '{\"url\": \"https://example.com\"}'\n\n\
     Without --permissive, the tool runs within its grant, and may stop when an access is refused. \
     With --permissive, it can read this machine, except for the usual places of secrets and \
     ikigai's own files. ikigai discards what a native tool writes beyond its grant. If a \
     component tries such a write, ikigai refuses it. Grant the proposed access, then record again \
     to see what the component needs next. Use --permissive only with a tool that you trust with \
-    everything it can read: \
-    with --net, the tool can send what it read to other machines.\n\
+    everything it can read: with --net, the tool can send what it read to other machines.\n\
     Variables are never inferred: add them with `ikigai policy grant --env`.";
 
 #[derive(Debug, Args)]

@@ -20,10 +20,9 @@ pub(super) const EXAMPLES: &str = "Examples:\n  \
     ikigai tool install ./dist/weather.wasm --grant\n  \
     ikigai tool install ghcr.io/acme/weather:1.2.0 --in-workspace\n\n\
     REF is a file, a URL, HOST/REPOSITORY[:TAG][@sha256:DIGEST], or the directory of an OCI \
-    layout or a \
-    project. ikigai shows what a tool needs, and the reasons that its author gives. ikigai grants \
-    this only if you agree. Without \
-    a terminal, --yes installs the tool, and --yes --grant also grants what it needs.";
+    layout or a project. ikigai shows what a tool needs, and the reasons that its author gives. \
+    ikigai grants this only if you agree. Without a terminal, --yes installs the tool, and --yes \
+    --grant also grants what it needs.";
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {

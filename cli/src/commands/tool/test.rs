@@ -36,11 +36,9 @@ Each line of cases.jsonl is one call:
   {\"name\": \"no text\", \"arguments\": {}, \"expect\": {\"error_code\": \"INVALID_PARAMS\"}}
   {\"name\": \"a file\", \"files\": {\"a.txt\": \"a b\"}, \"arguments\": {\"path\": \"a.txt\"}}
 `expect` is the whole answer. If `expect` has an `error_code`, only the members of `expect` are \
-compared. A case may \
-also have `files`, `env`, `assets` and a `server` on loopback, if `needs` in tool.toml asks for \
-them. In \
-a case ${IKIGAI_WORKSPACE} is the path of the workspace, and ${IKIGAI_SERVER} the server's \
-HOST:PORT.
+compared. A case may also have `files`, `env`, `assets` and a `server` on loopback, if `needs` in \
+tool.toml asks for them. In a case ${IKIGAI_WORKSPACE} is the path of the workspace, and \
+${IKIGAI_SERVER} the server's HOST:PORT.
 
 Examples:
   ikigai tool test             the project in this directory

@@ -62,7 +62,7 @@ fn birth_time(path: &CStr) -> Option<BirthTime> {
 impl Guarded {
     /// Finds the guarded places in the directories that a grant lets a tool write to. If the call
     /// `sets_aside` what is new after it, also notes the places that do not exist. Once the search
-    /// is `ended`, nobody needs its result, and it stops soon.
+    /// is `ended`, its caller does not need the result, and it stops soon.
     ///
     /// # Errors
     ///
@@ -79,7 +79,6 @@ impl Guarded {
         grant: &Grant,
         bounds: GuardBounds,
         sets_aside: bool,
-
         ended: &CancellationToken,
     ) -> Result<Self, String> {
         forget_ended();
@@ -122,7 +121,6 @@ impl Guarded {
             return Err(refusal);
         }
         let mut guarded = search.guarded;
-
         let mounted = guarded.read_only.iter().map(|it| (it.clone(), birth_time(&it.path)));
         guarded.existing.extend(mounted);
         Ok(guarded)

@@ -128,10 +128,10 @@ impl GuestState {
         }
     }
 
-    /// Asks whether the guest may have an access. What the user allows is then bound by the same
-    /// rules as a granted directory: its places of secrets stay hidden, and the places that other
-    /// programs execute stay closed. If the call cannot wait, the answer is no until the user was
-    /// asked.
+    /// Asks whether the guest may have an access. A directory that the user allows has the same
+    /// rules as a granted one: its places of secrets stay hidden, and the places that other
+    /// programs execute stay closed. If the call cannot wait, returns false until the user has
+    /// answered.
     pub(super) async fn may_access(&mut self, reached: RequestedAccess) -> bool {
         let Some(held) = &mut self.held else { return false };
         if let Some(answers) = &mut held.answers {

@@ -327,8 +327,8 @@ impl EffectiveGrant {
     }
 
     /// Closes the secrets that the grant names only to be read, in directories that the tool may
-    /// write to. Everything in such a directory may be written, and nobody allowed that for the
-    /// secret. Adds a note for each.
+    /// write to. The tool may write to everything in such a directory, and the user did not
+    /// allow that for the secret. Adds a note for each.
     pub(super) fn close_half_open_secrets(
         &mut self,
         context: &PolicyContext<'_>,

@@ -120,7 +120,6 @@ impl GuardSearch<'_> {
         if is_reported {
             self.guarded.note_existing(path);
         }
-
         self.expect(dir, path, name, InitialState::Link { text, target, is_reported }, None);
     }
 
@@ -173,7 +172,6 @@ impl GuardSearch<'_> {
             LinkEnd::Closed(_) => self.guard_target(&target)?,
             _ => {}
         }
-
         self.expect_link(dir, path, name, text, target);
         Ok(())
     }

@@ -107,7 +107,6 @@ impl GuardSearch<'_> {
         if !self.sets_aside {
             return Ok(());
         }
-
         let absent = Some(note_absent(dir, name).map_err(|errno| failed(&path, errno))?);
         self.expect(dir, &path, name, InitialState::Nothing, absent);
         Ok(())
@@ -152,7 +151,6 @@ impl GuardSearch<'_> {
             true => note_listed(&place, found).map_err(|errno| failed(path, errno))?,
             false => Arc::new(found.into_iter().collect()),
         };
-
         let (mounts, places) = (self.guarded.read_only.len(), self.places());
         for entry in &*names {
             self.look(&place, path, entry)?;
