@@ -123,6 +123,18 @@ impl FinishedCall {
         }
     }
 
+    /// Returns whether the call changed no file, because it was refused.
+    pub(super) fn has_changed_nothing(&self) -> bool {
+        let refusals = [
+            EnvelopeCode::PermissionDenied,
+            EnvelopeCode::InvalidParams,
+            EnvelopeCode::ToolNotFound,
+        ];
+        // The built-in tools use the same code for a refused access.
+        let code = self.error.as_ref().map(|error| error.code.as_str());
+        refusals.iter().any(|refusal| code == Some(refusal.as_str()))
+    }
+
     /// Returns the result for the conversation, with the images for which there is room.
     pub(super) fn result(&self, room: &mut Room) -> CallResult {
         let (mut fitting, mut left_out) = (Vec::new(), Vec::new());

@@ -119,14 +119,16 @@ async fn run_one(
         let front_end = environment.front_end.clone();
         host.call_for(&requester, snapshot, &call.name, arguments, control, front_end).await
     };
-    if let Some(path) = changed {
-        undo.after(workspace, path).await;
-    }
     let duration = begun.elapsed();
     let (images, refused) = images::of_answer(&envelope, &call.name);
     let envelope = envelope.readable();
     let shown = excerpt::shown(&envelope, &call.id, environment.assets.as_ref()).await;
     let called = FinishedCall::new(call, shown, &envelope, duration);
+    match changed {
+        Some(path) if called.has_changed_nothing() => undo.unchanged(&path),
+        Some(path) => undo.after(workspace, path).await,
+        None => {}
+    }
     let content = images::noted(called.content, &refused);
     // A call that succeeded was not ended by the interruption that came after it.
     let is_cancelled = called.is_error && cancel.is_cancelled();

@@ -189,17 +189,30 @@ impl Undo {
         copies.turn.entry(path).or_insert(FileChange { before, after });
     }
 
-    /// Records the state in which a call left the file.
+    /// Records the state in which a call left the file that it changed.
     pub(super) async fn after(&self, workspace: &Path, path: PathBuf) {
         let (undo, workspace) = (self.clone(), workspace.to_owned());
         let noted = tokio::task::spawn_blocking(move || {
             let found = digest(&workspace, &path);
-            if let (Ok(found), Some(change)) = (found, undo.0.lock().turn.get_mut(&path)) {
-                change.after = found;
+            // These tools remove no file, so another program removed one that is gone.
+            if let (Ok(Some(found)), Some(change)) = (found, undo.0.lock().turn.get_mut(&path)) {
+                change.after = Some(found);
             }
         });
         if let Err(error) = noted.await {
             tracing::warn!("a file that a call changed cannot be taken back: {error}");
+        }
+    }
+
+    /// Forgets the file of a call that did not change it, unless an earlier call of the turn did. If
+    /// something else changed the file meanwhile, undoing the turn does not take that back.
+    pub(super) fn unchanged(&self, path: &Path) {
+        let mut copies = self.0.lock();
+        let is_first = |change: &FileChange| {
+            change.before.as_ref().is_ok_and(|before| before.digest() == change.after)
+        };
+        if copies.turn.get(path).is_some_and(is_first) {
+            copies.turn.remove(path);
         }
     }
 

@@ -99,6 +99,28 @@ async fn what_somebody_changed_since_is_left_alone_and_named() {
 }
 
 #[tokio::test]
+async fn a_call_that_changed_nothing_takes_back_nothing() {
+    let rig = Rig::new();
+    // Another tool made the file, and removes it while this call waits for an answer.
+    rig.write("place", "of another tool");
+    rig.undo.copy(&rig.workspace(), "place".into());
+    fs::remove_file(rig.workspace().join("place")).expect("removed");
+    rig.undo.unchanged(Path::new("place"));
+    assert_eq!((rig.take_back(), rig.content("place")), (Undone::default(), None));
+    // The next call of the turn finds no copy of it.
+    rig.undo.copy(&rig.workspace(), "place".into());
+    rig.undo.unchanged(Path::new("place"));
+    rig.change("place", "new").await;
+    assert_eq!((rig.take_back().removed, rig.content("place")), (vec!["place".into()], None));
+    // What an earlier call of the turn changed is still taken back.
+    rig.write("other", "before");
+    rig.change("other", "after").await;
+    rig.undo.copy(&rig.workspace(), "other".into());
+    rig.undo.unchanged(Path::new("other"));
+    assert_eq!((rig.take_back().restored.len(), rig.content("other")), (1, Some("before".into())));
+}
+
+#[tokio::test]
 async fn nothing_is_reached_through_a_link() {
     let rig = Rig::new();
     let outside = rig.scratch.path().join("outside");
