@@ -103,7 +103,7 @@ pub struct Paths {
     /// The data: `$XDG_DATA_HOME/ikigai` or `~/.local/share/ikigai`. The host only protects it.
     pub data: Option<PathBuf>,
     /// The state: `$XDG_STATE_HOME/ikigai` or `~/.local/state/ikigai`. Contains the [audit
-    /// log](crate::audit).
+    /// log](crate::audit) and, in `calls`, a file for each running native call.
     pub state: Option<PathBuf>,
     /// The user's policy: `policy.toml` of `config`. It need not exist, unless it is `required`.
     pub policy: Option<PathBuf>,
@@ -228,6 +228,11 @@ impl Paths {
     #[must_use]
     pub fn workspace_tools(&self) -> Option<PathBuf> {
         Some(self.data.as_ref()?.join("tools"))
+    }
+
+    /// Returns the directory in which the running native calls of this user are noted.
+    pub(crate) fn calls(&self) -> Option<PathBuf> {
+        Some(self.state.as_ref()?.join("calls"))
     }
 
     /// Returns the directories in which runs of this user record something: `state`, and the

@@ -128,7 +128,8 @@ pub fn ignores(signal: i32) -> bool {
 #[doc(hidden)]
 pub fn keeps_place(grant: &Grant, path: &Path, sets_aside: bool) -> Result<bool, String> {
     let ended = CancellationToken::new();
-    Ok(grant.reserved.guards() && Guarded::find(grant, sets_aside, &ended)?.keeps(path, sets_aside))
+    Ok(grant.reserved.guards()
+        && Guarded::find(grant, sets_aside, &ended, None)?.keeps(path, sets_aside))
 }
 
 /// Returns false, because no native tool runs in a sandbox here.
@@ -174,6 +175,10 @@ pub struct Supervisor {
     /// The sentences that say what to do if a call is not started.
     #[cfg(target_os = "linux")]
     hints: RemedyHints,
+    /// The directory in which running calls are noted for the user's other processes. `None` if they
+    /// are not.
+    #[cfg(target_os = "linux")]
+    calls: Option<Arc<Path>>,
     /// The network of tools whose grant names peers. Shared by every clone.
     #[cfg(target_os = "linux")]
     network: Arc<SharedNetwork>,
@@ -227,6 +232,8 @@ impl Supervisor {
             #[cfg(target_os = "linux")]
             hints: RemedyHints::default(),
             #[cfg(target_os = "linux")]
+            calls: None,
+            #[cfg(target_os = "linux")]
             network: Arc::default(),
             machine: Arc::default(),
         }
@@ -242,6 +249,23 @@ impl Supervisor {
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn with_hints(self, _: RemedyHints) -> Self {
         self
+    }
+
+    /// Sets the directory in which running calls are noted for the user's other processes.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_calls(self, calls: Option<PathBuf>) -> Self {
+        Self { calls: calls.map(Into::into), ..self }
+    }
+
+    /// Does nothing: no call is started.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn with_calls(self, _: Option<PathBuf>) -> Self {
+        self
+    }
+
+    #[cfg(target_os = "linux")]
+    fn calls(&self) -> Option<Arc<Path>> {
+        self.calls.clone()
     }
 
     /// Returns the supervisor that lies at a path when a call starts. Unlike others it may be a

@@ -379,7 +379,8 @@ impl HostBuilder {
             hints.clone(),
         ));
         let supervisor = Supervisor::new(paths.supervisor.clone(), self.supervisors_in_reserve)
-            .with_hints(hints.clone());
+            .with_hints(hints.clone())
+            .with_calls(paths.calls());
         let servers = Arc::new(ServerPool::new(self.connect, supervisor.clone(), hints));
         let registry = Registry::new(RegistrySettings {
             authority: Arc::new(authority),

@@ -9,6 +9,7 @@ mod consent;
 mod discovery;
 mod doctor;
 mod more_time;
+mod overlapping_calls;
 mod own_places;
 mod pages;
 mod policy;

@@ -121,7 +121,8 @@ fn one_that_was_killed_or_stopped_meanwhile_delays_no_call() {
     // apply to the call.
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let waiting = host.run_and_refill();
-        init_of(waiting);
+        // Before it waits, a request to end has its default action.
+        eventually("the supervisor waits", || sleeps_in_poll(waiting), |waits| *waits);
         kill_process(waiting, Signal::STOP).expect("stopped");
         kill_process(waiting, signal).expect("sent");
     }

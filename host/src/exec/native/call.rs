@@ -134,12 +134,12 @@ async fn run(
     let is_server = held.is_some();
     let network = plan::network(&call, is_server);
     let refusals = held.as_ref().map(|held| held.refusals.clone()).unwrap_or_default();
-    let mut unseen =
-        match call.cancel.run_until_cancelled(hidden::find_for_call(&call, !is_server)).await {
-            Some(Ok(unseen)) => unseen,
-            Some(Err(reason)) => return Outcome::not_started(reason),
-            None => return Outcome::cancelled(),
-        };
+    let search = hidden::find_for_call(&call, !is_server, supervisor.calls());
+    let mut unseen = match call.cancel.run_until_cancelled(search).await {
+        Some(Ok(unseen)) => unseen,
+        Some(Err(reason)) => return Outcome::not_started(reason),
+        None => return Outcome::cancelled(),
+    };
     let watch = watched::watch_of(&call, supervisor);
     let plan = plan::for_call(program, &call, (network, watch), &mut unseen, supervisor.without);
     let plan = match plan.and_then(|plan| Ok(plan.encode()?)) {

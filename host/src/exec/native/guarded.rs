@@ -7,27 +7,27 @@
 //! [`set_aside`](super::set_aside) renames it. Owns the search.
 
 mod bounds;
+mod call_files;
 mod git;
 mod links;
 mod repositories;
 mod running_calls;
 mod search;
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CString, OsStr};
 use std::fs::symlink_metadata;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ikigai_supervisor::plan::HiddenPath;
-use rustix::fs::{AtFlags, CWD, StatxFlags, statat, statx};
+use ikigai_supervisor::plan::{HiddenPath, InodeId};
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, makedev, statx};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use self::bounds::GuardBounds;
-use self::running_calls::forget_ended;
+use self::running_calls::{CallPlaces, OverlappingCalls, RunningCall};
 use self::search::{GuardSearch, failed};
-use super::open_grant::identity;
 use super::set_aside::{
     ExpectedPlace, GrantedRoot, InitialState, PartialPlace, PlaceState, SetAside,
 };
@@ -45,24 +45,53 @@ pub(super) struct Guarded {
     /// The directories that the tool may write to.
     writable: Vec<PathBuf>,
     /// The places that exist, to be compared after the call.
-    existing: Vec<(HiddenPath, Option<BirthTime>)>,
+    existing: Vec<ExistingPlace>,
+    /// Set if calls of other processes do not know this call, or this call does not know them: the
+    /// reason.
+    pub(super) unknown_to_others: Option<String>,
+    /// Shows the places to other calls until they are set aside.
+    _running: Option<RunningCall>,
 }
 
-/// The time when a file was made, in seconds and nanoseconds. A new file can have the inode of a
-/// removed one.
+/// A file, a directory or a link at a place.
+struct ExistingPlace {
+    path: CString,
+    found: InodeId,
+    /// A new file can have the inode of a removed one.
+    born: Option<BirthTime>,
+}
+
+/// The time when a file was made, in seconds and nanoseconds.
 type BirthTime = (i64, u32);
 
-/// Returns the time when the file at this path was made, if the file system knows it.
-fn birth_time(path: &CStr) -> Option<BirthTime> {
-    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME).ok()?;
-    let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
-    is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec))
+impl ExistingPlace {
+    /// Looks at a path. Returns nothing if nothing is there, or if it cannot be looked at.
+    fn at(path: CString) -> Option<Self> {
+        let asked = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
+        let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, asked).ok()?;
+        let mode = u32::from(found.stx_mode);
+        let is_known = found.stx_mask & StatxFlags::BTIME.bits() != 0;
+        let born = is_known.then_some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec));
+        let found = InodeId {
+            directory: FileType::from_raw_mode(mode) == FileType::Directory,
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+        };
+        Some(Self { path, found, born })
+    }
+
+    /// Returns whether something else is there now, or nothing.
+    fn is_replaced(&self) -> bool {
+        let now = Self::at(self.path.clone());
+        now.is_none_or(|now| now.found != self.found || now.born != self.born)
+    }
 }
 
 impl Guarded {
     /// Finds the guarded places in the directories that a grant lets a tool write to. If the call
     /// `sets_aside` what is new after it, also notes the places that do not exist. Once the search
-    /// is `ended`, its caller does not need the result, and it stops soon.
+    /// is `ended`, its caller does not need the result, and it stops soon. The user's other processes
+    /// show their running calls in the directory `calls`, and see this one there.
     ///
     /// # Errors
     ///
@@ -71,8 +100,9 @@ impl Guarded {
         grant: &Grant,
         sets_aside: bool,
         ended: &CancellationToken,
+        calls: Option<&Path>,
     ) -> Result<Self, String> {
-        Self::find_within(grant, GuardBounds::default(), sets_aside, ended)
+        Self::find_within(grant, GuardBounds::default(), sets_aside, ended, calls)
     }
 
     fn find_within(
@@ -80,8 +110,8 @@ impl Guarded {
         bounds: GuardBounds,
         sets_aside: bool,
         ended: &CancellationToken,
+        calls: Option<&Path>,
     ) -> Result<Self, String> {
-        forget_ended();
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
         let guarded = Self { writable: writable.clone(), ..Self::default() };
         let mut search = GuardSearch {
@@ -89,7 +119,9 @@ impl Guarded {
             bounds,
             sets_aside,
             ended,
+            overlapping: OverlappingCalls::new(calls),
             guarded,
+            places_of_call: CallPlaces::default(),
             root: None,
             within: None,
             ways_left: bounds.ways,
@@ -117,21 +149,28 @@ impl Guarded {
             }
             search.repository(&open, dir)?;
         }
+        search.guard_with_others()?;
         if let Some(refusal) = search.refusal {
             return Err(refusal);
         }
-        let mut guarded = search.guarded;
-        let mounted = guarded.read_only.iter().map(|it| (it.clone(), birth_time(&it.path)));
+        let GuardSearch { mut guarded, overlapping, mut places_of_call, .. } = search;
+        let mounted = guarded.read_only.iter().map(|it| {
+            let born = ExistingPlace::at(it.path.clone()).and_then(|it| it.born);
+            ExistingPlace { path: it.path.clone(), found: it.found, born }
+        });
         guarded.existing.extend(mounted);
+        let read_only = guarded.read_only.iter();
+        places_of_call
+            .note_guarded(read_only.map(|it| Path::new(OsStr::from_bytes(it.path.as_bytes()))));
+        let (running, failed) = overlapping.begin(places_of_call);
+        (guarded._running, guarded.unknown_to_others) = (Some(running), failed);
         Ok(guarded)
     }
 
     /// Notes a link that exists, to compare it after the call.
     fn note_existing(&mut self, link: &Path) {
         let Ok(path) = CString::new(link.as_os_str().as_bytes()) else { return };
-        let Ok(found) = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) else { return };
-        let born = birth_time(&path);
-        self.existing.push((HiddenPath { path, found: identity(&found) }, born));
+        self.existing.extend(ExistingPlace::at(path));
     }
 
     /// Returns whether a path stays as it is: a read-only mount is on it or around it, or, if the
@@ -168,12 +207,7 @@ impl Guarded {
         }
         done.extend(self.listed.iter().flat_map(PartialPlace::set_aside));
         // A mount is gone if another call removes the place, and then the tool can make another one.
-        let is_replaced = |(place, born): &&(HiddenPath, Option<BirthTime>)| {
-            let now = statat(CWD, &place.path, AtFlags::SYMLINK_NOFOLLOW);
-            let is_same = now.is_ok_and(|now| identity(&now) == place.found);
-            !is_same || birth_time(&place.path) != *born
-        };
-        for (place, _) in self.existing.iter().filter(is_replaced) {
+        for place in self.existing.iter().filter(|place| place.is_replaced()) {
             let path = PathBuf::from(OsStr::from_bytes(place.path.as_bytes()));
             // A link that is gone is reported already.
             if done.iter().all(|known| known.path != path) {

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -41,8 +42,12 @@ pub(super) struct Unseen {
 }
 
 /// Finds the files that the tool of a call does not see. An unconfined tool has all rights of its
-/// user, and nothing is hidden from it.
-pub(super) async fn find_for_call(call: &Call, sets_aside: bool) -> Result<Unseen, String> {
+/// user, and nothing is hidden from it. Running calls are noted in the directory `calls`.
+pub(super) async fn find_for_call(
+    call: &Call,
+    sets_aside: bool,
+    calls: Option<Arc<Path>>,
+) -> Result<Unseen, String> {
     let recorded = call.widening.clone().filter(|widening| widening.is_permissive());
     let hides = !call.grant.hide.is_empty();
     let hides_secrets = call.grant.reserved.hides_secrets();
@@ -83,7 +88,7 @@ pub(super) async fn find_for_call(call: &Call, sets_aside: bool) -> Result<Unsee
             return Err("other programs changed directories during each search".to_owned());
         }
         let guarded = match guards {
-            true => Guarded::find(&grant, sets_aside, &ended)?,
+            true => Guarded::find(&grant, sets_aside, &ended, calls.as_deref())?,
             false => Guarded::default(),
         };
         let machine = recorded.map(|it| present(&it.kept_from_recordings(), &[])).transpose()?;

@@ -45,8 +45,6 @@ pub(super) struct ExpectedPlace {
     pub(super) around: PathBuf,
     pub(super) name: OsString,
     pub(super) before: InitialState,
-    /// Set while a call runs that began when the place did not exist.
-    pub(super) _absent: Option<Arc<()>>,
 }
 
 /// A granted directory, open since the call began.

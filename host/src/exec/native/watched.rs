@@ -93,9 +93,12 @@ pub(super) async fn note(
 /// which, and why.
 pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), String> {
     let too_large = std::mem::take(&mut guarded.too_large);
+    let unknown_to_others = guarded.unknown_to_others.take();
     let done = tokio::task::spawn_blocking(move || guarded.set_aside()).await;
     let done = done.map_err(|error| error.to_string())?;
-    let mut left = Ok(());
+    let mut left = unknown_to_others.map_or(Ok(()), |reason| {
+        Err(format!("calls of other `ikigai` processes do not know this call: {reason}"))
+    });
     for dir in too_large {
         let shown = written_out(&dir.to_string_lossy());
         let text = format!(

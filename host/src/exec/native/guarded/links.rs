@@ -65,34 +65,45 @@ impl GuardSearch<'_> {
     /// the link leads into a directory that cannot be looked into, guards this directory: a tool
     /// of the same user could open it again.
     fn guard_target(&mut self, target: &LinkEnd) -> Result<(), String> {
-        let (LinkEnd::At(real) | LinkEnd::Closed(real)) = target else { return Ok(()) };
-        // After a server, no link is compared.
-        if matches!(target, LinkEnd::Closed(_)) && !self.sets_aside && self.is_writable(real) {
-            self.refusal.get_or_insert_with(|| failed(real, Errno::ACCESS));
-        }
-        if self.is_writable(real)
-            && !self.is_needed_by_git(real)
-            && let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW)
-        {
-            return self.read_only(real, identity(&stat));
-        }
-        let mut writable = self.guarded.writable.iter();
         match target {
-            LinkEnd::Closed(dir) if writable.any(|granted| dir.starts_with(granted)) => {
-                // A tool may have made the link, and must not stop later calls.
-                match self.within.is_some() {
-                    true => self.is_exceeded = true,
-                    false => _ = self.refusal.get_or_insert_with(|| failed(dir, Errno::ACCESS)),
-                }
-                Ok(())
+            LinkEnd::At(real) => _ = self.guard_end(real)?,
+            LinkEnd::Closed(dir) => {
+                let is_guarded = self.guard_end(dir)?;
+                self.closed(dir, is_guarded);
             }
-            _ => Ok(()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Guards the end of a link if the tool may write to it. Returns whether it is guarded.
+    fn guard_end(&mut self, real: &Path) -> Result<bool, String> {
+        if !self.is_writable(real) || self.is_needed_by_git(real) {
+            return Ok(false);
+        }
+        let Ok(stat) = statat(CWD, real, AtFlags::SYMLINK_NOFOLLOW) else { return Ok(false) };
+        self.read_only(real, identity(&stat))?;
+        Ok(true)
+    }
+
+    /// Treats a link that leads into a directory that cannot be looked into.
+    fn closed(&mut self, dir: &Path, is_guarded: bool) {
+        if !self.guarded.writable.iter().any(|granted| dir.starts_with(granted)) {
+            return;
+        }
+        // After a server, no link is compared.
+        let is_compared = self.sets_aside || !self.is_writable(dir);
+        match is_compared {
+            true if is_guarded => {}
+            // A tool may have made the link, and must not stop later calls.
+            true if self.within.is_some() => self.is_exceeded = true,
+            _ => _ = self.refusal.get_or_insert_with(|| failed(dir, Errno::ACCESS)),
         }
     }
 
     /// Returns whether the tool may write to the target of a link. A link to a directory that the
     /// grant names does not count: guarding that directory would leave nothing to write to.
-    fn is_writable(&self, real: &Path) -> bool {
+    pub(super) fn is_writable(&self, real: &Path) -> bool {
         let mut writable = self.guarded.writable.iter();
         writable.any(|dir| real.starts_with(dir)) && !self.grant.reserved.names_writable_in(real)
     }
@@ -120,7 +131,7 @@ impl GuardSearch<'_> {
         if is_reported {
             self.guarded.note_existing(path);
         }
-        self.expect(dir, path, name, InitialState::Link { text, target, is_reported }, None);
+        self.expect(dir, path, name, InitialState::Link { text, target, is_reported });
     }
 
     /// Guards a link, and its target in the granted directories.

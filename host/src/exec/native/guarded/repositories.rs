@@ -26,7 +26,8 @@ impl GuardSearch<'_> {
         if !self.grant.reserved.names(&path) {
             let stat = fstat(&git).map_err(|errno| failed(&path, errno))?;
             let before = InitialState::Directory { device: stat.st_dev, inode: stat.st_ino };
-            self.expect(dir, &path, name, before, None);
+            self.expect(dir, &path, name, before);
+            self.is_new(dir, &path, name)?;
         }
         // Another call may have closed it, and the links in it lead to unknown files of the directory.
         if matches!(statat(&git, "HEAD", AtFlags::SYMLINK_NOFOLLOW), Err(Errno::ACCESS)) {
@@ -73,7 +74,7 @@ impl GuardSearch<'_> {
                 continue;
             }
             // Later calls would take a link for the user's, and guard what it leads to.
-            self.expect(git, &place, name, InitialState::NoLink, None);
+            self.expect(git, &place, name, InitialState::NoLink);
             let Some(open) = open else { continue };
             self.within = Some(path.to_owned());
             if !self.repositories(&open, &place, &mut left, most)? {

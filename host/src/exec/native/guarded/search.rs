@@ -1,20 +1,21 @@
 //! The search itself: what lies at the places of one directory, and what is expected there.
 
 use std::ffi::{CString, OsStr};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_supervisor::plan::HiddenPath;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
 use super::Guarded;
 use super::bounds::GuardBounds;
 use super::git::holds_repositories;
-use super::running_calls::{is_absent, note_absent, note_listed};
+use super::running_calls::{CallPlaces, OverlappingCalls};
 use crate::exec::native::open_grant::identity;
 use crate::exec::native::set_aside::{
     ExpectedPlace, GrantedRoot, InitialState, PartialPlace, first_names_in,
@@ -28,7 +29,10 @@ pub(super) struct GuardSearch<'a> {
     /// False for a server: it lives on while its user works, and the user may make such places.
     pub(super) sets_aside: bool,
     pub(super) ended: &'a CancellationToken,
+    pub(super) overlapping: OverlappingCalls<'a>,
     pub(super) guarded: Guarded,
+    /// The places that later calls must know.
+    pub(super) places_of_call: CallPlaces,
     /// The outermost writable directory that is searched.
     pub(super) root: Option<GrantedRoot>,
     /// The repository whose submodules and working trees are searched. A tool may have made them,
@@ -79,11 +83,16 @@ impl GuardSearch<'_> {
             Err(errno) => return Err(failed(&path, errno)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if is_absent(dir, name)? {
-            self.absent(dir, path.clone(), name)?;
-            // A running call made the link, and sets it aside.
-            if kind == FileType::Symlink && self.sets_aside {
-                return Ok(());
+        if self.is_new(dir, &path, name)? && kind == FileType::Symlink && self.sets_aside {
+            return Ok(());
+        }
+        // Nothing is mounted on a link, so the supervisor does not find out that it is gone.
+        if kind == FileType::Symlink {
+            let now = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
+            if now.map(|now| identity(&now)) != Ok(identity(&stat)) {
+                let changed =
+                    || format!("`{}` changed meanwhile; call the tool again", path.display());
+                self.refusal.get_or_insert_with(changed);
             }
         }
         match kind {
@@ -107,9 +116,24 @@ impl GuardSearch<'_> {
         if !self.sets_aside {
             return Ok(());
         }
-        let absent = Some(note_absent(dir, name).map_err(|errno| failed(&path, errno))?);
-        self.expect(dir, &path, name, InitialState::Nothing, absent);
+        self.places_of_call.note_absent(dir, name).map_err(|errno| failed(&path, errno))?;
+        self.expect(dir, &path, name, InitialState::Nothing);
         Ok(())
+    }
+
+    /// Returns whether a running call made what is at a place. Then it is new for this call as well.
+    pub(super) fn is_new(
+        &mut self,
+        dir: &Arc<OwnedFd>,
+        path: &Path,
+        name: &OsStr,
+    ) -> Result<bool, String> {
+        let is_new = self.overlapping.found_absent(dir, name);
+        let is_new = is_new.map_err(|errno| failed(path, errno))?;
+        if is_new {
+            self.absent(dir, path.to_owned(), name)?;
+        }
+        Ok(is_new)
     }
 
     pub(super) fn expect(
@@ -118,19 +142,11 @@ impl GuardSearch<'_> {
         path: &Path,
         name: &OsStr,
         before: InitialState,
-        absent: Option<Arc<()>>,
     ) {
         let Some(root) = self.root.clone() else { return };
         let around = path.parent().unwrap_or(path).to_owned();
         let (dir, name) = (Arc::clone(dir), name.to_owned());
-        self.guarded.expected.push(ExpectedPlace {
-            root,
-            dir,
-            around,
-            name,
-            before,
-            _absent: absent,
-        });
+        self.guarded.expected.push(ExpectedPlace { root, dir, around, name, before });
     }
 
     /// Guards the contents of a place, except what the grant names.
@@ -147,10 +163,12 @@ impl GuardSearch<'_> {
         if found.len() > most {
             return self.close(&place, path);
         }
-        let names = match self.sets_aside {
-            true => note_listed(&place, found).map_err(|errno| failed(path, errno))?,
-            false => Arc::new(found.into_iter().collect()),
-        };
+        let found = self.overlapping.found_listed(&place, found.into_iter().collect());
+        let names = Arc::new(found.map_err(|errno| failed(path, errno))?);
+        if self.sets_aside {
+            let noted = self.places_of_call.note_listed(&place, &names);
+            noted.map_err(|errno| failed(path, errno))?;
+        }
         let (mounts, places) = (self.guarded.read_only.len(), self.places());
         for entry in &*names {
             self.look(&place, path, entry)?;
@@ -166,6 +184,37 @@ impl GuardSearch<'_> {
             names,
             reserved: self.grant.reserved.clone(),
         });
+        Ok(())
+    }
+
+    /// Guards what the overlapping calls guard, even if this search does not find it: a tool can
+    /// remove a directory on the way of a link, and make it again.
+    pub(super) fn guard_with_others(&mut self) -> Result<(), String> {
+        let mut added = 0;
+        for path in self.overlapping.guarded() {
+            let is_mounted =
+                |it: &HiddenPath| path.starts_with(OsStr::from_bytes(it.path.as_bytes()));
+            if !self.is_writable(&path) || self.guarded.read_only.iter().any(is_mounted) {
+                continue;
+            }
+            match path.canonicalize() {
+                Ok(real) if real == path => {}
+                // A tool could open the directory again.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                    return Err(failed(&path, Errno::ACCESS));
+                }
+                _ => continue,
+            }
+            if let Ok(stat) = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+                added += 1;
+                self.read_only(&path, identity(&stat))?;
+            }
+            if added > self.bounds.places {
+                return Err(
+                    "running calls guard too many files; call the tool again later".to_owned()
+                );
+            }
+        }
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl ScratchRepository {
         let reserved = Reserved::guarding(named.collect());
         let grant = Grant { dirs, reserved, ..Grant::default() };
         let ended = CancellationToken::new();
-        Guarded::find_within(&grant, bounds, true, &ended).expect("found")
+        Guarded::find_within(&grant, bounds, true, &ended, None).expect("found")
     }
 
     /// Returns what is read-only, and what was too large to be searched.
@@ -172,7 +172,7 @@ fn a_search_that_has_ended_looks_at_no_place() {
     let grant = Grant { dirs, reserved, ..Grant::default() };
     let ended = CancellationToken::new();
     let found = |ended: &CancellationToken| {
-        Guarded::find(&grant, true, ended).expect("found").read_only.len()
+        Guarded::find(&grant, true, ended, None).expect("found").read_only.len()
     };
     assert_eq!(found(&ended), 2);
     ended.cancel();
@@ -272,9 +272,9 @@ fn what_a_user_makes_while_a_server_runs_is_no_new_place_of_a_later_call() {
     let grant = Grant { dirs, reserved, ..Grant::default() };
     let ended = CancellationToken::new();
     for (lives_on, expected) in [(true, true), (false, false)] {
-        let running = Guarded::find(&grant, !lives_on, &ended).expect("found");
+        let running = Guarded::find(&grant, !lives_on, &ended, None).expect("found");
         workspace.write(".envrc");
-        let called = Guarded::find(&grant, true, &ended).expect("found");
+        let called = Guarded::find(&grant, true, &ended, None).expect("found");
         called.set_aside();
         assert_eq!(workspace.root.join(".envrc").exists(), expected, "a server: {lives_on}");
         drop(running);
