@@ -1,12 +1,12 @@
 //! Hidden files and directories: an empty one is mounted over each. A read-only one is mounted
-//! over itself.
+//! over itself, and so is a link or directory that must stay where it is.
 //!
 //! A mount stays with the file under it, even if the directories above are moved, and a tool can
 //! neither remove nor rename it. On an overlay, which a recording uses, the mount stays with the
 //! name. Owns the covers, and the check that the covered file is the one that the host found.
 //! Does not search.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -92,28 +92,47 @@ pub(super) fn as_found(
     if is(&place, found)? { Ok(place) } else { Err(changed(path, "another file has its name")) }
 }
 
-/// Mounts each directory in `tree` on the way to these places over itself, except the `granted`
-/// ones: a mount cannot be renamed. If such a directory moved, its hidden and read-only files
-/// would have other paths in the next call. Another call that searches for such files at that
-/// moment could miss the directory.
+/// Mounts each of `pinned` over itself, and each directory in `tree` above those and the `inner`
+/// places, except the `granted` ones: a mount can be neither removed nor renamed. If such a
+/// directory moved, its hidden and read-only files would have other paths in the next call. Another
+/// call that searches for such files at that moment could miss the directory. `find` opens one of
+/// `pinned`, which may be a link.
+///
+/// # Errors
+///
+/// Fails with [`io::ErrorKind::ResourceBusy`], like [`cover`].
 pub(super) fn pin<'a>(
     tree: &OwnedFd,
-    places: impl Iterator<Item = &'a HiddenPath>,
+    pinned: &'a [HiddenPath],
+    inner: impl Iterator<Item = &'a HiddenPath>,
     granted: &HashSet<&Path>,
+    find: impl Fn(&Path, InodeId) -> io::Result<OwnedFd>,
 ) -> io::Result<()> {
-    let paths: Vec<PathBuf> = places.map(|it| path_of(&it.path)).collect();
-    let mut above: BTreeSet<&Path> = BTreeSet::new();
+    let paths: Vec<PathBuf> = pinned.iter().chain(inner).map(|it| path_of(&it.path)).collect();
+    // Outer directories first: their copies must not contain the mounts of inner ones.
+    let mut places: BTreeMap<&Path, Option<InodeId>> = BTreeMap::new();
     for path in &paths {
         let ancestors = path.ancestors().skip(1);
         // If only the file itself is granted, the tool can move no directory above it.
         if ancestors.clone().any(|dir| granted.contains(dir)) {
-            above.extend(ancestors.take_while(|dir| !granted.contains(dir)));
+            let above = ancestors.take_while(|dir| !granted.contains(dir));
+            above.for_each(|dir| _ = places.entry(dir).or_default());
         }
     }
-    // Outer directories first: their copies must not contain the mounts of inner ones.
-    for path in above {
-        let place = beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?;
-        attach(&copy_of(&place)?, &place, c"")?;
+    for (path, it) in paths.iter().zip(pinned) {
+        if !granted.contains(path.as_path()) {
+            places.insert(path, Some(it.found));
+        }
+    }
+    for (path, found) in places {
+        let place = match found {
+            Some(found) => find(path, found)?,
+            None => beneath_of(tree, path).map_err(|errno| changed(path, &errno.to_string()))?,
+        };
+        attach(&copy_of(&place)?, &place, c"").map_err(|error| {
+            let path = path.display();
+            io::Error::new(error.kind(), format!("`{path}` cannot be kept in its place: {error}"))
+        })?;
     }
     Ok(())
 }

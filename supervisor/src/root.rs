@@ -238,7 +238,8 @@ impl ToolRoot {
         self.cover_special()?;
         let granted = view.entries.iter().map(|entry| entry.path.as_path()).collect();
         let find = |path: &Path, found| self.found_at(path, found);
-        hidden::pin(&self.tree, view.read_only.iter().chain(&view.hidden), &granted)?;
+        let inner = view.read_only.iter().chain(&view.hidden);
+        hidden::pin(&self.tree, &view.pinned, inner, &granted, find)?;
         hidden::make_read_only(&view.read_only, find)?;
         hidden::cover(&self.memory, &view.hidden, find)?;
         if self.is_own(view) {

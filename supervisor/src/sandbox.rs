@@ -402,7 +402,7 @@ fn outside(
         return Ok(refuse(watch, ToolEnd::Unconfined(boundary)));
     }
     // Landlock cannot take rights away within a granted directory, so `fs` is only partial.
-    let unkept = (!view.read_only.is_empty())
+    let unkept = (!view.read_only.is_empty() || !view.pinned.is_empty())
         .then(|| "files that other programs execute can be written: no mounts".to_owned());
     let notes = unkept.into_iter().collect();
     let root = UserIdentity::own().is_root();

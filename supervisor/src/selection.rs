@@ -71,6 +71,7 @@ pub(super) fn choose(plan: &Plan) -> Result<View, ViewFault> {
     let hidden: Vec<HiddenPath> = hidden.chain(by_other_paths(&view, plan)?).collect();
     // Their other paths lie in an installation, which the tool cannot write to.
     let read_only = plan.read_only.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
+    view.pinned = plan.pinned.iter().filter(|it| seen(&path_of(&it.path))).cloned().collect();
     (view.hidden, view.read_only) = (hidden, read_only);
     for entry in &mut view.entries {
         entry.writable &= !places.iter().any(|place| entry.path.starts_with(place));

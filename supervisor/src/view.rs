@@ -74,6 +74,8 @@ pub(super) struct View {
     pub(super) hidden: Vec<HiddenPath>,
     /// The files and directories in them that are read-only.
     pub(super) read_only: Vec<HiddenPath>,
+    /// The links and directories in them that stay where they are.
+    pub(super) pinned: Vec<HiddenPath>,
     /// The directories of the machine that are shown to a recording beneath the entries.
     pub(super) machine: Vec<ViewEntry>,
     /// The directories in them that belong to this user while the directories around them do

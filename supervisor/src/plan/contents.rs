@@ -25,6 +25,8 @@ pub struct Plan {
     pub hidden: Vec<HiddenPath>,
     /// The files and directories in them that it may only read, and may not move.
     pub read_only: Vec<HiddenPath>,
+    /// The links and directories in them that it may not remove, move or replace.
+    pub pinned: Vec<HiddenPath>,
     /// Set if a sandboxed tool may also read the rest of the machine, beyond its grant. Lists
     /// the files and directories there that it does not see unless they are granted.
     pub machine: Option<Vec<HiddenPath>>,
@@ -62,16 +64,16 @@ pub struct Link {
     pub target: CString,
 }
 
-/// A file or directory that is hidden from a sandboxed tool, or that it may only read.
+/// A file, directory or link that is hidden from a sandboxed tool, or that it may not change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HiddenPath {
-    /// Its path; absolute, and without links.
+    /// Its path; absolute, and without links on the way.
     pub path: CString,
     /// The kind and the identity that it had when it was found.
     pub found: InodeId,
 }
 
-/// The kind and the identity of a file or directory when the host found it.
+/// The kind and the identity of a file, directory or link when the host found it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InodeId {

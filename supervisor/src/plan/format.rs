@@ -28,6 +28,7 @@ struct PlanHeader {
     dirs: Vec<(bool, Option<InodeId>)>,
     hidden: Vec<InodeId>,
     read_only: Vec<InodeId>,
+    pinned: Vec<InodeId>,
     machine: Option<Vec<InodeId>>,
     /// The number of links.
     #[serde(default)]
@@ -68,6 +69,7 @@ impl Plan {
             dirs: self.dirs.iter().map(|dir| (dir.writable, dir.searched)).collect(),
             hidden: self.hidden.iter().map(|it| it.found).collect(),
             read_only: self.read_only.iter().map(|it| it.found).collect(),
+            pinned: self.pinned.iter().map(|it| it.found).collect(),
             machine: self.machine.as_ref().map(|all| all.iter().map(|it| it.found).collect()),
             links: self.links.len(),
             closed: (self.closed.len(), self.closed_except.len()),
@@ -76,7 +78,8 @@ impl Plan {
         let mut strings = Vec::new();
         let fixed = [&self.program, &self.directory];
         let dirs = self.dirs.iter().map(|dir| &dir.path);
-        let hidden = self.hidden.iter().chain(&self.read_only).chain(self.machine.iter().flatten());
+        let hidden = self.hidden.iter().chain(&self.read_only).chain(&self.pinned);
+        let hidden = hidden.chain(self.machine.iter().flatten());
         let links = self.links.iter().flat_map(|link| [&link.path, &link.target]);
         let closed = self.closed.iter().chain(&self.closed_except);
         let paths = dirs.chain(hidden.map(|it| &it.path)).chain(links).chain(closed);
@@ -129,6 +132,7 @@ impl Plan {
         let dirs = dirs.collect::<Result<Vec<_>, _>>()?;
         let hidden = strings.hidden(&header.hidden)?;
         let read_only = strings.hidden(&header.read_only)?;
+        let pinned = strings.hidden(&header.pinned)?;
         let machine = header.machine.as_ref().map(|found| strings.hidden(found)).transpose()?;
         let links = (0..header.links).map(|_| strings.link()).collect::<Result<Vec<_>, _>>()?;
         let (closed, except) = header.closed;
@@ -142,8 +146,8 @@ impl Plan {
         }
         let is_relative = |path: &CString| !path.as_bytes().starts_with(b"/");
         let granted = dirs.iter().map(|dir| &dir.path);
-        let without = hidden.iter().chain(&read_only).chain(machine.iter().flatten());
-        let without = without.map(|it| &it.path);
+        let without = hidden.iter().chain(&read_only).chain(&pinned);
+        let without = without.chain(machine.iter().flatten()).map(|it| &it.path);
         let linked = links.iter().flat_map(|link| [&link.path, &link.target]);
         let fixed = [&program, &directory].into_iter().chain(&closed).chain(&closed_except);
         if fixed.chain(granted).chain(without).chain(linked).any(is_relative) {
@@ -158,6 +162,7 @@ impl Plan {
             dirs,
             hidden,
             read_only,
+            pinned,
             machine,
             links,
             closed,

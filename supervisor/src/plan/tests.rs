@@ -25,6 +25,10 @@ fn plan() -> Plan {
             path: string("/work/.git/hooks"),
             found: InodeId { directory: true, device: 1, inode: 3 },
         }],
+        pinned: vec![HiddenPath {
+            path: string("/work/.envrc"),
+            found: InodeId { directory: false, device: 1, inode: 5 },
+        }],
         machine: Some(vec![HiddenPath {
             path: string("/root/.ssh"),
             found: InodeId { directory: true, device: 1, inode: 2 },
@@ -84,6 +88,7 @@ fn malformed_plans_are_refused() {
         "/work\0",
         "/work/.env\0",
         "/work/.git/hooks\0",
+        "/work/.envrc\0",
         "/root/.ssh\0",
         "/home/name\0",
         "/work/tool\0",
@@ -99,7 +104,7 @@ fn malformed_plans_are_refused() {
     }
     refused(
         text.replace("\"args\":3", "\"args\":0").as_bytes(),
-        b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/root/.ssh\0/h/n\0/w/t\0/w\0/w/s\0",
+        b"/p\0/d\0A=1\0B=\0/w\0/w/.env\0/w/.git/hooks\0/w/.envrc\0/root/.ssh\0/h/n\0/w/t\0/w\0/w/s\0",
     );
     refused(text.replace("Require", "Of").as_bytes(), &strings);
     refused(text.replace('}', ",\"extra\":1}").as_bytes(), &strings);

@@ -108,6 +108,7 @@ pub(super) fn for_call(
         dirs: dirs.collect::<Result<_, PlanError>>()?,
         hidden: mem::take(hidden),
         read_only: mem::take(&mut guarded.read_only),
+        pinned: Vec::new(),
         machine: machine.take(),
         links: links.collect::<Result<_, PlanError>>()?,
         closed: closed(&call.grant.closed.places),

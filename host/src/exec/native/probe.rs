@@ -56,6 +56,7 @@ fn plan(supervisor: &Supervisor) -> Plan {
         dirs: installed(supervisor).into_iter().collect(),
         hidden: Vec::new(),
         read_only: Vec::new(),
+        pinned: Vec::new(),
         machine: None,
         links: Vec::new(),
         closed: Vec::new(),
