@@ -14,6 +14,9 @@ pub(crate) struct Resolution {
     /// The canonical path of each link on the way, and then the final target, which need not
     /// exist. If the way is too long, the links up to the bound.
     pub(crate) steps: Vec<PathBuf>,
+    /// The directories that the way leaves by `..`. If one of them becomes a link, the way leads
+    /// elsewhere.
+    pub(crate) left: Vec<PathBuf>,
     pub(crate) end: LinkEnd,
 }
 
@@ -34,8 +37,8 @@ pub(crate) enum LinkEnd {
 
 /// Resolves a path, however long the way is.
 pub(crate) fn resolve(path: &Path) -> Resolution {
-    let mut left = usize::MAX;
-    resolve_counted(path, &mut left)
+    let mut uses = usize::MAX;
+    resolve_counted(path, &mut uses)
 }
 
 /// Resolves a path, and looks at no more components than `most`, and than are `left` for several
@@ -48,22 +51,23 @@ pub(crate) fn resolve_within(path: &Path, most: usize, left: &mut usize) -> Reso
     resolution
 }
 
-fn resolve_counted(path: &Path, left: &mut usize) -> Resolution {
-    let mut steps = Vec::new();
+fn resolve_counted(path: &Path, uses: &mut usize) -> Resolution {
+    let (mut steps, mut left) = (Vec::new(), Vec::new());
     // A relative path has no steps if the current directory is gone.
     let Ok(path) = std::path::absolute(path) else {
-        return Resolution { steps, end: LinkEnd::Failed };
+        return Resolution { steps, left, end: LinkEnd::Failed };
     };
     let mut failure = None;
     let mut at = PathBuf::from("/");
     // In reverse order: the last component comes first.
     let mut rest: Vec<OsString> = parts(&path);
     while let Some(name) = rest.pop() {
-        let Some(fewer) = left.checked_sub(1) else {
-            return Resolution { steps, end: LinkEnd::TooFar };
+        let Some(fewer) = uses.checked_sub(1) else {
+            return Resolution { steps, left, end: LinkEnd::TooFar };
         };
-        *left = fewer;
+        *uses = fewer;
         if name == ".." {
+            left.push(at.clone());
             at.pop();
             continue;
         }
@@ -91,7 +95,7 @@ fn resolve_counted(path: &Path, left: &mut usize) -> Resolution {
     }
     let end = failure.unwrap_or_else(|| LinkEnd::At(at.clone()));
     steps.push(at);
-    Resolution { steps, end }
+    Resolution { steps, left, end }
 }
 
 /// Returns the names of a path, including `..`, in reverse order.
@@ -131,6 +135,7 @@ mod tests {
             let found = resolve(&path(link));
             assert_eq!(found.end, LinkEnd::At(path(link).canonicalize().expect("there")));
         }
+        assert_eq!(resolve(&path("again")).left, [path("dir")]);
         assert_eq!(resolve(&path("nowhere")).end, LinkEnd::Nothing);
         assert_eq!(resolve(&path("loop")).end, LinkEnd::Failed);
         assert_eq!(resolve(&path("through")).end, LinkEnd::Failed);
