@@ -76,16 +76,32 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
+/// A file or directory to which a link in a place leads, or which is on its way.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LinkTarget {
+    pub(super) path: PathBuf,
+    pub(super) place: PathBuf,
+    /// Set if the way leads only through the directory, so that its contents do not matter.
+    pub(super) is_passed: bool,
+}
+
+impl LinkTarget {
+    /// Returns whether a change of this path changes the target.
+    pub(super) fn is_changed_by(&self, path: &Path) -> bool {
+        if self.is_passed { path == self.path } else { path.starts_with(&self.path) }
+    }
+}
+
 /// Returns the targets of the links in those places that lie in the writable directories of a
-/// grant, each with its place. The targets are every link on the way, and the end, which need not
-/// exist. Places that the grant names are left out, and so is what lies beyond the bounds of a way:
-/// a repository of another person can have links over millions of components.
+/// grant. The targets are every link on the way, the end, which need not exist, and the directories
+/// that the way leaves by `..`. Places that the grant names are left out, and so is what lies beyond
+/// the bounds of a way: a repository of another person can have links over millions of components.
 ///
 /// # Errors
 ///
-/// Fails if a place cannot be looked at or listed, or if a link leads into a writable directory that cannot be
-/// looked into.
-pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
+/// Fails if a place cannot be looked at or listed, or if a link leads into a writable directory
+/// that cannot be looked into.
+pub(super) fn targets(grant: &Grant) -> io::Result<Vec<LinkTarget>> {
     let mut ways_left = MOST_OF_ALL_WAYS;
     let mut resolve = |link: &Path| resolve_within(link, LONGEST_WAY, &mut ways_left);
     let names = EXECUTED_PLACES.iter().map(|place| PathBuf::from(place.name));
@@ -95,6 +111,8 @@ pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
     let is_writable = |real: &Path| {
         dirs.iter().any(|dir| real.starts_with(dir)) && !grant.reserved.names_writable_in(real)
     };
+    let may_be_moved =
+        |passed: &Path| dirs.iter().any(|dir| passed.starts_with(dir) && passed != *dir);
     let mut found = Vec::new();
     for path in dirs.iter().flat_map(|dir| names.iter().map(|name| dir.join(name))) {
         let metadata = match symlink_metadata(&path) {
@@ -125,10 +143,16 @@ pub(super) fn targets(grant: &Grant) -> io::Result<Vec<(PathBuf, PathBuf)>> {
         if ways.iter().any(is_closed) {
             return Err(ErrorKind::PermissionDenied.into());
         }
-        let reals = ways.into_iter().flat_map(|way| way.steps);
-        let reals = reals.filter(|real| is_writable(real) && !real.starts_with(&place));
-
-        found.extend(reals.map(|real| (real, place.clone())));
+        for way in ways {
+            let passed = way.left.into_iter().filter(|left| may_be_moved(left));
+            let steps = way.steps.into_iter().filter(|real| is_writable(real));
+            let all = steps.map(|path| (path, false)).chain(passed.map(|path| (path, true)));
+            let all = all.filter(|(path, _)| !path.starts_with(&place));
+            found.extend(all.map(|(path, is_passed)| {
+                let place = place.clone();
+                LinkTarget { path, place, is_passed }
+            }));
+        }
     }
     Ok(found)
 }
@@ -160,7 +184,8 @@ mod tests {
         let reserved = Reserved::guarding(dirs.clone());
         let found = targets(&Grant { dirs, reserved, ..Grant::default() }).expect("listed");
         let place = root.join(".husky");
-        assert_eq!(found, [(root.join("kept"), place)]);
+        let expected = LinkTarget { path: root.join("kept"), place, is_passed: false };
+        assert_eq!(found, [expected]);
     }
 
     #[test]

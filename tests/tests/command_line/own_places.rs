@@ -466,6 +466,22 @@ fn no_link_and_no_move_of_a_component_makes_a_place() {
 }
 
 #[test]
+fn a_component_replaces_no_directory_on_the_way_of_a_link() {
+    for way in ["rmdir a", "mv a b", "mkdir b; mv a b"] {
+        let host = Host::new();
+        host.write("workspace/other/conf/envrc", "evil", 0o644);
+        for dir in ["a", "other/dir"] {
+            fs::create_dir(host.workspace().join(dir)).expect("made");
+        }
+        symlink("a/../conf/envrc", host.workspace().join(".envrc")).expect("linked");
+        let arguments = json!({ "command": format!("{way}; ln -s other/dir a") }).to_string();
+        let ran = host.run(["--backend", "wasm", "tool", "call", "bash", &arguments]);
+        let place = host.workspace().join(".envrc");
+        assert!(!place.exists() && place.is_symlink(), "`{way}`: {ran}");
+    }
+}
+
+#[test]
 fn what_links_in_a_place_lead_to_is_guarded_too() {
     let host = Host::new();
     host.write("workspace/.git/HEAD", "ref: refs/heads/main\n", 0o644);
@@ -582,4 +598,6 @@ fn a_closed_directory_on_the_way_of_a_link_is_not_opened_for_a_tool() {
     assert_eq!(component.json()["result"]["error_code"], "PERMISSION_DENIED", "{component}");
     assert_eq!(fs::read_to_string(behind).expect("read"), "good", "{component}");
     assert_eq!(fs::read_to_string(direct).expect("read"), "good", "{shell}");
+    // The links were as closed before the call.
+    assert!(hooks.join("pre-commit").is_symlink(), "{shell}");
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use super::hidden::path_of;
-use crate::exec::executed_links;
+use crate::exec::executed_links::{self, LinkTarget};
 use crate::paths::resolution_steps;
 use crate::policy::{GIT, Grant};
 
@@ -22,8 +22,8 @@ pub(super) struct Guard {
     pub(super) grant: Arc<Grant>,
     /// The places that the user allowed.
     pub(super) allowed: Vec<PathBuf>,
-    /// The targets of links in places, each with its place, found when the guest first writes.
-    linked: OnceLock<Vec<(PathBuf, PathBuf)>>,
+    /// The targets of links in places, found when the guest first writes.
+    linked: OnceLock<Vec<LinkTarget>>,
 }
 
 impl Guard {
@@ -56,10 +56,10 @@ impl Guard {
         let place = match self.grant.reserved.executed_place(path) {
             Some(place) => Some(place),
             None => {
-                let target = self.linked()?.iter().find(|(real, _)| path.starts_with(real));
+                let target = self.linked()?.iter().find(|target| target.is_changed_by(path));
                 // Names in it that the grant lists are open.
-                let target = target.filter(|(real, _)| !self.grant.reserved.opens(real, path));
-                target.map(|(_, place)| place.clone())
+                let target = target.filter(|it| !self.grant.reserved.opens(&it.path, path));
+                target.map(|target| target.place.clone())
             }
         };
         Ok(place.filter(|place| !self.allowed.contains(place)))
@@ -82,7 +82,7 @@ impl Guard {
     }
 
     /// Returns the targets of links. Fails if a place or a target cannot be looked at now.
-    fn linked(&self) -> io::Result<&[(PathBuf, PathBuf)]> {
+    fn linked(&self) -> io::Result<&[LinkTarget]> {
         if let Some(known) = self.linked.get() {
             return Ok(known);
         }
@@ -94,7 +94,7 @@ impl Guard {
     /// exist.
     fn holds_target(&self, dir: &Path) -> bool {
         match self.linked() {
-            Ok(linked) => linked.iter().any(|(real, _)| real.starts_with(dir)),
+            Ok(linked) => linked.iter().any(|target| target.path.starts_with(dir)),
             Err(_) => true,
         }
     }
