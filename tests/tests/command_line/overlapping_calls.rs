@@ -58,19 +58,49 @@ fn a_place_that_one_call_made_and_removed_is_new_for_the_other() {
 }
 
 #[test]
-fn the_target_of_a_link_stays_guarded_while_a_directory_on_its_way_is_gone() {
+fn a_link_and_the_directories_on_its_way_stay_where_they_are() {
     let host = Host::new();
     let hook = host.write("workspace/scripts/pre-commit", "good", 0o755);
     host.write("workspace/.git/HEAD", "ref: refs/heads/a\n", 0o644);
     for dir in ["a", ".git/hooks", ".git/objects"] {
         fs::create_dir(host.workspace().join(dir)).expect("made");
     }
+    for (link, target) in [
+        (".git/hooks/pre-commit", "../../a/../scripts/chain"),
+        ("scripts/chain", "pre-commit"),
+        (".envrc", "scripts/pre-commit"),
+    ] {
+        symlink(target, host.workspace().join(link)).expect("linked");
+    }
+    let change = "echo evil >evil; ln -sf evil .envrc; rm .envrc; mv scripts s; rmdir a; \
+                  ln -s evil scripts/new; mv scripts/new scripts/chain; mv .git g; \
+                  echo evil >scripts/pre-commit; true";
+    let first = format!("{change}; touch first; until_there second; {change}");
+    let second = format!("{change}; touch second; until_there ended; {change}");
+    let ran = overlap(&host, [&first, &second]);
+    for path in [".git/hooks/pre-commit", ".envrc"] {
+        assert_eq!(text(&host.workspace().join(path)), "good", "{path}: {ran:?}");
+    }
+    assert!(host.workspace().join("a").is_dir() && text(&hook) == "good", "{ran:?}");
+    assert!(!ran.iter().any(|ran| ran.contains("withheld")), "{ran:?}");
+    assert_none_is_noted(&host);
+}
+
+#[test]
+fn what_two_calls_make_where_a_link_led_nowhere_is_not_executed() {
+    let host = Host::new();
+    host.write("workspace/.git/HEAD", "ref: refs/heads/a\n", 0o644);
+    for dir in ["scripts", ".git/hooks", ".git/objects"] {
+        fs::create_dir(host.workspace().join(dir)).expect("made");
+    }
     let link = host.workspace().join(".git/hooks/pre-commit");
-    symlink("../../a/../scripts/pre-commit", link).expect("linked");
-    let write = "echo evil >scripts/pre-commit || true";
-    let first = format!("rmdir a; touch first; until_there second; {write}; mkdir a");
-    let ran = overlap(&host, [&first, "rm -f scripts/pre-commit; touch second"]);
-    assert_eq!(text(&hook), "good", "{ran:?}");
+    symlink("../../scripts/pre-commit", &link).expect("linked");
+    // The second call makes the same file that it found.
+    let make = "ln scripts/evil scripts/pre-commit";
+    let away = "touch first; until_there second; rm scripts/pre-commit";
+    let first = format!("echo evil >scripts/evil; {make}; {away}");
+    let ran = overlap(&host, [&first, &format!("touch second; until_there ended; {make}")]);
+    assert!(!link.is_symlink() && link.with_extension("withheld").is_symlink(), "{ran:?}");
     assert_none_is_noted(&host);
 }
 

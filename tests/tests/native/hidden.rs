@@ -571,10 +571,10 @@ fn what_is_new_beside_something_named_is_set_aside() {
             (read(".claude/hooks.json"), read(".claude/hooks.json.withheld")),
             (String::new(), "evil\n".into())
         );
-        fs::remove_file(rig.path(".claude/hooks.json.withheld")).expect("removed");
-        let swap = "mv .claude c; mkdir .claude; echo evil >.claude/other.json; mv c/* .claude";
+        let swap = "mv .claude c; mkdir .claude; echo evil >.claude/other.json";
         run_guarded(rig, swap, &[".claude/settings.json"]);
-        assert!(!rig.path(".claude").exists() && rig.path(".claude.withheld").exists());
+        assert!(!rig.path("c").exists() && !rig.path(".claude/other.json").exists());
+        assert_eq!(read(".claude/other.json.withheld"), "evil\n");
     });
 }
 
@@ -620,7 +620,7 @@ fn a_file_that_appears_while_another_call_runs_is_set_aside_by_that_call() {
 }
 
 #[test]
-fn a_link_at_a_place_that_is_gone_is_reported_and_what_it_leads_to_on_any_way_is_guarded() {
+fn a_link_at_a_place_and_what_it_leads_to_on_any_way_stay_as_they_are() {
     each_user(Sandbox::Require, |rig| {
         let outside = rig.lacking(OmittedLayers::default());
         for (file, text) in
@@ -635,23 +635,17 @@ fn a_link_at_a_place_that_is_gone_is_reported_and_what_it_leads_to_on_any_way_is
         symlink(rig.path("scripts/pc"), outside.path("pre-commit")).expect("linked");
         symlink(outside.workspace(), rig.path(".git/hooks")).expect("linked");
         symlink("scripts", rig.path(".vscode")).expect("linked");
-        let outcome = run_guarded(rig, "echo evil >>scripts/pc; rm .vscode .git/hooks", &[]);
-        assert_eq!(
-            fs::read_to_string(rig.path("scripts/pc")).expect("there"),
-            "good",
-            "{outcome:?}"
-        );
-        let places = outcome.isolation.expect("it ran").places.expect("said");
-        assert!(places.reason().is_some_and(|why| why.contains("is gone")), "{places}");
-        symlink("scripts", rig.path(".vscode")).expect("linked");
-        run_guarded(rig, "rm .vscode; mkdir .vscode", &[]);
-        assert!(!rig.path(".vscode").exists() && rig.path(".vscode.withheld").is_dir());
-        // A link on the way to the target, which leads out of the directory now.
+        // A link on the way to the target.
         symlink("pc", rig.path("scripts/way")).expect("linked");
         symlink("scripts/way", rig.path(".envrc")).expect("linked");
-        run_guarded(rig, "ln -sfn /bin/sh scripts/way", &[]);
-        assert!(!rig.path(".envrc").is_symlink(), "the way leads elsewhere");
-        assert!(rig.path(".envrc.withheld").is_symlink());
+        let change = "echo evil >>scripts/pc; rm .vscode .git/hooks; ln -sfn /bin/sh scripts/way; \
+                      ln -sfn /bin/sh .envrc; mv .vscode v; mv scripts s; echo made >free";
+        let outcome = run_guarded(rig, change, &[]);
+        let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
+        for path in ["scripts/pc", ".vscode/pc", ".git/hooks/pre-commit", ".envrc"] {
+            assert_eq!(read(path), "good", "{path}: {outcome:?}");
+        }
+        assert_eq!(read("free"), "made\n", "{outcome:?}");
     });
 }
 
@@ -661,8 +655,8 @@ fn nothing_takes_the_place_of_a_repository() {
         rig.file("x", "", 0o666);
         let make = "mkdir .git .git/objects .git/refs; echo ref: refs/heads/a >.git/HEAD";
         rig.run(&rig.script(make), |_| {});
-        run_guarded(rig, "mv .git g; echo gitdir: e >.git", &[]);
-        assert!(!rig.path(".git").exists() && rig.path(".git.withheld").exists());
+        let outcome = run_guarded(rig, "mv .git g; rm -r .git; echo gitdir: e >.git", &[]);
+        assert!(rig.path(".git").is_dir() && !rig.path("g").exists(), "{outcome:?}");
     });
 }
 
@@ -679,13 +673,14 @@ fn what_links_of_a_tool_among_submodules_lead_to_stays_writable() {
         let plant = "mkdir .git/modules; cd .git/modules; ln -s ../../notes m; ln -s ../../src s; \
                      ln -s ../objects o";
         run_guarded(rig, plant, &[]);
-        let repair = "rm .git/modules/m; rm notes && echo mended >notes; echo x >src/a; \
-                      echo x >.git/objects/a";
+        let repair = "rm notes && echo mended >notes; echo x >src/a; echo x >.git/objects/a; \
+                      rm .git/modules/m";
         let outcome = run_guarded(rig, repair, &[]);
         let read = |name: &str| fs::read_to_string(rig.path(name)).unwrap_or_default();
         assert_eq!(read("notes"), "mended\n", "root: {}, {outcome:?}", rig.is_root());
         assert_eq!([read("src/a"), read(".git/objects/a")], ["x\n", "x\n"], "{outcome:?}");
-        assert!(!rig.path(".git/modules/m").is_symlink(), "{outcome:?}");
+        // Git makes no such links, so a tool has no need to remove them.
+        assert!(rig.path(".git/modules/m").is_symlink(), "{outcome:?}");
     });
 }
 

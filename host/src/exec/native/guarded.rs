@@ -3,7 +3,8 @@
 //!
 //! The search covers the places directly in a directory that the grant names, the places of its
 //! repository, and the targets of links in places. A place that exists when a call begins becomes a
-//! read-only mount. A mount needs something to lie on, so a tool can make a new place:
+//! read-only mount. A link, and a directory on its way, becomes a mount too, so that the link keeps
+//! its target. A mount needs something to lie on, so a tool can make a new place:
 //! [`set_aside`](super::set_aside) renames it. Owns the search.
 
 mod bounds;
@@ -14,6 +15,7 @@ mod repositories;
 mod running_calls;
 mod search;
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr};
 use std::fs::symlink_metadata;
 use std::os::unix::ffi::OsStrExt;
@@ -29,7 +31,7 @@ use self::bounds::GuardBounds;
 use self::running_calls::{CallPlaces, OverlappingCalls, RunningCall};
 use self::search::{GuardSearch, failed};
 use super::set_aside::{
-    ExpectedPlace, GrantedRoot, InitialState, PartialPlace, PlaceState, SetAside,
+    DanglingLink, ExpectedPlace, GrantedRoot, InitialState, PartialPlace, PlaceState, SetAside,
 };
 use crate::policy::{EXECUTED_PLACES, Grant};
 
@@ -38,12 +40,13 @@ use crate::policy::{EXECUTED_PLACES, Grant};
 pub(super) struct Guarded {
     /// The places that exist.
     pub(super) read_only: Vec<HiddenPath>,
+    /// The links in places, and what lies on their ways, which stay where they are.
+    pub(super) pinned: BTreeMap<PathBuf, HiddenPath>,
+    dangling: Vec<DanglingLink>,
     expected: Vec<ExpectedPlace>,
     listed: Vec<PartialPlace>,
     /// The directories that exceed a bound, or that cannot be looked at.
     pub(super) too_large: Vec<PathBuf>,
-    /// The directories that the tool may write to.
-    writable: Vec<PathBuf>,
     /// The places that exist, to be compared after the call.
     existing: Vec<ExistingPlace>,
     /// Set if calls of other processes do not know this call, or this call does not know them: the
@@ -113,14 +116,14 @@ impl Guarded {
         calls: Option<&Path>,
     ) -> Result<Self, String> {
         let writable: Vec<PathBuf> = grant.writable_dirs().map(Path::to_owned).collect();
-        let guarded = Self { writable: writable.clone(), ..Self::default() };
         let mut search = GuardSearch {
             grant,
+            writable: &writable,
             bounds,
             sets_aside,
             ended,
             overlapping: OverlappingCalls::new(calls),
-            guarded,
+            guarded: Self::default(),
             places_of_call: CallPlaces::default(),
             root: None,
             within: None,
@@ -149,40 +152,29 @@ impl Guarded {
             }
             search.repository(&open, dir)?;
         }
-        search.guard_with_others()?;
         if let Some(refusal) = search.refusal {
             return Err(refusal);
         }
-        let GuardSearch { mut guarded, overlapping, mut places_of_call, .. } = search;
-        let mounted = guarded.read_only.iter().map(|it| {
+        let GuardSearch { mut guarded, overlapping, places_of_call, .. } = search;
+        let mounted = guarded.read_only.iter().chain(guarded.pinned.values());
+        let existing = mounted.map(|it| {
             let born = ExistingPlace::at(it.path.clone()).and_then(|it| it.born);
             ExistingPlace { path: it.path.clone(), found: it.found, born }
         });
-        guarded.existing.extend(mounted);
-        let read_only = guarded.read_only.iter();
-        places_of_call
-            .note_guarded(read_only.map(|it| Path::new(OsStr::from_bytes(it.path.as_bytes()))));
+        guarded.existing = existing.collect();
         let (running, failed) = overlapping.begin(places_of_call);
         (guarded._running, guarded.unknown_to_others) = (Some(running), failed);
         Ok(guarded)
     }
 
-    /// Notes a link that exists, to compare it after the call.
-    fn note_existing(&mut self, link: &Path) {
-        let Ok(path) = CString::new(link.as_os_str().as_bytes()) else { return };
-        self.existing.extend(ExistingPlace::at(path));
-    }
-
-    /// Returns whether a path stays as it is: a read-only mount is on it or around it, or, if the
-    /// call `sets_aside` what is new, the tool's change would be renamed.
+    /// Returns whether a path stays as it is: a read-only mount is on it or around it, the tool cannot
+    /// move it, or, if the call `sets_aside` what is new, the tool's change would be renamed.
     pub(super) fn keeps(&self, path: &Path, sets_aside: bool) -> bool {
         let is_mounted = |it: &HiddenPath| path.starts_with(OsStr::from_bytes(it.path.as_bytes()));
         let is_renamed = |it: &ExpectedPlace| {
             let place = it.around.join(&it.name);
             match it.before {
-                // The directory must stay, but the tool may write in it.
-                InitialState::Directory { .. } => path == place,
-                InitialState::Nothing | InitialState::Link { .. } => path.starts_with(place),
+                InitialState::Nothing => path.starts_with(place),
                 // Only a link would be renamed.
                 InitialState::NoLink => false,
             }
@@ -191,6 +183,7 @@ impl Guarded {
             path.starts_with(&it.path) && it.reserved.executed_place(path).is_some()
         };
         self.read_only.iter().any(is_mounted)
+            || self.pinned.contains_key(path)
             || sets_aside
                 && (self.expected.iter().any(is_renamed) || self.listed.iter().any(is_new))
     }
@@ -202,14 +195,15 @@ impl Guarded {
             let other = places[0].other_dir();
             for place in places {
                 let dirs = std::iter::once(&*place.dir).chain(&other);
-                done.extend(dirs.flat_map(|dir| place.set_aside_in(dir, &self.writable)));
+                done.extend(dirs.filter_map(|dir| place.set_aside_in(dir)));
             }
         }
+        done.extend(self.dangling.iter().filter_map(DanglingLink::set_aside));
         done.extend(self.listed.iter().flat_map(PartialPlace::set_aside));
-        // A mount is gone if another call removes the place, and then the tool can make another one.
+        // A mount is gone if another program removes the place, and then the tool can make another one.
         for place in self.existing.iter().filter(|place| place.is_replaced()) {
             let path = PathBuf::from(OsStr::from_bytes(place.path.as_bytes()));
-            // A link that is gone is reported already.
+            // A link that was set aside is reported already.
             if done.iter().all(|known| known.path != path) {
                 done.push(SetAside { place: path.clone(), path, now: PlaceState::Replaced });
             }

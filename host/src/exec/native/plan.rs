@@ -108,7 +108,7 @@ pub(super) fn for_call(
         dirs: dirs.collect::<Result<_, PlanError>>()?,
         hidden: mem::take(hidden),
         read_only: mem::take(&mut guarded.read_only),
-        pinned: Vec::new(),
+        pinned: mem::take(&mut guarded.pinned).into_values().collect(),
         machine: machine.take(),
         links: links.collect::<Result<_, PlanError>>()?,
         closed: closed(&call.grant.closed.places),

@@ -6,7 +6,7 @@
 //! everything on the way.
 
 use std::collections::HashSet;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, chmodat, fstat,
-    openat, openat2, readlinkat, renameat_with, statat,
+    openat, openat2, renameat_with, statat,
 };
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::exec::executed_links::LONGEST_WAY;
-use crate::paths::{LinkEnd, Resolution, resolve_within};
+use crate::paths::{LinkEnd, resolve_within};
 use crate::policy::Reserved;
 
 /// The number of numbered names that are tried for something that is set aside, before unguessable
@@ -55,17 +55,20 @@ pub(super) struct GrantedRoot {
 }
 
 impl GrantedRoot {
-    /// Opens a directory beneath it by its path. Follows no link, since a tool could make one lead
-    /// out of the directory.
-    pub(super) fn open(&self, path: &Path) -> Option<OwnedFd> {
-        let relative = path.strip_prefix(&self.path).ok()?;
-        let relative = if relative.as_os_str().is_empty() { Path::new(".") } else { relative };
+    /// Opens a directory beneath it by its path, even if the tool has taken rights to it away. Follows
+    /// no link, since a tool could make one lead out of the directory.
+    fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let relative = path.strip_prefix(&self.path).map_err(|_| Errno::NOENT)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let within = ResolveFlags::BENEATH
             | ResolveFlags::NO_SYMLINKS
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV;
-        openat2(&self.dir, relative, flags, Mode::empty(), within).ok()
+        let mut dir = fcntl_dupfd_cloexec(&self.dir, 0)?;
+        for name in relative {
+            dir = with_rights(&dir, || openat2(&dir, name, flags, Mode::empty(), within))?;
+        }
+        Ok(dir)
     }
 }
 
@@ -74,24 +77,34 @@ pub(super) enum InitialState {
     Nothing,
     /// Anything but a link. It may be made, changed and removed, but no link may take its place.
     NoLink,
-    /// A directory. It may be removed but not replaced.
-    Directory {
-        device: u64,
-        inode: u64,
-    },
-    Link {
-        text: CString,
-        target: LinkEnd,
-        /// Set if it is reported that the link is gone. A tool may have made links among submodules,
-        /// and may remove them.
-        is_reported: bool,
-    },
+}
+
+/// A link that leads nowhere when a call begins. It stays where it is during the call, and is set
+/// aside after it if it leads to something then.
+pub(super) struct DanglingLink {
+    pub(super) root: GrantedRoot,
+    pub(super) path: PathBuf,
+}
+
+impl DanglingLink {
+    /// Renames the link, unless it is as before.
+    pub(super) fn set_aside(&self) -> Option<SetAside> {
+        let mut left = LONGEST_WAY;
+        let end = resolve_within(&self.path, LONGEST_WAY, &mut left).end;
+        // Another program may find the target although this one does not.
+        if matches!(end, LinkEnd::Nothing | LinkEnd::Failed) {
+            return None;
+        }
+        let (around, name) = (self.path.parent()?, self.path.file_name()?);
+        let renamed = self.root.open(around);
+        let renamed = renamed.and_then(|dir| with_rights(&dir, || rename_aside(&dir, name)));
+        let (path, now) = (self.path.clone(), PlaceState::from_renaming(renamed));
+        Some(SetAside { place: path.clone(), path, now })
+    }
 }
 
 /// A place that the grant opens in part. New files in it are set aside after the call.
 pub(super) struct PartialPlace {
-    /// The directory around the place.
-    pub(super) around: Arc<OwnedFd>,
     pub(super) dir: Arc<OwnedFd>,
     pub(super) path: PathBuf,
     pub(super) names: Arc<HashSet<OsString>>,
@@ -113,10 +126,8 @@ pub(super) enum PlaceState {
     Renamed(OsString),
     /// The reason why a file or directory that the tool made is still there.
     Left(String),
-    /// The text of a link that is gone.
-    Removed(CString),
-    /// A different file or directory, although the place was read-only for the tool: another call
-    /// or another program replaced it.
+    /// A different file, directory or link, although the tool could not replace the place: another
+    /// program did.
     Replaced,
 }
 
@@ -136,86 +147,28 @@ impl ExpectedPlace {
             (Ok(now), Ok(before)) => (now.st_dev, now.st_ino) != (before.st_dev, before.st_ino),
             _ => true,
         };
-        self.root.open(&self.around).filter(is_other)
+        self.root.open(&self.around).ok().filter(is_other)
     }
 
-    /// Renames what is at the place, unless it is as before. Also reports a link that is gone.
-    pub(super) fn set_aside_in(&self, dir: &OwnedFd, writable: &[PathBuf]) -> Vec<SetAside> {
+    /// Renames what is at the place, unless it is as before.
+    pub(super) fn set_aside_in(&self, dir: &OwnedFd) -> Option<SetAside> {
         let name = &self.name;
-        let found = with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
-        let renamed = match found {
-            Err(Errno::NOENT) => None,
-            Ok(stat) if self.is_as_before(dir, &stat, writable) => return Vec::new(),
-            found => Some(found.and_then(|_| with_rights(dir, || rename_aside(dir, name)))),
+        let is_as_before = |stat: &Stat| match self.before {
+            InitialState::Nothing => false,
+            InitialState::NoLink => FileType::from_raw_mode(stat.st_mode) != FileType::Symlink,
         };
-        let removed = match &self.before {
-            InitialState::Link { text, is_reported: true, .. } => {
-                Some(PlaceState::Removed(text.clone()))
-            }
-            _ => None,
+        let renamed = match with_rights(dir, || statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)) {
+            Err(Errno::NOENT) => return None,
+            Ok(stat) if is_as_before(&stat) => return None,
+            found => found.and_then(|_| with_rights(dir, || rename_aside(dir, name))),
         };
-        let renamed = renamed.map(PlaceState::from_renaming);
-        let path = self.around.join(name);
-        let states = renamed.into_iter().chain(removed);
-        states.map(|now| SetAside { place: path.clone(), path: path.clone(), now }).collect()
-    }
-
-    /// Returns the way of the link now.
-    fn way(&self) -> Resolution {
-        let mut left = LONGEST_WAY;
-        resolve_within(&self.around.join(&self.name), LONGEST_WAY, &mut left)
-    }
-
-    fn is_as_before(&self, dir: &OwnedFd, now: &Stat, writable: &[PathBuf]) -> bool {
-        let (text, target) = match &self.before {
-            InitialState::Nothing => return false,
-            InitialState::NoLink => {
-                return FileType::from_raw_mode(now.st_mode) != FileType::Symlink;
-            }
-            InitialState::Directory { device, inode } => {
-                return (now.st_dev, now.st_ino) == (*device, *inode);
-            }
-            InitialState::Link { text, target, .. } => (text, target),
-        };
-        if readlinkat(dir, &self.name, Vec::new()).as_ref() != Ok(text) {
-            return false;
-        }
-        let way = self.way();
-        let itself = self.around.join(&self.name);
-        let may_be_made =
-            |step: &PathBuf| *step != itself && writable.iter().any(|dir| step.starts_with(dir));
-        let is_closed_by_tool = matches!(&way.end, LinkEnd::Closed(dir) if may_be_made(dir));
-        // Outside of the directories that the tool may write to, another program changed the way.
-        let is_of_others = !is_closed_by_tool && !way.steps.iter().any(may_be_made);
-        match (way.end, target) {
-            // The end was unknown, and the call reports that.
-            (_, LinkEnd::TooFar) => true,
-            (now, before) if now == *before && is_of_others => true,
-            // Another program may find the target although this one does not.
-            (LinkEnd::Closed(_) | LinkEnd::Failed | LinkEnd::TooFar, _) => false,
-            (now, before) => now == *before || is_of_others,
-        }
+        let (path, now) = (self.around.join(name), PlaceState::from_renaming(renamed));
+        Some(SetAside { place: path.clone(), path, now })
     }
 }
 
 impl PartialPlace {
     pub(super) fn set_aside(&self) -> Vec<SetAside> {
-        let mut done = self.set_aside_new();
-        // The tool may have replaced this directory by another one.
-        let name = self.path.file_name();
-        let now = name.map(|name| statat(&self.around, name, AtFlags::SYMLINK_NOFOLLOW));
-        let is_same = |now: &rustix::fs::Stat| {
-            fstat(&self.dir).is_ok_and(|it| (it.st_dev, it.st_ino) == (now.st_dev, now.st_ino))
-        };
-        let is_other = now.is_some_and(|now| now.is_ok_and(|now| !is_same(&now)));
-        if let Some(name) = name.filter(|_| is_other) {
-            let now = with_rights(&self.around, || rename_aside(&self.around, name));
-            done.push(self.done(self.path.clone(), now));
-        }
-        done
-    }
-
-    fn set_aside_new(&self) -> Vec<SetAside> {
         let names = with_rights(&self.dir, || names_in(&self.dir));
         let names = match names {
             Ok(names) => names,

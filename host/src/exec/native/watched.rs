@@ -131,8 +131,8 @@ pub(super) async fn set_aside(mut guarded: Guarded, call: &Call) -> Result<(), S
 }
 
 /// Returns a text for each of the first [`LISTED`] files that a tool made at guarded places, and
-/// one with the number of the others. A tool can make any number. Those that are still there, links
-/// that are gone, and places that were replaced come first; also returns the text about the first of these.
+/// one with the number of the others. A tool can make any number. Those that are still there, and
+/// places that were replaced, come first; also returns the text about the first of these.
 fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
     let (moved, left): (Vec<&SetAside>, Vec<&SetAside>) =
         done.iter().partition(|it| matches!(it.now, PlaceState::Renamed(_)));
@@ -155,12 +155,6 @@ fn texts_of(done: &[SetAside]) -> (Vec<String>, Option<String>) {
                 "`{shown}`, which other programs execute, was replaced or removed while the tool ran; \
                  look at it if you did not do that"
             ),
-            PlaceState::Removed(text) => {
-                let text = written_out(&text.to_string_lossy());
-                format!(
-                    "the link `{shown}` to `{text}`, through which other programs execute files, is gone"
-                )
-            }
         }
     };
     let first_left = left.first().map(text);

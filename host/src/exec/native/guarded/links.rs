@@ -1,18 +1,16 @@
 //! The links in guarded places, and the targets to which they lead.
 
-use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use rustix::fs::{AtFlags, CWD, readlinkat, statat};
+use ikigai_supervisor::plan::{HiddenPath, InodeId};
+use rustix::fs::{AtFlags, CWD, statat};
 use rustix::io::Errno;
 
-use super::git::{holds_repositories, is_repository};
-use super::search::{GuardSearch, failed};
+use super::git::is_repository;
+use super::search::{GuardSearch, c_path, failed};
 use crate::exec::executed_links::links_in;
 use crate::exec::native::open_grant::identity;
-use crate::exec::native::set_aside::InitialState;
+use crate::exec::native::set_aside::DanglingLink;
 use crate::paths::{LinkEnd, Resolution, resolve_within};
 
 impl GuardSearch<'_> {
@@ -22,22 +20,16 @@ impl GuardSearch<'_> {
         let links =
             links.map_err(|error| format!("`{}` cannot be searched: {error}", place.display()))?;
         for (link, way) in links {
+            // All of the place is read-only. A link outside of it could be replaced.
+            let mut passed = way.steps.iter().chain(&way.left);
             if way.end == LinkEnd::TooFar {
                 self.exceeded(place);
-                continue;
+            } else if !passed.all(|step| step.starts_with(place)) {
+                self.guard_way(&link, &way, place)?;
+                if let LinkEnd::At(real) = &way.end {
+                    self.guard_end(real)?;
+                }
             }
-            // All of the place is read-only. A link outside of it can be replaced.
-            if way.steps.iter().all(|step| step.starts_with(place)) {
-                continue;
-            }
-            self.guard_target(&way.end)?;
-            let (Some(around), Some(name)) = (link.parent(), link.file_name()) else { continue };
-            // Outside of the granted directory nothing is renamed.
-            let dir = self.root.as_ref().and_then(|root| root.open(around));
-            let Some(dir) = dir.map(Arc::new) else { continue };
-            let Ok(text) = readlinkat(&dir, name, Vec::new()) else { continue };
-            // The end of the link has a mount. A link on the way to it cannot.
-            self.expect_link(&dir, &link, name, text, way.end);
         }
         Ok(())
     }
@@ -61,17 +53,50 @@ impl GuardSearch<'_> {
         }
     }
 
-    /// Guards the target of a link if it lies in the directories that the tool may write to. If
-    /// the link leads into a directory that cannot be looked into, guards this directory: a tool
-    /// of the same user could open it again.
-    fn guard_target(&mut self, target: &LinkEnd) -> Result<(), String> {
-        match target {
-            LinkEnd::At(real) => _ = self.guard_end(real)?,
+    /// Guards the target of a link in a place, and what leads to it: the links and directories on the
+    /// way stay where they are. If the link leads into a directory that cannot be looked into, guards
+    /// this directory: a tool of the same user could open it again. If the link leads nowhere, notes
+    /// that.
+    fn guard_way(&mut self, link: &Path, way: &Resolution, place: &Path) -> Result<(), String> {
+        // The last step is the end of the way.
+        let links = match (&way.end, way.steps.split_last()) {
+            (LinkEnd::TooFar, _) | (_, None) => &way.steps[..],
+            (_, Some((_, links))) => links,
+        };
+        for step in links.iter().chain(&way.left) {
+            if self.guarded.pinned.len() >= self.bounds.places {
+                self.exceeded(place);
+                break;
+            }
+            if let Ok(stat) = statat(CWD, step, AtFlags::SYMLINK_NOFOLLOW) {
+                self.pin(step, identity(&stat))?;
+            }
+        }
+        let leads_nowhere = match &way.end {
+            LinkEnd::At(_) | LinkEnd::TooFar => false,
             LinkEnd::Closed(dir) => {
                 let is_guarded = self.guard_end(dir)?;
                 self.closed(dir, is_guarded);
+                false
             }
-            _ => {}
+            LinkEnd::Nothing | LinkEnd::Failed => true,
+        };
+        if self.sets_aside && (leads_nowhere || self.overlapping.found_dangling(link)) {
+            self.places_of_call.note_dangling(link);
+            // Outside of the granted directory nothing is renamed.
+            let root = self.root.clone().filter(|root| link.starts_with(&root.path));
+            let dangling = root.map(|root| DanglingLink { root, path: link.to_owned() });
+            self.guarded.dangling.extend(dangling);
+        }
+        Ok(())
+    }
+
+    /// Keeps a link or directory where it is if the tool could move it.
+    pub(super) fn pin(&mut self, path: &Path, found: InodeId) -> Result<(), String> {
+        let is_in = |dir: &PathBuf| path.starts_with(dir) && path != dir;
+        if self.writable.iter().any(is_in) && !self.grant.reserved.names(path) {
+            let pinned = HiddenPath { path: c_path(path)?, found };
+            self.guarded.pinned.insert(path.to_owned(), pinned);
         }
         Ok(())
     }
@@ -88,23 +113,19 @@ impl GuardSearch<'_> {
 
     /// Treats a link that leads into a directory that cannot be looked into.
     fn closed(&mut self, dir: &Path, is_guarded: bool) {
-        if !self.guarded.writable.iter().any(|granted| dir.starts_with(granted)) {
-            return;
-        }
-        // After a server, no link is compared.
-        let is_compared = self.sets_aside || !self.is_writable(dir);
-        match is_compared {
-            true if is_guarded => {}
+        let is_writable = self.writable.iter().any(|granted| dir.starts_with(granted));
+        match is_writable && !is_guarded {
+            false => {}
             // A tool may have made the link, and must not stop later calls.
             true if self.within.is_some() => self.is_exceeded = true,
-            _ => _ = self.refusal.get_or_insert_with(|| failed(dir, Errno::ACCESS)),
+            true => _ = self.refusal.get_or_insert_with(|| failed(dir, Errno::ACCESS)),
         }
     }
 
     /// Returns whether the tool may write to the target of a link. A link to a directory that the
     /// grant names does not count: guarding that directory would leave nothing to write to.
-    pub(super) fn is_writable(&self, real: &Path) -> bool {
-        let mut writable = self.guarded.writable.iter();
+    fn is_writable(&self, real: &Path) -> bool {
+        let mut writable = self.writable.iter();
         writable.any(|dir| real.starts_with(dir)) && !self.grant.reserved.names_writable_in(real)
     }
 
@@ -116,74 +137,41 @@ impl GuardSearch<'_> {
         })
     }
 
-    /// Expects a link. If it is gone after the call, that is reported, unless a tool may have made
-    /// the link.
-    fn expect_link(
-        &mut self,
-        dir: &Arc<OwnedFd>,
-        path: &Path,
-        name: &OsStr,
-        text: CString,
-        target: LinkEnd,
-    ) {
-        let is_inner = path.ancestors().skip(1).any(holds_repositories);
-        let is_reported = self.within.is_none() && !is_inner;
-        if is_reported {
-            self.guarded.note_existing(path);
-        }
-        self.expect(dir, path, name, InitialState::Link { text, target, is_reported });
-    }
-
     /// Guards a link, and its target in the granted directories.
-    pub(super) fn link(
-        &mut self,
-        dir: &Arc<OwnedFd>,
-        path: PathBuf,
-        name: &OsStr,
-    ) -> Result<(), String> {
-        let text = readlinkat(dir, name, Vec::new()).map_err(|errno| failed(&path, errno))?;
-        let target = self.resolve(&path).end;
-        if target == LinkEnd::TooFar {
-            self.exceeded(&path);
+    pub(super) fn link(&mut self, path: &Path) -> Result<(), String> {
+        let way = self.resolve(path);
+        if way.end == LinkEnd::TooFar {
+            self.exceeded(path);
         }
-        self.guard_target(&target)?;
-        if let LinkEnd::At(real) = &target
-            && real.is_dir()
-            && !self.is_needed_by_git(real)
-        {
-            self.links_in(real)?;
+        self.guard_way(path, &way, path)?;
+        if let LinkEnd::At(real) = &way.end {
+            self.guard_end(real)?;
+            if real.is_dir() && !self.is_needed_by_git(real) {
+                self.links_in(real)?;
+            }
         }
-        self.expect_link(dir, &path, name, text, target);
         Ok(())
     }
 
     /// Guards a link among submodules or working trees. Its target is guarded only if that is a
     /// repository. Git has no use for other links and for files here.
-    pub(super) fn inner_link(
-        &mut self,
-        dir: &Arc<OwnedFd>,
-        path: &Path,
-        name: &OsStr,
-    ) -> Result<(), String> {
-        let text = match readlinkat(dir, name, Vec::new()) {
-            Ok(text) => text,
-            Err(Errno::INVAL | Errno::NOENT) => return Ok(()),
-            Err(errno) => return Err(failed(path, errno)),
-        };
-        let target = self.resolve(path).end;
-        if target == LinkEnd::TooFar {
+    pub(super) fn inner_link(&mut self, path: &Path) -> Result<(), String> {
+        if !path.is_symlink() {
+            return Ok(());
+        }
+        let way = self.resolve(path);
+        if way.end == LinkEnd::TooFar {
             self.exceeded(path);
             return Ok(());
         }
-        match &target {
-            LinkEnd::At(real) if is_repository(real) && !self.is_needed_by_git(real) => {
-                self.guard_target(&target)?;
-                self.links_in(&real.join("hooks"))?;
-            }
-            LinkEnd::Closed(_) => self.guard_target(&target)?,
-            _ => {}
+        self.guard_way(path, &way, path)?;
+        if let LinkEnd::At(real) = &way.end
+            && is_repository(real)
+            && !self.is_needed_by_git(real)
+        {
+            self.guard_end(real)?;
+            self.links_in(&real.join("hooks"))?;
         }
-        self.expect_link(dir, path, name, text, target);
         Ok(())
     }
 }

@@ -25,8 +25,7 @@ impl GuardSearch<'_> {
         };
         if !self.grant.reserved.names(&path) {
             let stat = fstat(&git).map_err(|errno| failed(&path, errno))?;
-            let before = InitialState::Directory { device: stat.st_dev, inode: stat.st_ino };
-            self.expect(dir, &path, name, before);
+            self.pin(&path, identity(&stat))?;
             self.is_new(dir, &path, name)?;
         }
         // Another call may have closed it, and the links in it lead to unknown files of the directory.
@@ -107,7 +106,7 @@ impl GuardSearch<'_> {
                 _ => return Ok(false),
             };
             let Some(open) = self.open(dir, &name, &inner)? else {
-                self.inner_link(dir, &inner, &name)?;
+                self.inner_link(&inner)?;
                 if self.is_exceeded {
                     return Ok(false);
                 }

@@ -1,5 +1,5 @@
 //! The places of calls that overlap. If one call did not find a name when it began, the name is new
-//! for all of them. If one call guards a file, the calls that begin later guard the file too.
+//! for all of them, and so is the target of a link that led nowhere then.
 //!
 //! The calls of this process know each other through memory. For the user's other processes, each
 //! call writes its places to a [file](super::call_files). Owns the format of these files.
@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fs::fstat;
@@ -28,18 +28,24 @@ pub(super) struct CallPlaces {
     absent: HashSet<(DirKey, OsString)>,
     /// The names in directories to which new names may not be added.
     listed: HashMap<DirKey, Arc<HashSet<OsString>>>,
-    /// The files and directories that are read-only.
-    guarded: HashSet<PathBuf>,
+    /// The links that led nowhere.
+    dangling: HashSet<PathBuf>,
 }
 
 /// The calls of this process that run now.
-static RUNNING: Mutex<Vec<Weak<CallPlaces>>> = Mutex::new(Vec::new());
+static RUNNING: Mutex<Vec<Arc<CallPlaces>>> = Mutex::new(Vec::new());
 
 /// A call that runs. Others see its places until this is dropped.
 #[derive(Debug)]
 pub(super) struct RunningCall {
-    _places: Arc<CallPlaces>,
+    places: Arc<CallPlaces>,
     _file: Option<CallFile>,
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        RUNNING.lock().retain(|call| !Arc::ptr_eq(call, &self.places));
+    }
 }
 
 /// The overlapping calls, seen from a call that begins.
@@ -47,6 +53,7 @@ pub(super) struct OverlappingCalls<'a> {
     /// The directory of the calls' files.
     files: Option<&'a Path>,
     opened: Option<CallFiles>,
+    of_this_process: Vec<Arc<CallPlaces>>,
     of_other_processes: HashMap<OsString, Arc<CallPlaces>>,
     /// The reason why this process and others do not know of each other's calls.
     failed: Option<String>,
@@ -55,23 +62,36 @@ pub(super) struct OverlappingCalls<'a> {
 impl<'a> OverlappingCalls<'a> {
     /// Returns the calls of this process, and those with files in this directory.
     pub(super) fn new(files: Option<&'a Path>) -> Self {
-        Self { files, opened: None, of_other_processes: HashMap::new(), failed: None }
+        let mut overlapping = Self {
+            files,
+            opened: None,
+            of_this_process: Vec::new(),
+            of_other_processes: HashMap::new(),
+            failed: None,
+        };
+        overlapping.look();
+        overlapping
     }
 
-    /// Returns the calls that run now, and those that have ended since the first look.
+    /// Looks for calls that run now. Those that end later stay known.
     ///
-    /// A caller looks at a place first, and then asks: if a tool made what is there, the tool's call
-    /// was among these before the tool started.
-    fn look(&mut self) -> Vec<Arc<CallPlaces>> {
+    /// A caller looks at a place first, and then calls this: if a tool made what is there, the tool's
+    /// call was among these before the tool started.
+    fn look(&mut self) {
         if self.failed.is_none()
             && let Err(error) = self.read_files()
         {
             self.fail(&error);
         }
-        let mut running = RUNNING.lock();
-        running.retain(|call| call.strong_count() > 0);
-        let here = running.iter().filter_map(Weak::upgrade);
-        here.chain(self.of_other_processes.values().cloned()).collect()
+        for call in &*RUNNING.lock() {
+            if !self.of_this_process.iter().any(|known| Arc::ptr_eq(known, call)) {
+                self.of_this_process.push(Arc::clone(call));
+            }
+        }
+    }
+
+    fn known(&self) -> impl Iterator<Item = &Arc<CallPlaces>> {
+        self.of_this_process.iter().chain(self.of_other_processes.values())
     }
 
     fn read_files(&mut self) -> io::Result<()> {
@@ -101,12 +121,18 @@ impl<'a> OverlappingCalls<'a> {
 
     /// Returns whether a name was absent when an overlapping call began.
     pub(super) fn found_absent(&mut self, dir: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
-        let calls = self.look();
-        if calls.is_empty() {
+        self.look();
+        if self.known().next().is_none() {
             return Ok(false);
         }
         let place = (key(dir)?, name.to_owned());
-        Ok(calls.iter().any(|call| call.absent.contains(&place)))
+        Ok(self.known().any(|call| call.absent.contains(&place)))
+    }
+
+    /// Returns whether a link led nowhere when an overlapping call began.
+    pub(super) fn found_dangling(&mut self, link: &Path) -> bool {
+        self.look();
+        self.known().any(|call| call.dangling.contains(link))
     }
 
     /// Returns those of the names in a directory that were there when each overlapping call began.
@@ -116,17 +142,13 @@ impl<'a> OverlappingCalls<'a> {
         mut names: HashSet<OsString>,
     ) -> Result<HashSet<OsString>, Errno> {
         let key = key(dir)?;
-        for call in self.look() {
+        self.look();
+        for call in self.known() {
             if let Some(listed) = call.listed.get(&key) {
                 names.retain(|name| listed.contains(name));
             }
         }
         Ok(names)
-    }
-
-    /// Returns what the overlapping calls guard.
-    pub(super) fn guarded(&mut self) -> HashSet<PathBuf> {
-        self.look().iter().flat_map(|call| call.guarded.iter().cloned()).collect()
     }
 
     /// Shows the places of this call to the calls that begin from now on. Also returns the reason if
@@ -141,8 +163,8 @@ impl<'a> OverlappingCalls<'a> {
             None
         });
         let places = Arc::new(places);
-        RUNNING.lock().push(Arc::downgrade(&places));
-        (RunningCall { _places: places, _file: file }, self.failed)
+        RUNNING.lock().push(Arc::clone(&places));
+        (RunningCall { places, _file: file }, self.failed)
     }
 }
 
@@ -161,8 +183,8 @@ impl CallPlaces {
         Ok(())
     }
 
-    pub(super) fn note_guarded<'a>(&mut self, paths: impl Iterator<Item = &'a Path>) {
-        self.guarded.extend(paths.map(Path::to_owned));
+    pub(super) fn note_dangling(&mut self, link: &Path) {
+        self.dangling.insert(link.to_owned());
     }
 
     /// Returns the content of a file. Each line ends with a NUL, since no name has one, and so does
@@ -181,8 +203,8 @@ impl CallPlaces {
             line(LISTED, *dir, OsStr::new(""));
             names.iter().for_each(|name| line(LISTED, *dir, name));
         }
-        for path in &self.guarded {
-            line(GUARDED, (0, 0), path.as_os_str());
+        for link in &self.dangling {
+            line(DANGLING, (0, 0), link.as_os_str());
         }
         text.push(0);
         text
@@ -207,7 +229,7 @@ impl CallPlaces {
                         names.insert(name);
                     }
                 }
-                GUARDED => drop(places.guarded.insert(name.into())),
+                DANGLING => drop(places.dangling.insert(name.into())),
                 _ => return None,
             }
         }
@@ -222,7 +244,7 @@ const VERSION: u8 = b'1';
 // The first byte of a line: what it names.
 const ABSENT: u8 = b'a';
 const LISTED: u8 = b'l';
-const GUARDED: u8 = b'g';
+const DANGLING: u8 = b'd';
 
 fn key(dir: &OwnedFd) -> Result<DirKey, Errno> {
     let stat = fstat(dir)?;
@@ -240,11 +262,25 @@ mod tests {
         let places = CallPlaces {
             absent: [((1, u64::MAX), odd.to_owned()), ((0, 0), ".envrc".into())].into(),
             listed: [((1, 2), Arc::new(names)), ((3, 4), Arc::default())].into(),
-            guarded: [PathBuf::from(odd), "/w/.git/hooks".into()].into(),
+            dangling: [PathBuf::from(odd), "/w/.vscode".into()].into(),
         };
         assert_eq!(CallPlaces::decode(&places.encode()), Some(places));
         let none = CallPlaces::default();
         assert_eq!(CallPlaces::decode(&none.encode()), Some(none));
+    }
+
+    #[test]
+    fn a_call_that_ends_during_a_search_stays_known_to_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let dir = OwnedFd::from(std::fs::File::open(dir.path()).expect("opened"));
+        let mut places = CallPlaces::default();
+        places.note_absent(&dir, OsStr::new(".envrc")).expect("noted");
+        let (running, _) = OverlappingCalls::new(None).begin(places);
+        let mut search = OverlappingCalls::new(None);
+        drop(running);
+        assert_eq!(search.found_absent(&dir, OsStr::new(".envrc")), Ok(true));
+        let mut later = OverlappingCalls::new(None);
+        assert_eq!(later.found_absent(&dir, OsStr::new(".envrc")), Ok(false));
     }
 
     #[test]

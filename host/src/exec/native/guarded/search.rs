@@ -1,14 +1,13 @@
 //! The search itself: what lies at the places of one directory, and what is expected there.
 
 use std::ffi::{CString, OsStr};
-use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ikigai_supervisor::plan::HiddenPath;
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +24,8 @@ use crate::policy::Grant;
 /// The search for the guarded places of one call.
 pub(super) struct GuardSearch<'a> {
     pub(super) grant: &'a Grant,
+    /// The directories that the tool may write to.
+    pub(super) writable: &'a [PathBuf],
     pub(super) bounds: GuardBounds,
     /// False for a server: it lives on while its user works, and the user may make such places.
     pub(super) sets_aside: bool,
@@ -86,18 +87,9 @@ impl GuardSearch<'_> {
         if self.is_new(dir, &path, name)? && kind == FileType::Symlink && self.sets_aside {
             return Ok(());
         }
-        // Nothing is mounted on a link, so the supervisor does not find out that it is gone.
-        if kind == FileType::Symlink {
-            let now = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW);
-            if now.map(|now| identity(&now)) != Ok(identity(&stat)) {
-                let changed =
-                    || format!("`{}` changed meanwhile; call the tool again", path.display());
-                self.refusal.get_or_insert_with(changed);
-            }
-        }
         match kind {
-            FileType::Symlink if holds_repositories(around) => self.inner_link(dir, &path, name),
-            FileType::Symlink => self.link(dir, path, name),
+            FileType::Symlink if holds_repositories(around) => self.inner_link(&path),
+            FileType::Symlink => self.link(&path),
             FileType::Directory if self.grant.reserved.leads_to_named(&path) => {
                 self.beside_named(dir, &path, name)
             }
@@ -177,44 +169,14 @@ impl GuardSearch<'_> {
                 return self.close(&place, path);
             }
         }
+        let stat = fstat(&place).map_err(|errno| failed(path, errno))?;
+        self.pin(path, identity(&stat))?;
         self.guarded.listed.push(PartialPlace {
-            around: Arc::clone(dir),
             dir: place,
             path: path.to_owned(),
             names,
             reserved: self.grant.reserved.clone(),
         });
-        Ok(())
-    }
-
-    /// Guards what the overlapping calls guard, even if this search does not find it: a tool can
-    /// remove a directory on the way of a link, and make it again.
-    pub(super) fn guard_with_others(&mut self) -> Result<(), String> {
-        let mut added = 0;
-        for path in self.overlapping.guarded() {
-            let is_mounted =
-                |it: &HiddenPath| path.starts_with(OsStr::from_bytes(it.path.as_bytes()));
-            if !self.is_writable(&path) || self.guarded.read_only.iter().any(is_mounted) {
-                continue;
-            }
-            match path.canonicalize() {
-                Ok(real) if real == path => {}
-                // A tool could open the directory again.
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                    return Err(failed(&path, Errno::ACCESS));
-                }
-                _ => continue,
-            }
-            if let Ok(stat) = statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
-                added += 1;
-                self.read_only(&path, identity(&stat))?;
-            }
-            if added > self.bounds.places {
-                return Err(
-                    "running calls guard too many files; call the tool again later".to_owned()
-                );
-            }
-        }
         Ok(())
     }
 
@@ -228,7 +190,8 @@ impl GuardSearch<'_> {
 
     /// Returns the number of places that were found so far.
     pub(super) fn places(&self) -> usize {
-        self.guarded.read_only.len() + self.guarded.expected.len()
+        let Guarded { read_only, pinned, expected, dangling, .. } = &self.guarded;
+        read_only.len() + pinned.len() + expected.len() + dangling.len()
     }
 
     /// Forgets the mounts in a directory, except for the first `before` mounts. The targets of
@@ -245,11 +208,14 @@ impl GuardSearch<'_> {
         path: &Path,
         found: ikigai_supervisor::plan::InodeId,
     ) -> Result<(), String> {
-        let text = CString::new(path.as_os_str().as_bytes());
-        let path = text.map_err(|_| format!("`{}` contains a NUL", path.display()))?;
-        self.guarded.read_only.push(HiddenPath { path, found });
+        self.guarded.read_only.push(HiddenPath { path: c_path(path)?, found });
         Ok(())
     }
+}
+
+pub(super) fn c_path(path: &Path) -> Result<CString, String> {
+    let text = CString::new(path.as_os_str().as_bytes());
+    text.map_err(|_| format!("`{}` contains a NUL", path.display()))
 }
 
 pub(super) fn failed(path: &Path, errno: Errno) -> String {

@@ -1,7 +1,7 @@
 //! The search in repositories that a test lays out, within bounds that it chooses.
 
-use std::fs::{self, create_dir_all, remove_file, write};
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions, create_dir_all, remove_file, write};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use ikigai_protocol::{Access, GrantedDir};
 use tempfile::TempDir;
@@ -150,17 +150,76 @@ fn links_among_submodules_use_up_a_share_of_their_own() {
 }
 
 #[test]
-fn what_replaces_a_place_that_leads_too_far_is_set_aside() {
+fn links_on_a_way_and_the_directories_that_it_leaves_stay_where_they_are() {
     let workspace = ScratchRepository::new();
-    workspace.link(&format!("{}src", "src/../".repeat(80)), ".vscode");
-    assert!(workspace.find(&[], GuardBounds::default()).set_aside().is_empty());
+    for file in ["away/down/file", "scripts/hook", ".git/hooks/sample"] {
+        workspace.write(file);
+    }
+    workspace.link("../../away/down/../chain", ".git/hooks/pre-commit");
+    workspace.link("../scripts/hook", "away/chain");
+    workspace.link("scripts", ".vscode");
     let guarded = workspace.find(&[], GuardBounds::default());
-    remove_file(workspace.root.join(".vscode")).expect("removed");
-    workspace.write(".vscode/tasks.json");
-    let done = guarded.set_aside();
-    assert!(matches!(&done[0].now, PlaceState::Renamed(name) if name == ".vscode.withheld"));
-    assert!(matches!(&done[1].now, PlaceState::Removed(_)));
-    assert!(!workspace.root.join(".vscode").exists());
+    let pinned: Vec<&PathBuf> = guarded.pinned.keys().collect();
+    let names = [".git", ".git/hooks", ".git/hooks/pre-commit", ".vscode", "away", "away/chain"];
+    let expected = names.iter().chain(&["away/down"]).map(|name| workspace.root.join(name));
+    assert_eq!(pinned, expected.collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    // No descriptor is held for a link, and a tool can make many.
+    assert!(guarded.dangling.is_empty());
+    let other = ScratchRepository::new();
+    other.write(".git/hooks/sample");
+    let without = other.find(&[], GuardBounds::default());
+    assert_eq!(guarded.expected.len() + 1, without.expected.len(), "only `.vscode`");
+}
+
+#[test]
+fn too_many_directories_on_the_ways_of_links_are_reported() {
+    let workspace = ScratchRepository::new();
+    workspace.write("scripts/hook");
+    workspace.write(".git/hooks/sample");
+    for number in 0..5 {
+        create_dir_all(workspace.root.join(format!("away{number}"))).expect("made");
+        let target = format!("../../away{number}/../scripts/hook");
+        workspace.link(&target, &format!(".git/hooks/{number}"));
+    }
+    let bounds = GuardBounds { places: 6, ..GuardBounds::default() };
+    let [_, too_large] = workspace.closed(&[], bounds);
+    assert_eq!(too_large, [".git/hooks"]);
+    let [_, too_large] = workspace.closed(&[], GuardBounds::default());
+    assert_eq!(too_large, Vec::<String>::new());
+}
+
+#[test]
+fn a_link_that_led_nowhere_is_set_aside_once_it_leads_somewhere() {
+    let workspace = ScratchRepository::new();
+    workspace.write(".git/hooks/sample");
+    let hook = workspace.root.join(".git/hooks/pre-commit");
+    let set_aside = |guarded: Guarded| guarded.set_aside().len();
+    workspace.link("../../scripts/hook", ".git/hooks/pre-commit");
+    let find = || workspace.find(&[], GuardBounds::default());
+    let first = find();
+    workspace.write("scripts/hook");
+    // The second call finds the target, and knows from the first one that it is new.
+    let second = find();
+    fs::rename(workspace.root.join("scripts"), workspace.root.join("away")).expect("renamed");
+    assert_eq!((set_aside(first), hook.is_symlink()), (0, true));
+    fs::rename(workspace.root.join("away"), workspace.root.join("scripts")).expect("renamed");
+    assert_eq!((set_aside(second), hook.is_symlink()), (1, false));
+    // A tool that takes rights away does not keep the host from renaming it.
+    for file in ["scripts/hook", ".git/hooks/pre-commit.withheld"] {
+        remove_file(workspace.root.join(file)).expect("removed");
+    }
+    workspace.link("../../scripts/hook", ".git/hooks/pre-commit");
+    let third = find();
+    workspace.write("scripts/hook");
+    let git = workspace.root.join(".git");
+    let permit = |mode| fs::set_permissions(&git, Permissions::from_mode(mode)).expect("set");
+    permit(0o000);
+    let renamed = set_aside(third);
+    permit(0o700);
+    assert_eq!((renamed, hook.is_symlink()), (1, false));
+    // Now it was there before.
+    workspace.link("../../scripts/hook", ".git/hooks/pre-commit");
+    assert_eq!((set_aside(find()), hook.is_symlink()), (0, true));
 }
 
 #[test]
@@ -213,7 +272,7 @@ fn what_is_new_in_a_place_that_is_open_in_part_is_noted_with_the_place() {
 
 /// Links that a tool could have made in an earlier call.
 #[test]
-fn links_among_submodules_neither_guard_what_they_lead_to_nor_come_back() {
+fn links_among_submodules_do_not_guard_what_they_lead_to() {
     let workspace = ScratchRepository::new();
     for file in ["sub.git/HEAD", "sub.git/objects/o", "sub.git/refs/r", ".git/modules/x/HEAD"] {
         workspace.write(file);
@@ -234,11 +293,7 @@ fn links_among_submodules_neither_guard_what_they_lead_to_nor_come_back() {
     assert_eq!(read_only, [".git/config", "sub.git"], "a repository is guarded");
     let guarded = workspace.find(&[], GuardBounds::default());
     for (_, link) in links {
-        remove_file(workspace.root.join(link)).expect("removed");
-    }
-    assert!(guarded.set_aside().is_empty());
-    for (_, link) in links {
-        assert!(!workspace.root.join(link).is_symlink(), "{link}");
+        assert!(guarded.pinned.contains_key(&workspace.root.join(link)), "{link}");
     }
 }
 
@@ -283,23 +338,15 @@ fn what_a_user_makes_while_a_server_runs_is_no_new_place_of_a_later_call() {
 }
 
 #[test]
-fn no_call_makes_a_link_again_that_another_call_made() {
+fn a_link_that_a_running_call_made_is_new_for_the_next_one() {
     let workspace = ScratchRepository::new();
     let find = || workspace.find(&[], GuardBounds::default());
     let link = workspace.root.join(".vscode");
-    // In one process, the other call knows that the place is new.
     let first = find();
     workspace.link("src", ".vscode");
     let second = find();
     first.set_aside();
     assert!(second.set_aside().is_empty() && !link.is_symlink());
-    // A call of another process made the link, and renames it.
-    workspace.link("src", ".vscode");
-    let second = find();
-    remove_file(&link).expect("removed");
-    let done = second.set_aside();
-    assert!(matches!(&done[0].now, PlaceState::Removed(text) if text.as_bytes() == b"src"));
-    assert!(!link.is_symlink());
 }
 
 #[test]
